@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from iceberg_cli.engines import OnEvent
 from iceberg_cli.engines.local import engine_of
 from iceberg_cli.errors import Refused
-from iceberg_cli.iceberg.catalogs import Committer
+from iceberg_cli.iceberg.catalogs import Committer, VendsCredentials
 from iceberg_cli.iceberg.catalogs.filesystem import open_folder
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.reachability.question import snapshot_files
@@ -56,7 +56,8 @@ def _open_in_catalog(request: OpenRequest) -> IcebergTable:
         request.name, config_file=request.catalog_config, storage_options=request.storage_options
     )
     location = committer.current()
-    storage = storage_of(_folder_of(location), options, request.overrides)
+    renewal = committer.renewal if isinstance(committer, VendsCredentials) else None
+    storage = storage_of(_folder_of(location), options, request.overrides, renewal=renewal)
     return _loaded(request.name, storage, committer, request.overrides, request.on_event, location=location)
 
 

@@ -49,7 +49,7 @@ class OpenOperation:
 
 
 def operations(table: OpenTable, *, now_ms: int) -> list[OpenOperation]:
-    """Every operation that has not been closed; first those whose commits have no known outcome: others wait on them."""
+    """Every operation that has not been closed; those whose commits have no known outcome first: others wait."""
     open_operations = []
     for operation_id in table.workspace.open_operations():
         try:

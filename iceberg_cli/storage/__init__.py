@@ -9,13 +9,17 @@ from __future__ import annotations
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 
 _RANGE_BYTES: Final = 8 << 20  # read back at once
+
+
+Renewal = Callable[[], Mapping[str, str]]
+"""The options of a storage, with new credentials in place of those that end."""
 
 
 class FileInfo(NamedTuple):

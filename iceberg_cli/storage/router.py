@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.paths import scheme_of
-from iceberg_cli.storage import FileInfo, Obstacle, Storage
+from iceberg_cli.storage import FileInfo, Obstacle, Renewal, Storage
 from iceberg_cli.storage.local import LocalStorage
 
 Value = TypeVar("Value")
@@ -30,6 +30,7 @@ class RoutedStorage(Storage):
         options: passed to every adapter, which takes what it knows.
         trusted_folders: local folders that the operator named, see `LocalStorage`.
         link_targets: local folders to which links below these may lead.
+        renewal: gives the options with new credentials, where those in `options` end; sent along to other processes.
     """
 
     def __init__(
@@ -38,8 +39,10 @@ class RoutedStorage(Storage):
         *,
         trusted_folders: Sequence[str] = (),
         link_targets: Sequence[str] = (),
+        renewal: Renewal | None = None,
     ) -> None:
         self._options = dict(options)
+        self._renewal = renewal
         self._link_targets = tuple(link_targets)
         self._local = LocalStorage(trusted_folders=trusted_folders, link_targets=link_targets)
         self._adapters: dict[str, Storage] = {}
@@ -48,19 +51,26 @@ class RoutedStorage(Storage):
     def __getstate__(self) -> dict[str, Any]:
         """The state from which another process, maybe on another machine, makes the same storage; with credentials."""
         options = with_environment(self._options, os.environ)
-        return {"_options": options, "_link_targets": self._link_targets, "_local": self._local}
+        return {
+            "_options": options,
+            "_renewal": self._renewal,
+            "_link_targets": self._link_targets,
+            "_local": self._local,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the storage; its adapters are yet to be made."""
-        self._options, self._link_targets, self._local = (
-            state[name] for name in ("_options", "_link_targets", "_local")
+        self._options, self._renewal, self._link_targets, self._local = (
+            state[name] for name in ("_options", "_renewal", "_link_targets", "_local")
         )
         self._adapters = {}
         self._lock = threading.Lock()
 
     def trusting(self, *folders: str) -> RoutedStorage:
         """The same storage, whose deletions accept symbolic links in and above these local folders."""
-        return RoutedStorage(self._options, trusted_folders=folders, link_targets=self._link_targets)
+        return RoutedStorage(
+            self._options, trusted_folders=folders, link_targets=self._link_targets, renewal=self._renewal
+        )
 
     def adapter(self, path: str) -> Storage:
         """The adapter for the path's scheme.
@@ -103,7 +113,7 @@ class RoutedStorage(Storage):
                 f"Cannot use {path}: {error.name} is not installed.",
                 next_step=how_to_install(error),
             ) from error
-        return S3Storage(self._options)
+        return S3Storage(self._options, renewal=self._renewal)
 
     def canonical(self, path: str) -> str:
         """The spelling that the scheme's adapter gives."""
@@ -244,21 +254,31 @@ def located(name: str) -> str:
     return os.path.realpath(path) if ".." in path.split("/") else path
 
 
-def storage_of(opened: str, options: Mapping[str, str], overrides: UnsafeOverrides) -> RoutedStorage:
+def storage_of(
+    opened: str, options: Mapping[str, str], overrides: UnsafeOverrides, *, renewal: Renewal | None = None
+) -> RoutedStorage:
     """The storage of the table at `opened`: links in and above local folders that the operator named are trusted.
 
     Links inside the table may lead to the folders that he allowed.
     """
     targets = tuple(path for path in overrides.allow_roots if scheme_of(path) == "file")
-    return RoutedStorage(dict(options), trusted_folders=overrides.local_folders(opened), link_targets=targets)
+    return RoutedStorage(
+        options, trusted_folders=overrides.local_folders(opened), link_targets=targets, renewal=renewal
+    )
 
 
-def open_storage(options: Mapping[str, str] | None = None, *, trusted_folders: Sequence[str] = ()) -> Storage:
+def open_storage(
+    options: Mapping[str, str] | None = None,
+    *,
+    trusted_folders: Sequence[str] = (),
+    renewal: Renewal | None = None,
+) -> Storage:
     """The storage for paths of all schemes, each handled by its adapter.
 
     Args:
         options: for the adapters, under their own names or PyIceberg's (`s3.endpoint` and the like).
         trusted_folders: local folders that the operator named. Deleting accepts symbolic links in and above
             them and none below; without any, no part of a deleted local path may be a symbolic link.
+        renewal: see `RoutedStorage`.
     """
-    return RoutedStorage(options or {}, trusted_folders=trusted_folders)
+    return RoutedStorage(options or {}, trusted_folders=trusted_folders, renewal=renewal)

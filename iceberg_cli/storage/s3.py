@@ -11,6 +11,8 @@ import asyncio
 import errno
 import os
 import re
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +26,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from fsspec.asyn import sync
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
-from iceberg_cli.storage import FileInfo, Storage
+from iceberg_cli.storage import FileInfo, Renewal, Storage
 from iceberg_cli.storage.redaction import redact
 
 THREADS = 32
@@ -84,6 +86,8 @@ _TRANSPORT_ERRORS = (BotoCoreError, ClientError, aiohttp.ClientError, OSError)
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r")
 _MARK = "iceberg-cli-put"
 _BATCH = 1_000  # objects in one DeleteObjects request, by the protocol
+_BEFORE_THE_END_S = 300
+_YOUNG_S = 30  # credentials that were given so short a time ago have not ended
 _WAITS_S = (0.1, 0.2, 0.4, 0.8)  # before the second try and so on
 
 # PyIceberg's names of options, and what s3fs calls them.
@@ -109,9 +113,19 @@ class S3Storage(Storage):
         options: `endpoint_url`, `key`, `secret`, `token`, `region`, `anon`, or PyIceberg's names of these
             (`s3.endpoint`, `s3.access-key-id`, `s3.secret-access-key`, `s3.session-token`, `s3.region`).
             Others are ignored. What is absent comes from the environment, as botocore finds it.
+        renewal: gives the options with new credentials, where those in `options` end. It is asked five minutes before
+            the end that `s3.session-token-expires-at-ms` tells, and where the service refuses a request.
     """
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], *, renewal: Renewal | None = None) -> None:
+        self._renewal = renewal
+        self._renewing = threading.Lock()
+        self._connect(options)
+
+    def _connect(self, options: Mapping[str, str]) -> None:
+        """Use these options from now on."""
+        self._connected_s = time.monotonic()
+        self._renew_s = _renew_after_s(options)
         known = {_OPTION_NAMES[name]: value for name, value in options.items() if name in _OPTION_NAMES}
         known |= {name: options[name] for name in _OPTIONS if name in options}
         self._secrets = [known[name] for name in ("secret", "token") if name in known]
@@ -346,21 +360,47 @@ class S3Storage(Storage):
 
     def _call(self, method: str, *, waits_s: Sequence[float] = _WAITS_S, **request: Any) -> dict[str, Any]:
         """One request and its whole response, sent again after each wait when the failure may pass."""
-        answer: dict[str, Any] = sync(self._files.loop, self._ask, method, waits_s, request)
+        files = self._files
+        if self._renew_s is not None and time.monotonic() - self._connected_s >= self._renew_s:
+            files = self._renewed(files)
+        try:
+            answer: dict[str, Any] = sync(files.loop, self._ask, files, method, waits_s, request)
+        except ClientError as error:
+            # Such an answer says that nothing was done. A request that is refused for good is refused once more.
+            if not _may_have_ended(error) or (new := self._renewed(files, refused=True)) is files:
+                raise
+            answer = sync(new.loop, self._ask, new, method, waits_s, request)
         return answer
 
-    async def _ask(self, method: str, waits_s: Sequence[float], request: Mapping[str, Any]) -> dict[str, Any]:
+    def _renewed(self, files: s3fs.S3FileSystem, *, refused: bool = False) -> s3fs.S3FileSystem:
+        """The connection with new credentials, or the same one: there are none, or they have just been renewed.
+
+        Args:
+            files: the connection that was used.
+            refused: whether its credentials were refused; where they are young, others would be as well.
+        """
+        with self._renewing:
+            young = refused and time.monotonic() - self._connected_s < _YOUNG_S
+            if self._files is files and self._renewal is not None and not young:
+                self._connect(self._renewal())
+            return self._files
+
+    async def _ask(
+        self, files: s3fs.S3FileSystem, method: str, waits_s: Sequence[float], request: Mapping[str, Any]
+    ) -> dict[str, Any]:
         for wait_s in waits_s:
             try:
-                return await self._ask_once(method, request)
+                return await self._ask_once(files, method, request)
             except _TRANSPORT_ERRORS as error:
                 if not _transient(error):
                     raise
             await asyncio.sleep(wait_s)
-        return await self._ask_once(method, request)
+        return await self._ask_once(files, method, request)
 
-    async def _ask_once(self, method: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        client = await self._files.set_session()
+    async def _ask_once(
+        self, files: s3fs.S3FileSystem, method: str, request: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        client = await files.set_session()
         answer: dict[str, Any] = await getattr(client, method)(**request)
         if method == "get_object":
             async with answer["Body"] as body:
@@ -380,6 +420,21 @@ class S3Storage(Storage):
         reason = redact(_reason(error), self._secrets)
         kind = AccessDenied if _status(error) in (401, 403) else BackendUnavailable
         return kind(redact(f"Cannot {verb} {path}: {reason}", self._secrets))
+
+
+def _renew_after_s(options: Mapping[str, str]) -> float | None:
+    """In how many seconds credentials have to be renewed, None where their end is not known."""
+    ends_ms = options.get("s3.session-token-expires-at-ms", "")
+    if not ends_ms.isdecimal():
+        return None
+    left_s = int(ends_ms) / 1_000 - time.time()  # noqa: TID251 - the end is a point in time
+    return max(left_s - _BEFORE_THE_END_S, left_s / 2, 1.0)
+
+
+def _may_have_ended(error: ClientError) -> bool:
+    """Whether the service refuses the credentials, perhaps because they have ended."""
+    code = error.response.get("Error", {}).get("Code")
+    return _status(error) in (401, 403) or code in {"ExpiredToken", "ExpiredTokenException", "InvalidToken"}
 
 
 def _status(error: BaseException | None) -> int | None:

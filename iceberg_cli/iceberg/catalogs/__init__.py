@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from iceberg_cli.operation.outcomes import Attempt, Outcome
+from iceberg_cli.storage import Renewal
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
@@ -46,4 +47,14 @@ class Committer(Protocol):
         Conflict: the base has moved, and ours is in neither. Unknown: the base is still current, or the log was
         trimmed.
         """
+        ...
+
+
+@runtime_checkable
+class VendsCredentials(Protocol):
+    """A committer whose catalog gives the credentials of the table's storage, for a while."""
+
+    @property
+    def renewal(self) -> Renewal:
+        """Asks the catalog for new ones."""
         ...

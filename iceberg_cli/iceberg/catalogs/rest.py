@@ -24,6 +24,7 @@ from iceberg_cli.errors import (
     TableNotFound,
 )
 from iceberg_cli.iceberg.catalogs.rest_client import DENIED, NoAnswer, RestClient, object_of, text_of, wait_of
+from iceberg_cli.iceberg.catalogs.rest_renewal import CredentialsRenewal
 from iceberg_cli.iceberg.commit.draft import OPERATION_ID
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
@@ -40,7 +41,7 @@ from iceberg_cli.storage.router import open_storage
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit, TableUpdate
-    from iceberg_cli.storage import Storage
+    from iceberg_cli.storage import Renewal, Storage
 
 _REFUSED: Final = frozenset({400, 409, 422})
 _NOT_DONE: Final = DENIED | {404, 429}  # the specification's answers to what was not carried out
@@ -88,7 +89,16 @@ class RestCommitter:
             **opened.options,
             **storage_options,
         }
-        self._storage: Storage = open_storage(self.storage_options)
+        self.renewal: Renewal = CredentialsRenewal(
+            catalog_name=catalog_name,
+            namespace=namespace,
+            table=table,
+            properties=properties,
+            location=opened.location,
+            options=storage_options,
+            client=self._client,
+        )
+        self._storage: Storage = open_storage(self.storage_options, renewal=self.renewal)
 
     def read_only_reason(self) -> str | None:
         """Why the server takes no commit that maintains a table, or None."""

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pydantic
 import requests
-from pyiceberg.catalog.rest import Capability, Endpoints, IdentifierKind, RestCatalog
+from pyiceberg.catalog.rest import Capability, Endpoint, Endpoints, HttpMethod, IdentifierKind, RestCatalog
 from pyiceberg.exceptions import RESTError
 from urllib3.exceptions import InvalidHeader, NewConnectionError
 from urllib3.util import Retry
@@ -30,6 +30,9 @@ from iceberg_cli.storage.redaction import redact
 _CONNECT_S: Final = 30
 _ANSWER_S: Final = 300  # a server writes the metadata of a large table meanwhile
 _WAITS: Final = (_CONNECT_S, _ANSWER_S)
+_LOAD_CREDENTIALS: Final = Endpoint(
+    http_method=HttpMethod.GET, path="/v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"
+)
 _KEY_HOLDS_S: Final = 2 * (_CONNECT_S + _ANSWER_S) + 60
 DENIED: Final = frozenset({401, 403, 407, 419})
 _SECRET: Final = (
@@ -154,6 +157,26 @@ class RestClient:
         self._secrets += _secrets_of(config)
         options = {**config, **self._credentials(document, location)}
         return Loaded(location=location, options=options, token=options.pop("token", None))
+
+    def credentials(self, location: str) -> Mapping[str, str]:
+        """New credentials for the table's storage, as options; those for the longest prefix of a location.
+
+        Raises:
+            As `load`.
+        """
+        if _LOAD_CREDENTIALS not in self._catalog._supported_endpoints:  # noqa: SLF001
+            return self.load().options
+        try:
+            answer = self._send("GET", f"{self._url()}/credentials")
+        except NoAnswer as error:
+            raise BackendUnavailable(f"Cannot ask for credentials of {self.name}: {error}") from error
+        if answer.status_code != requests.codes.ok:
+            kind = AccessDenied if answer.status_code in DENIED else BackendUnavailable
+            raise kind(
+                f"Cannot ask for credentials of {self.name}: the catalog answered {answer.status_code}: "
+                f"{self.reason(answer)}"
+            )
+        return self._credentials(object_of(answer), location)
 
     @property
     def takes_keys(self) -> bool:
