@@ -70,6 +70,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
         )
     journal = table.workspace.journal(operation_id)
     runtime.check_cancelled()
+    table.probe(journal.probe_path)
     removals = in_files(plan.removals)
     plan = replace(plan, removals=removals)
     document = encode(plan.to_json(removals_file=removals.file), indent=None)  # programs read it, not people
@@ -166,6 +167,7 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
         )
         if (report := run.unchanged(started_ms)) is not None:
             return report
+    table.probe(journal.probe_path)
     take_over(journal, runtime)
     for state in operation.steps.values():
         if state.sweep_after_ms is not None and not state.done:
