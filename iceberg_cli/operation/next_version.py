@@ -70,7 +70,7 @@ class NextVersionCommitter(ABC):
         """What the operator vouches for, as far as commits to this table rest on it."""
 
     def probe(self, path: str) -> None:
-        """Refuse an object store that nobody vouches for, or that is seen not to keep conditional creates.
+        """Refuse an S3 service that nobody vouches for, or that is seen not to keep conditional creates.
 
         Args:
             path: where nothing is yet; used once in the life of this object.
@@ -81,11 +81,9 @@ class NextVersionCommitter(ABC):
         # What was so when the table was planned may be otherwise by now.
         if (reason := self.unvouched()) is not None:
             raise Refused(f"Cannot commit: {reason}")
-        if self._is_local or self._is_probed:
-            return
-        name = self._folder if self._service is None else self._service.name
-        probe(self._storage, path, service=name)
-        self._is_probed = True
+        if self._service is not None and not self._is_probed:
+            probe(self._storage, path, service=self._service.name)
+            self._is_probed = True
 
     @abstractmethod
     def current(self) -> str:

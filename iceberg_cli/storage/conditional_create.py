@@ -7,11 +7,12 @@ order cannot show that. Services that check and then write pass it, and let two 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
-from iceberg_cli.errors import Refused
+from iceberg_cli.errors import BackendUnavailable, Refused
 from iceberg_cli.storage import Storage
 
 _REGION: Final = r"[a-z]{2,4}(?:-[a-z]+)+-[0-9]+"
@@ -102,18 +103,20 @@ def probe(storage: Storage, path: str, *, service: str) -> None:
         Refused: the second create was carried out, or changed the object. BackendUnavailable.
     """
     first, second = b"first", b"second"
-    storage.put_if_absent(path, first)
+    with suppress(FileExistsError):  # our own, where the answer to it got lost
+        storage.put_if_absent(path, first)
     try:
         try:
             storage.put_if_absent(path, second)
         except FileExistsError:
-            found = storage.read(path)
+            is_kept = storage.read(path) == first
         else:
-            found = second
+            is_kept = False
+    except FileNotFoundError as error:
+        raise BackendUnavailable(f"Cannot read {path}: it was written, and is gone") from error
     finally:
-        # One that cannot be deleted goes with the journal in whose folder it is.
-        storage.delete([path])
-    if found != first:
+        storage.delete([path])  # one that cannot be deleted goes with the journal in whose folder it is
+    if not is_kept:
         raise Refused(
             f"Cannot commit in {service}: it does not keep conditional creates: a second PUT of one key with "
             "If-None-Match: * was not refused, so that a commit could replace another writer's",
