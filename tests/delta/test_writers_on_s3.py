@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,12 +12,18 @@ import pytest
 import iceberg_cli as ic
 from iceberg_cli.cli.context import now_ms
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
+from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.errors import Refused
 from iceberg_cli.storage.router import UnsafeOverrides, open_storage
 from iceberg_cli.testing.conformance.delta_logs import DeltaLogConformance, Log, make_log
+from iceberg_cli.testing.crash.process import DeltaProcess
+from iceberg_cli.testing.crash.world import DELTA_TABLE, Script
 from iceberg_cli.testing.delta_writer import a_remove, an_add, write_log
 from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.cli.running import Ran, iceberg_cli
+from tests.crash import suite
+from tests.crash.delta_scenes import Scene
+from tests.delta.test_log_conformance import race
 from tests.paths import FIXTURES, needs_fixtures
 from tests.s3_words import WORD, options_of
 from tests.servers import S3Server
@@ -67,6 +74,61 @@ class TestLogOnVersitygw(DeltaLogConformance):
         log = (f"s3://{versity.bucket}/{uuid.uuid4()}", open_storage(versity.options))
         make_log(*log)
         return log
+
+
+@pytest.mark.deep
+def test_racing_processes_lose_no_version_on_versitygw(versity: S3Server) -> None:
+    log = (f"s3://{versity.bucket}/{uuid.uuid4()}", open_storage(versity.options))
+    make_log(*log)
+    assert race(log, writers=8, commits=10, options=versity.options) > 0
+
+
+class VouchedProcess(DeltaProcess):
+    """A run on the table of the crash tests as one on S3, with the operator's word."""
+
+    def open(self) -> DeltaTable:
+        table = super().open()
+        table.committer = DeltaLogCommitter(
+            DELTA_TABLE, self.storage, UnsafeOverrides(conditional_writes=True)
+        )
+        return table
+
+
+class VouchedScene(Scene):
+    """The upgrade of that table."""
+
+    def __init__(self) -> None:
+        super().__init__("upgrade")
+
+    def process(self, **script: Any) -> DeltaProcess:
+        case = self.case
+        return VouchedProcess(
+            world=self.world, script=Script(**script), verb=case.operation, policy=case.policy
+        )
+
+    def finish(self) -> None:
+        super().finish()
+        assert not [path for path in self.world.files if "/_iceberg_cli/" in path]
+
+
+class TestProbe(suite.Undisturbed, suite.Crashes, suite.SecondCrashes):
+    """The process dies around any effect, those of the probe among them, and leaves nothing."""
+
+    crashes = 8
+    second_crashes = 8
+
+    @pytest.fixture
+    def scene(self) -> VouchedScene:
+        return VouchedScene()
+
+    def test_the_service_is_probed_once_and_before_anything_else_but_the_beginning(
+        self, scene: VouchedScene
+    ) -> None:
+        effects = scene.undisturbed()
+        kinds = [effect.rpartition("/")[2] for effect in effects]
+        assert kinds[:4] == ["000000.json", "probe-1", "probe-1", "probe-1"]
+        assert [effect.partition(" ")[0] for effect in effects[1:4]] == ["put", "put", "delete"]
+        assert not [kind for kind in kinds[4:] if kind.startswith("probe")]
 
 
 # Without the word

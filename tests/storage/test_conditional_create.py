@@ -173,6 +173,13 @@ def test_a_service_that_carries_out_the_second_create_is_refused(unconditional: 
         probed(open_storage(unconditional.options), f"s3://{unconditional.bucket}/{uuid.uuid4()}")
 
 
+def test_a_service_that_has_no_conditional_creates_is_refused(without_conditions: S3Server) -> None:
+    with pytest.raises(
+        Refused, match="the service has no conditional creates: NotImplemented: If-None-Match"
+    ):
+        probed(open_storage(without_conditions.options), f"s3://{without_conditions.bucket}/{uuid.uuid4()}")
+
+
 def test_a_service_that_says_no_and_replaces_the_object_is_refused() -> None:
     class Replacing(MemoryStorage):
         def put_if_absent(self, path: str, data: bytes) -> None:
