@@ -11,16 +11,25 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from iceberg_cli.storage import Storage
+from iceberg_cli.storage.router import open_storage
 from tests.servers import S3Server
 
 BINARY = Path.home() / ".cache/iceberg-cli/bin/versitygw-1.8.0/versitygw"
 WORD = "--unsafe-conditional-writes"
+
+
+@cache
+def storage_of(server: S3Server) -> Storage:
+    """The storage of a service that runs for the whole session."""
+    return open_storage(server.options)
 
 
 def options_of(server: S3Server) -> list[str]:

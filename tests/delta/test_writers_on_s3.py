@@ -14,7 +14,7 @@ from iceberg_cli.cli.context import now_ms
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.errors import Refused
-from iceberg_cli.storage.router import UnsafeOverrides, open_storage
+from iceberg_cli.storage.router import UnsafeOverrides
 from iceberg_cli.testing.conformance.delta_logs import DeltaLogConformance, Log, make_log
 from iceberg_cli.testing.crash.process import DeltaProcess
 from iceberg_cli.testing.crash.world import DELTA_TABLE, Script
@@ -25,7 +25,7 @@ from tests.crash import suite
 from tests.crash.delta_scenes import Scene
 from tests.delta.test_log_conformance import race
 from tests.paths import FIXTURES, needs_fixtures
-from tests.s3_words import WORD, options_of
+from tests.s3_words import WORD, options_of, storage_of
 from tests.servers import S3Server
 
 NOW = ("--retention", "0s", "--unsafe-allow-short-retention")
@@ -47,7 +47,7 @@ def a_table(server: S3Server, tmp_path: Path) -> str:
     paths = ("a", "b", "c")
     gone = [a_remove(path=path, deletionTimestamp=now_ms() - 60_000) for path in paths[1:]]
     write_log(folder, [an_add(path=path) for path in paths], gone)
-    storage = open_storage(server.options)
+    storage = storage_of(server)
     for file in folder.rglob("*.json"):
         storage.put_if_absent(f"{location}/{file.relative_to(folder)}", file.read_bytes())
     for path in paths:
@@ -57,7 +57,7 @@ def a_table(server: S3Server, tmp_path: Path) -> str:
 
 def keys(server: S3Server, location: str) -> set[str]:
     """The names of all objects of a table."""
-    return {path.removeprefix(f"{location}/") for path in open_storage(server.options).paths(location)}
+    return {path.removeprefix(f"{location}/") for path in storage_of(server).paths(location)}
 
 
 def ran(server: S3Server, verb: str, location: str, *arguments: object) -> Ran:
@@ -71,14 +71,14 @@ class TestLogOnVersitygw(DeltaLogConformance):
     @pytest.fixture
     def log(self, versity: S3Server) -> Log:
         """A table of one version, and its storage."""
-        log = (f"s3://{versity.bucket}/{uuid.uuid4()}", open_storage(versity.options))
+        log = (f"s3://{versity.bucket}/{uuid.uuid4()}", storage_of(versity))
         make_log(*log)
         return log
 
 
 @pytest.mark.deep
 def test_racing_processes_lose_no_version_on_versitygw(versity: S3Server) -> None:
-    log = (f"s3://{versity.bucket}/{uuid.uuid4()}", open_storage(versity.options))
+    log = (f"s3://{versity.bucket}/{uuid.uuid4()}", storage_of(versity))
     make_log(*log)
     assert race(log, writers=8, commits=10, options=versity.options) > 0
 
@@ -219,6 +219,7 @@ def test_with_the_word_it_is_carried_out_and_plan_and_report_name_the_service(
     assert keys(versity, location) - before == {"_delta_log/00000000000000000002.json"}
 
 
+@pytest.mark.deep
 def test_from_python_the_word_is_an_argument(versity: S3Server, tmp_path: Path) -> None:
     location = a_table(versity, tmp_path)
     policy = ic.delta.UpgradeV3(features=("deletionVectors",))
@@ -248,7 +249,7 @@ def test_a_log_with_copies_of_delta_sparks_store_is_refused_even_with_the_word(
 ) -> None:
     location = a_table(versity, tmp_path)
     copy = f"{location}/_delta_log/.tmp/00000000000000000001.json.{uuid.uuid4()}"
-    open_storage(versity.options).put_if_absent(copy, b"")
+    storage_of(versity).put_if_absent(copy, b"")
     before = keys(versity, location)
     assert ran(versity, "inspect", location).code == 0
     refused = ran(versity, "upgrade-v3", location, *UPGRADE, "--yes", WORD)
@@ -262,7 +263,7 @@ def test_copies_that_appear_after_the_plan_stop_the_commit(versity: S3Server, tm
     location = a_table(versity, tmp_path)
     table = ic.open_table(location, storage_options=versity.options, conditional_writes=True)
     plan = table.plan(ic.delta.UpgradeV3(features=("deletionVectors",)))
-    open_storage(versity.options).put_if_absent(f"{location}/_delta_log/.tmp/x", b"")
+    storage_of(versity).put_if_absent(f"{location}/_delta_log/.tmp/x", b"")
     before = keys(versity, location)
     with pytest.raises(Refused, match="S3DynamoDBLogStore"):
         table.apply(plan)
@@ -298,6 +299,7 @@ def test_an_open_operation_is_gone_on_with_only_with_the_word(versity: S3Server,
     )
 
 
+@pytest.mark.deep
 def test_a_verb_with_the_word_goes_on_with_it_first(versity: S3Server, interrupted: str) -> None:
     done = ran(versity, "rewrite-manifests", interrupted, "--yes", WORD)
     assert done.code == 0
@@ -309,7 +311,7 @@ def test_a_verb_with_the_word_goes_on_with_it_first(versity: S3Server, interrupt
 def test_an_open_operation_is_abandoned_without_the_word_also_beside_delta_sparks_store(
     versity: S3Server, interrupted: str
 ) -> None:
-    open_storage(versity.options).put_if_absent(f"{interrupted}/_delta_log/.tmp/x", b"")
+    storage_of(versity).put_if_absent(f"{interrupted}/_delta_log/.tmp/x", b"")
     [abandoned] = ran(versity, "resume", interrupted, "--abandon").json["reports"]
     assert (abandoned["status"], abandoned["abandoned"]["orphan_files_count"]) == ("done", 1)
     assert not any(name.startswith("_iceberg_cli") for name in keys(versity, interrupted))
@@ -319,7 +321,7 @@ def test_an_open_operation_is_abandoned_without_the_word_also_beside_delta_spark
 @pytest.mark.deep
 def test_every_verb_leaves_a_table_that_delta_rs_reads_as_before(versity: S3Server) -> None:
     deltalake = pytest.importorskip("deltalake")
-    location, storage = f"s3://{versity.bucket}/{uuid.uuid4()}", open_storage(versity.options)
+    location, storage = f"s3://{versity.bucket}/{uuid.uuid4()}", storage_of(versity)
     for file in (FIXTURES / MANY_DVS).rglob("*"):
         if file.is_file():
             storage.put_if_absent(f"{location}/{file.relative_to(FIXTURES / MANY_DVS)}", file.read_bytes())

@@ -25,7 +25,7 @@ from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.builders import DAY_MS, TableWriter
 from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS
 from tests.cli.running import Ran, iceberg_cli
-from tests.s3_words import WORD, options_of
+from tests.s3_words import WORD, options_of, storage_of
 from tests.servers import S3Server
 
 ALONE = "--unsafe-single-writer"
@@ -171,7 +171,7 @@ def test_what_was_never_sent_is_a_conflict_where_another_writer_came_first(amazo
 def a_table(server: S3Server) -> str:
     """Four snapshots by file names, nine to six days old; its location."""
     location = f"s3://{server.bucket}/{uuid.uuid4()}/t"
-    table = TableWriter(storage=open_storage(server.options), location=location)
+    table = TableWriter(storage=storage_of(server), location=location)
     table.commit(1, age_ms=LONG_AGO_MS + 9 * DAY_MS, add=["keep", "one"])
     table.commit(2, age_ms=LONG_AGO_MS + 8 * DAY_MS, add=["two"], remove=["one"])
     table.commit(3, age_ms=LONG_AGO_MS + 7 * DAY_MS, add=["three"])
@@ -181,13 +181,14 @@ def a_table(server: S3Server) -> str:
 
 
 def keys(server: S3Server, location: str) -> set[str]:
-    return {path.removeprefix(f"{location}/") for path in open_storage(server.options).paths(location)}
+    return {path.removeprefix(f"{location}/") for path in storage_of(server).paths(location)}
 
 
 def ran(server: S3Server, verb: str, location: str, *arguments: object) -> Ran:
     return iceberg_cli(verb, location, "--format", "json", *options_of(server), *arguments)
 
 
+@pytest.mark.deep
 def test_the_first_word_is_asked_for_before_the_second(versity: S3Server) -> None:
     location = a_table(versity)
     before = keys(versity, location)
@@ -219,6 +220,7 @@ def test_with_both_words_it_is_carried_out_and_recorded(versity: S3Server) -> No
     assert {"data/one.parquet", "data/three.parquet"} <= before - after
 
 
+@pytest.mark.deep
 def test_a_service_that_is_seen_to_replace_objects_is_refused_whatever_was_vouched(
     unconditional: S3Server,
 ) -> None:
@@ -230,6 +232,7 @@ def test_a_service_that_is_seen_to_replace_objects_is_refused_whatever_was_vouch
     assert keys(unconditional, location) == before
 
 
+@pytest.mark.deep
 def test_an_open_operation_needs_the_words_to_go_on_and_none_to_be_abandoned(versity: S3Server) -> None:
     location = a_table(versity)
     waits = ran(versity, "expire-snapshots", location, *EXPIRE, "--yes", ALONE, WORD, "--limit-deletes", 1)
@@ -286,7 +289,7 @@ def test_pyiceberg_reads_what_was_expired_and_regrouped(versity: S3Server, tmp_p
 
 def by_file_names(server: S3Server, location: str, newest: str) -> None:
     """Make a catalog's table one by file names: its newest metadata becomes version 1, the other metadata files go."""
-    storage = open_storage(server.options)
+    storage = storage_of(server)
     document: dict[str, Any] = {**json.loads(storage.read(newest)), "metadata-log": []}
     storage.delete(
         [path for path in storage.paths(f"{location}/metadata") if path.endswith(".metadata.json")]
