@@ -50,7 +50,7 @@ class DeltaLogCommitter(NextVersionCommitter):
     def __init__(self, root: str, storage: Storage, overrides: UnsafeOverrides = NO_OVERRIDES) -> None:
         super().__init__(f"{storage.canonical(root).rstrip('/')}/{LOG}", storage, overrides)
 
-    def unvouched(self) -> str | None:
+    def unvouched_reason(self) -> str | None:
         """Why nothing is written to a table on S3; see `NextVersionCommitter`."""
         service = self._service
         if service is None:

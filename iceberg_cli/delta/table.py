@@ -193,11 +193,11 @@ class DeltaTable(OpenTable):
     def read_only_reason(self) -> str | None:
         """Why this table, as loaded last, is not written to, or None."""
         refusal = write_refusal(self.snapshot.protocol, self.snapshot.metadata)
-        return self.committer.unvouched() if refusal is None else refusal
+        return self.committer.unvouched_reason() if refusal is None else refusal
 
     def recovery_refusal(self) -> str | None:
         """Why nothing is written at all, or None: a commit is refused by itself, what was committed may be swept."""
-        return self.committer.unvouched()
+        return self.committer.unvouched_reason()
 
     def closing_refusal(self) -> None:
         """None: what is deleted is the operation's own, and no version names it."""

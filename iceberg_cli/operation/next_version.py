@@ -58,7 +58,7 @@ class NextVersionCommitter(ABC):
         return scheme_of(self._folder) == "file"
 
     @abstractmethod
-    def unvouched(self) -> str | None:
+    def unvouched_reason(self) -> str | None:
         """Why nothing is written before the operator vouches for what cannot be seen from here; None where he did.
 
         Raises:
@@ -79,7 +79,7 @@ class NextVersionCommitter(ABC):
             Refused, BackendUnavailable.
         """
         # What was so when the table was planned may be otherwise by now.
-        if (reason := self.unvouched()) is not None:
+        if (reason := self.unvouched_reason()) is not None:
             raise Refused(f"Cannot commit: {reason}")
         if self._service is not None and not self._is_probed:
             probe(self._storage, path, service=self._service.name)

@@ -164,14 +164,22 @@ def test_reading_and_planning_need_no_word_and_say_that_carrying_out_does(
     assert with_word.json["blocked_by"] == []
 
 
+def test_commands_that_a_plan_of_all_verbs_names_have_the_word(s3_server: S3Server, tmp_path: Path) -> None:
+    location = a_table(s3_server, tmp_path)
+    for given in ((), (WORD,)):
+        survey = iceberg_cli("plan", location, *options_of(s3_server), *given)
+        [command] = [line for line in survey.out.splitlines() if "iceberg-cli rewrite-manifests" in line]
+        assert (WORD in command.split()) == bool(given)
+
+
 def test_on_amazons_own_service_the_word_is_needed_for_the_other_writers_alone() -> None:
     root, storage = "s3://bucket/t", OnAmazonS3()
     make_log(root, storage)
-    reason = DeltaLogCommitter(root, storage).unvouched()
+    reason = DeltaLogCommitter(root, storage).unvouched_reason()
     assert reason is not None
     assert reason.endswith(f"{WORD} vouches that no such writer is at work")
     vouched = DeltaLogCommitter(root, storage, UnsafeOverrides(conditional_writes=True))
-    assert vouched.unvouched() is None
+    assert vouched.unvouched_reason() is None
     [voucher] = vouched.vouchers()
     assert voucher.value == "https://s3.eu-central-1.amazonaws.com"
     assert "under races" not in voucher.sentence

@@ -53,7 +53,7 @@ class FilesystemCommitter(NextVersionCommitter):
 
     def read_only_reason(self) -> str | None:
         """A catalog's file names mean that it decides; object stores have no safe versions by name."""
-        return self._catalogs_name() or self.unvouched() or self._catalogs_files()
+        return self._catalogs_name() or self.unvouched_reason() or self._catalogs_files()
 
     def catalog_reason(self) -> str | None:
         """Why only a catalog can tell what is current, or None."""
@@ -69,7 +69,7 @@ class FilesystemCommitter(NextVersionCommitter):
             return None
         return f"{self._folder} has file system versions and a catalog's {name}: only that catalog can tell"
 
-    def unvouched(self) -> str | None:
+    def unvouched_reason(self) -> str | None:
         """Why nothing is committed to a table in an object store; see `NextVersionCommitter`."""
         if self._is_local:
             return None
@@ -110,7 +110,7 @@ class FilesystemCommitter(NextVersionCommitter):
             Refused: the table is read-only from here.
         """
         version = version_of(base_location)
-        if version is None or self.unvouched() is not None:
+        if version is None or self.unvouched_reason() is not None:
             raise Refused(f"Cannot commit to {self._folder}: {self.read_only_reason()}.")
         attempt = prepare_versioned(commit, base_location=base_location, version=version + 1)
         if not self._is_local:

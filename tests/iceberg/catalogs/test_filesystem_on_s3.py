@@ -129,6 +129,15 @@ def test_which_words_are_needed(
         assert committer.current() == "s3://bucket/t/metadata/v3.metadata.json"
 
 
+def test_in_other_object_stores_the_adapter_answers_for_conditional_creates() -> None:
+    storage = MemoryStorage()
+    storage.put_if_absent("gs://bucket/t/metadata/v1.metadata.json", first_metadata("gs://bucket/t"))
+    committer = FilesystemCommitter("gs://bucket/t", storage, UnsafeOverrides(single_writer=True))
+    set_property(committer, storage, "colour")
+    assert committer.current() == "gs://bucket/t/metadata/v2.metadata.json"
+    assert ALONE in str(FilesystemCommitter("gs://bucket/t", storage).read_only_reason())
+
+
 def test_a_commit_writes_the_version_and_the_hint_and_nothing_else(amazon: OnAmazonS3) -> None:
     before = set(amazon.paths("s3://bucket"))
     set_property(committer_of(amazon, single_writer=True), amazon, "colour")
