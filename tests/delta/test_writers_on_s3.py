@@ -17,7 +17,7 @@ from iceberg_cli.errors import Refused
 from iceberg_cli.storage.router import UnsafeOverrides
 from iceberg_cli.testing.conformance.delta_logs import DeltaLogConformance, Log, make_log
 from iceberg_cli.testing.crash.process import DeltaProcess
-from iceberg_cli.testing.crash.world import DELTA_TABLE, Script
+from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, crash
 from iceberg_cli.testing.delta_writer import a_remove, an_add, write_log
 from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.cli.running import Ran, iceberg_cli
@@ -129,6 +129,19 @@ class TestProbe(suite.Undisturbed, suite.Crashes, suite.SecondCrashes):
         assert kinds[:4] == ["000000.json", "probe-1", "probe-1", "probe-1"]
         assert [effect.partition(" ")[0] for effect in effects[1:4]] == ["put", "put", "delete"]
         assert not [kind for kind in kinds[4:] if kind.startswith("probe")]
+
+    def test_who_goes_on_probes_the_service_again_before_the_commit(self, scene: VouchedScene) -> None:
+        [commit, *_] = [
+            number for number, effect in enumerate(scene.undisturbed()) if scene.is_commit(effect)
+        ]
+        process = scene.process(before={commit: crash})
+        assert process.dies(process.run)
+        resuming = scene.process()
+        resuming.resume()
+        [sent, *_] = [number for number, effect in enumerate(resuming.effects) if scene.is_commit(effect)]
+        probes = [number for number, effect in enumerate(resuming.effects) if "/probe-" in effect]
+        assert len(probes) == 3
+        assert max(probes) < sent
 
 
 # Without the word

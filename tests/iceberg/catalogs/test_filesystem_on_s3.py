@@ -140,7 +140,9 @@ def test_in_other_object_stores_the_adapter_answers_for_conditional_creates() ->
 
 def test_a_commit_writes_the_version_and_the_hint_and_nothing_else(amazon: OnAmazonS3) -> None:
     before = set(amazon.paths("s3://bucket"))
-    set_property(committer_of(amazon, single_writer=True), amazon, "colour")
+    committer = committer_of(amazon, single_writer=True)
+    assert an_attempt(committer, amazon, {"colour": "red"}).temporary_files == ()
+    set_property(committer, amazon, "colour")
     metadata = "s3://bucket/t/metadata"
     after = set(amazon.paths("s3://bucket"))
     assert after - before == {f"{metadata}/v3.metadata.json", f"{metadata}/version-hint.text"}
