@@ -198,6 +198,15 @@ def test_on_amazons_own_service_the_word_is_needed_for_the_other_writers_alone()
     assert "under races" not in voucher.sentence
 
 
+def test_a_service_is_probed_once_for_all_operations_of_a_run() -> None:
+    root, storage = "s3://bucket/t", OnAmazonS3()
+    committer = DeltaLogCommitter(root, storage, UnsafeOverrides(conditional_writes=True))
+    committer.probe(f"{root}/probe")
+    storage.put_if_absent(f"{root}/probe", b"another one would have deleted this")
+    committer.probe(f"{root}/probe")
+    assert list(storage.paths(root)) == [f"{root}/probe"]
+
+
 def test_on_a_local_disk_there_is_nothing_to_vouch_for(tmp_path: Path) -> None:
     write_log(tmp_path / "t", [an_add()])
     done = iceberg_cli("upgrade-v3", tmp_path / "t", *UPGRADE, "--yes", "--format", "json", WORD)
