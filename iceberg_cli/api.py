@@ -59,6 +59,8 @@ def open_table(
     catalog_config: str | None = None,
     allow_roots: Sequence[str] = (),
     trust_lists: bool = False,
+    conditional_writes: bool = False,
+    single_writer: bool = False,
     engine: EngineChoice | None = None,
     cache_bytes: int | None = None,
     on_event: OnEvent = _no_events,
@@ -71,6 +73,8 @@ def open_table(
         catalog_config: a `.pyiceberg.yaml`; None: where PyIceberg looks for it.
         allow_roots: as `--unsafe-allow-root`.
         trust_lists: as `--unsafe-trust-lists`.
+        conditional_writes: as `--unsafe-conditional-writes`.
+        single_writer: as `--unsafe-single-writer`.
         engine: which reads; None: the local one.
         cache_bytes: room for what runs learn of immutable files; None: nothing is read from there or kept.
         on_event: gets progress.
@@ -95,6 +99,8 @@ def open_table(
         catalog_config=catalog_config,
         allow_roots=tuple(allow_roots),
         trust_lists=trust_lists,
+        conditional_writes=conditional_writes,
+        single_writer=single_writer,
         engine=engine,
         cache=cache,
         on_event=on_event,

@@ -13,6 +13,7 @@ from iceberg_cli.engines import selection as choice
 from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
 from tests.rest_servers import rest_server
+from tests.s3_words import unconditional, versity, without_conditions
 from tests.servers import postgres_database, postgres_server, s3_server
 from tests.shuffling import workers
 from tests.spark_settings import tell_once
@@ -31,6 +32,9 @@ __all__ = [
     "s3_server",
     "server",
     "spark_session",
+    "unconditional",
+    "versity",
+    "without_conditions",
     "workers",
     "written",
 ]

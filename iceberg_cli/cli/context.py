@@ -71,6 +71,21 @@ class Run:
             "--unsafe-trust-lists", help="Believe manifest lists that hold fewer files than the summary says."
         ),
     ] = False
+    unsafe_conditional_writes: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe-conditional-writes",
+            help="Vouch that the S3 service keeps conditional creates under races, and that nobody writes the Delta "
+            "table without them, as Delta Spark's own log stores do.",
+        ),
+    ] = False
+    unsafe_single_writer: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe-single-writer",
+            help="Vouch that nobody else commits to this Iceberg table by file names in an object store.",
+        ),
+    ] = False
     no_cache: Annotated[
         bool,
         typer.Option(
@@ -125,6 +140,8 @@ class Run:
             or None,
             unsafe_allow_root=self.unsafe_allow_root,
             unsafe_trust_lists=self.unsafe_trust_lists,
+            unsafe_conditional_writes=self.unsafe_conditional_writes,
+            unsafe_single_writer=self.unsafe_single_writer,
             as_of=self.as_of,
         )
         return spelled(given)
@@ -171,6 +188,8 @@ class Run:
             catalog_config=self.catalog_config,
             allow_roots=self.unsafe_allow_root or (),
             trust_lists=self.unsafe_trust_lists,
+            conditional_writes=self.unsafe_conditional_writes,
+            single_writer=self.unsafe_single_writer,
             engine=self.engine_choice,
             cache_bytes=None if self.no_cache else cache_bytes,
             on_event=self.progress,

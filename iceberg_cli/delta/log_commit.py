@@ -1,7 +1,9 @@
 """The Delta log: the next version is the file `<N>.json`, which only one writer can create.
 
 A file that is read back is ours where it has our bytes, or our `txnId` in its commitInfo. Other writers must create
-versions in the same way, as Delta's own log stores do on file systems and delta-rs does everywhere.
+versions in the same way, as Delta's own log stores do on file systems and delta-rs does everywhere. On S3 Delta's own
+do not: `S3SingleDriverLogStore` looks and then writes, `S3DynamoDBLogStore` claims a version elsewhere, writes below
+`_delta_log/.tmp/`, and copies that into the log whatever is there.
 
 No hidden `.N.json.crc` is written beside it: Hadoop's readers do without.
 
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from iceberg_cli.delta.spec.log import LOG
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
-from iceberg_cli.operation.next_version import NextVersionCommitter
+from iceberg_cli.operation.next_version import CONDITIONAL_WRITES, NextVersionCommitter
 from iceberg_cli.operation.outcomes import (
     Attempt,
     Committed,
@@ -24,11 +26,14 @@ from iceberg_cli.operation.outcomes import (
     Unknown,
     digest_of,
 )
+from iceberg_cli.plan.plan import Voucher
 from iceberg_cli.storage import Storage
+from iceberg_cli.storage.router import NO_OVERRIDES, UnsafeOverrides
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.commit import LogCommit
 
+_COPIES = ".tmp"  # in the log, where S3DynamoDBLogStore writes a version before it copies it
 _VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\..+)?\.(?:parquet|json))")
 
 
@@ -42,8 +47,42 @@ class DeltaLogCommitter(NextVersionCommitter):
 
     noun = "version "
 
-    def __init__(self, root: str, storage: Storage) -> None:
-        super().__init__(f"{storage.canonical(root).rstrip('/')}/{LOG}", storage)
+    def __init__(self, root: str, storage: Storage, overrides: UnsafeOverrides = NO_OVERRIDES) -> None:
+        super().__init__(f"{storage.canonical(root).rstrip('/')}/{LOG}", storage, overrides)
+
+    def unvouched_reason(self) -> str | None:
+        """Why nothing is written to a table on S3; see `NextVersionCommitter`."""
+        service = self._service
+        if service is None:
+            return None
+        if self._storage.holds_any(f"{self._folder}/{_COPIES}"):
+            return (
+                f"{self._folder}/{_COPIES}/ is what Delta Spark's S3DynamoDBLogStore leaves: it claims versions in "
+                "DynamoDB and copies them into the log unconditionally, so that its commits and others replace each "
+                "other unseen. Maintain this table with Spark. If all such writers are gone for good, let Spark read "
+                "the table once more, which completes their last commit, then delete that folder"
+            )
+        if self._overrides.conditional_writes:
+            return None
+        and_service = (
+            "" if service.is_known else f", and that {service.name} keeps conditional creates under races"
+        )
+        return (
+            "a Delta table on S3 is written to only where all its writers create versions conditionally, and Delta "
+            f"Spark's own log stores do not: {CONDITIONAL_WRITES} vouches that no such writer is at work{and_service}"
+        )
+
+    def vouchers(self) -> tuple[Voucher, ...]:
+        """That all writers, and the service, keep conditional creates."""
+        service = self._service
+        if service is None or not self._overrides.conditional_writes:
+            return ()
+        and_service = "" if service.is_known else ", and that the service keeps these under races"
+        sentence = (
+            "the operator vouches that no writer without conditional creates is at work on this table in "
+            f"{service.name}{and_service}"
+        )
+        return (Voucher(option=CONDITIONAL_WRITES, value=service.name, sentence=sentence),)
 
     def current(self) -> str:
         """The newest version, as text.

@@ -61,7 +61,7 @@ def open_in_folder(request: OpenRequest, choose_engine: Callable[[DeltaTable], N
         name=f"{root}/{LOG}" if is_log else root,
         root=root,
         storage=storage,
-        committer=DeltaLogCommitter(root, storage),
+        committer=DeltaLogCommitter(root, storage, request.overrides),
         iceberg_files=request.iceberg_files,
         engine=replace(engine_of(storage, local=local), workers_from_bytes=_WORKERS_FROM_BYTES),
         on_event=request.on_event,
@@ -80,6 +80,7 @@ def _refuse_iceberg_options(request: OpenRequest, root: str) -> None:
     overrides = request.overrides
     for option, given in (
         ("--unsafe-trust-lists", overrides.trust_lists),
+        ("--unsafe-single-writer", overrides.single_writer),
         ("--unsafe-allow-root", [each for each in overrides.allow_roots if whole_store(each) != root]),
     ):
         if given:

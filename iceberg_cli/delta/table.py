@@ -44,7 +44,7 @@ from iceberg_cli.operation.ports import Retries
 from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.paths import Roots, scheme_of
-from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
+from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Voucher
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 
@@ -192,10 +192,23 @@ class DeltaTable(OpenTable):
 
     def read_only_reason(self) -> str | None:
         """Why this table, as loaded last, is not written to, or None."""
-        return write_refusal(self.snapshot.protocol, self.snapshot.metadata)
+        refusal = write_refusal(self.snapshot.protocol, self.snapshot.metadata)
+        return self.committer.unvouched_reason() if refusal is None else refusal
 
-    def recovery_refusal(self) -> None:
-        """None: a commit is refused by itself, and what was committed may be swept."""
+    def recovery_refusal(self) -> str | None:
+        """Why nothing is written at all, or None: a commit is refused by itself, what was committed may be swept."""
+        return self.committer.unvouched_reason()
+
+    def closing_refusal(self) -> None:
+        """None: what is deleted is the operation's own, and no version names it."""
+
+    def vouchers(self) -> Sequence[Voucher]:
+        """What the operator vouches for where the table is on S3."""
+        return self.committer.vouchers()
+
+    def probe(self, path: str) -> None:
+        """Refuse an object store that is seen not to keep conditional creates; see `OpenTable`."""
+        self.committer.probe(path)
 
     def _refusal(self, step: Step) -> str | None:
         """Why one step is not carried out on the table as loaded last, or None."""

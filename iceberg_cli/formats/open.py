@@ -40,6 +40,8 @@ def open_table(
     catalog_config: str | None = None,
     allow_roots: tuple[str, ...] = (),
     trust_lists: bool = False,
+    conditional_writes: bool = False,
+    single_writer: bool = False,
     engine: EngineChoice | None = None,
     cache: tuple[Path, int] | None = None,
     on_event: OnEvent,
@@ -54,6 +56,10 @@ def open_table(
         catalog_config: a `.pyiceberg.yaml`, or None for PyIceberg's own locations of it.
         allow_roots: folders outside the table's own in which files may be deleted too.
         trust_lists: believe manifest lists that look cut short.
+        conditional_writes: the operator vouches that the S3 service keeps conditional creates under races, and that
+            no writer without them is at work on a Delta table.
+        single_writer: the operator vouches that nobody else commits to an Iceberg table by file names in an object
+            store.
         engine: the operator's choice of an engine, or None for the local one.
         cache: folder and limit in bytes of the cache of immutable files, see `iceberg/reachability/cache.py`, or None.
         on_event: progress.
@@ -77,7 +83,12 @@ def open_table(
         folder="" if location is None else location.removesuffix(f"/{_LOG_FOLDER}") or location,
         storage_options=storage_options,
         catalog_config=catalog_config,
-        overrides=UnsafeOverrides(allow_roots=allow_roots, trust_lists=trust_lists),
+        overrides=UnsafeOverrides(
+            allow_roots=allow_roots,
+            trust_lists=trust_lists,
+            conditional_writes=conditional_writes,
+            single_writer=single_writer,
+        ),
         cache=cache,
         iceberg_files=iceberg_files,
         on_event=on_event,

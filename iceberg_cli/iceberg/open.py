@@ -104,7 +104,7 @@ def open_in_folder(
         overrides: see `formats/open.py`.
         on_event: progress.
     """
-    committer = open_folder(opened, storage)
+    committer = open_folder(opened, storage, overrides)
     name = storage.canonical(opened)  # a saved plan is carried out from any folder
     table = _loaded(name, storage, committer, overrides, on_event, location=committer.current())
     folder = _table_folder(name, table.metadata) if name.endswith(METADATA_SUFFIXES) else name

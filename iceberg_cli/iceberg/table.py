@@ -24,6 +24,7 @@ from iceberg_cli.errors import (
 )
 from iceberg_cli.iceberg import ownership as own_files
 from iceberg_cli.iceberg.catalogs import Committer
+from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.commit.verification import mended_lengths, naming_the_way_out, read_kept
 from iceberg_cli.iceberg.reachability.cache import ReachabilityCache
@@ -40,7 +41,7 @@ from iceberg_cli.operation.own_removals import with_own_removals
 from iceberg_cli.operation.ports import Retries
 from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.paths import Roots, canonical
-from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
+from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Voucher
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage.aliases import OtherNames
@@ -224,6 +225,21 @@ class IcebergTable(OpenTable):
     def read_only_reason(self) -> str | None:
         """Why this table cannot be committed to from here, or None."""
         return self.committer.read_only_reason()
+
+    def closing_refusal(self) -> str | None:
+        """Why open operations are not closed without being finished: for that nobody needs to vouch for anything."""
+        if isinstance(self.committer, FilesystemCommitter):
+            return self.committer.catalog_reason()
+        return self.read_only_reason()
+
+    def vouchers(self) -> Sequence[Voucher]:
+        """What the operator vouches for where the table is one by file names in an object store."""
+        return self.committer.vouchers() if isinstance(self.committer, FilesystemCommitter) else ()
+
+    def probe(self, path: str) -> None:
+        """Refuse an object store that is seen not to keep conditional creates; see `OpenTable`."""
+        if isinstance(self.committer, FilesystemCommitter):
+            self.committer.probe(path)
 
     def _checked(self, plan: Plan, *, deletes: bool) -> Plan:
         """The plan, blocked where it would write or delete and this table is not the one to do it."""

@@ -85,6 +85,12 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
             **runtime.process(),
         )
     )
+    try:
+        # Now that the operation has begun, a file that is left by a kill goes with it.
+        table.probe(journal.probe_path)
+    except Refused:
+        close(journal, "refused", runtime)
+        raise
     _check_before_commit(plan, journal, runtime, before_ms=started_ms)
     removals.write(journal.put)
     journal.put(PLAN_FILE, document)
@@ -151,6 +157,7 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
         if (report := run.unchanged(started_ms)) is not None:
             return report
     take_over(journal, runtime)
+    table.probe(journal.probe_path)
     for state in operation.steps.values():
         if state.sweep_after_ms is not None and not state.done:
             _check_before_sweep(state.sweep_after_ms, journal, before_ms=started_ms)

@@ -99,6 +99,11 @@ class Journal:
             self._next, self._digest = number + 1, digest
         return self
 
+    @property
+    def probe_path(self) -> str:
+        """A place of this process for a file that is deleted at once, or with the journal's other files."""
+        return f"{self.folder}/probe-{self._next}"
+
     def _path(self, number: int) -> str:
         return f"{self.folder}/{number:06d}{_SUFFIX}"
 

@@ -1,15 +1,17 @@
 """The next version of a table as a file that only one writer can create, under a name that every writer would use.
 
 On local disks the file appears whole by one hard link, in object stores by a conditional PUT; neither replaces what is
-there. Every doubt is resolved by reading the file back.
+there. Every doubt is resolved by reading the file back. What cannot be seen from here, that a service lets only one of
+racing PUTs through and that all writers commit so, the operator vouches for.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from functools import cached_property
+from typing import ClassVar, Final
 
-from iceberg_cli.errors import BackendUnavailable, TableNotFound
+from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
 from iceberg_cli.operation.outcomes import (
     Attempt,
     Committed,
@@ -19,7 +21,13 @@ from iceberg_cli.operation.outcomes import (
     Unknown,
     digest_of,
 )
+from iceberg_cli.paths import scheme_of
+from iceberg_cli.plan.plan import Voucher
 from iceberg_cli.storage import Storage
+from iceberg_cli.storage.conditional_create import S3Service, probe, service_of
+from iceberg_cli.storage.router import NO_OVERRIDES, UnsafeOverrides
+
+CONDITIONAL_WRITES: Final = "--unsafe-conditional-writes"
 
 
 class NextVersionCommitter(ABC):
@@ -28,14 +36,54 @@ class NextVersionCommitter(ABC):
     Args:
         folder: of the table, or of the files of its versions, in canonical spelling.
         storage: that reads and writes it.
+        overrides: what the operator vouches for.
     """
 
     noun: ClassVar[str] = ""  # before a version in messages
 
-    def __init__(self, folder: str, storage: Storage) -> None:
+    def __init__(self, folder: str, storage: Storage, overrides: UnsafeOverrides = NO_OVERRIDES) -> None:
         self._folder = folder
         self._storage = storage
+        self._overrides = overrides
         self._sent = SentAttempts()
+        self._is_probed = False
+
+    @cached_property
+    def _service(self) -> S3Service | None:
+        """The S3 service that the folder is in."""
+        return service_of(self._folder, self._storage)
+
+    @property
+    def _is_local(self) -> bool:
+        return scheme_of(self._folder) == "file"
+
+    @abstractmethod
+    def unvouched_reason(self) -> str | None:
+        """Why nothing is written before the operator vouches for what cannot be seen from here; None where he did.
+
+        Raises:
+            BackendUnavailable.
+        """
+
+    @abstractmethod
+    def vouchers(self) -> tuple[Voucher, ...]:
+        """What the operator vouches for, as far as commits to this table rest on it."""
+
+    def probe(self, path: str) -> None:
+        """Refuse an S3 service that nobody vouches for, or that is seen not to keep conditional creates.
+
+        Args:
+            path: where nothing is yet; used once in the life of this object.
+
+        Raises:
+            Refused, BackendUnavailable.
+        """
+        # What was so when the table was planned may be otherwise by now.
+        if (reason := self.unvouched_reason()) is not None:
+            raise Refused(f"Cannot commit: {reason}")
+        if self._service is not None and not self._is_probed:
+            probe(self._storage, path, service=self._service.name)
+            self._is_probed = True
 
     @abstractmethod
     def current(self) -> str:
@@ -75,7 +123,7 @@ class NextVersionCommitter(ABC):
             return self.settle(attempt)
         except BackendUnavailable as error:
             # A request to an object store that had no answer may still be carried out; a system call may not.
-            if first and self._folder.startswith("/") and self._is_absent(attempt.file):
+            if first and self._is_local and self._is_absent(attempt.file):
                 raise
             settled = self.settle(attempt)
             return Unknown(cause=error.message) if isinstance(settled, Unknown) else settled

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
     from iceberg_cli.operation.records import CommitIntent
     from iceberg_cli.operation.workspace import Workspace
-    from iceberg_cli.plan.plan import Base, Plan, StagedFile, Step, Task
+    from iceberg_cli.plan.plan import Base, Plan, StagedFile, Step, Task, Voucher
     from iceberg_cli.plan.policy import Policy
     from iceberg_cli.plan.preflight import Preflight
     from iceberg_cli.plan.removals import Removals
@@ -137,6 +137,18 @@ class Table(Protocol):
 
     def load(self) -> Base:
         """Look at the pointer and read what it points to."""
+        ...
+
+    def vouchers(self) -> Sequence[Voucher]:
+        """What the operator vouches for, as far as changes of the table rest on it."""
+        ...
+
+    def probe(self, path: str) -> None:
+        """Refuse a storage that is seen not to keep what commits rest on, by creating a file at `path`.
+
+        Raises:
+            Refused: it does not.
+        """
         ...
 
     def retries(self) -> Retries:

@@ -206,7 +206,7 @@ def close(table: OpenTable, listed: OpenOperation, runtime: Runtime) -> Recovere
         return _failed(listed, refusal)
     if isinstance(listed.problem, Refused):
         return _failed(listed, listed.problem)
-    if refusal := _read_only(table):
+    if refusal := _read_only(table.closing_refusal()):
         return _failed(listed, refusal)
     orphans: OrphanFiles | None = None
     try:
@@ -246,7 +246,7 @@ def _refusal(table: OpenTable, listed: OpenOperation) -> Refused | None:
     """Why an operation is not resumed, or None."""
     before = table.workspace.left_behind.get(listed.operation_id)
     if before is None or table.roots().own(f"{before}/data"):
-        return _read_only(table)
+        return _read_only(table.recovery_refusal())
     return Refused(
         f"It began when the table was at {before}, and the table is at {table.location} now: its files in {before} "
         "are deleted only where that is allowed",
@@ -256,9 +256,8 @@ def _refusal(table: OpenTable, listed: OpenOperation) -> Refused | None:
     )
 
 
-def _read_only(table: OpenTable) -> Refused | None:
-    """Why a table's journals are left alone, or None."""
-    reason = table.recovery_refusal()
+def _read_only(reason: str | None) -> Refused | None:
+    """The error for a table whose journals are left alone, or None where there is no reason for that."""
     if reason is None:
         return None
     return Refused(

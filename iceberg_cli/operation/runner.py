@@ -115,7 +115,7 @@ class OperationRun:
         return replace(
             stated,
             kept_again=self.kept_again,
-            notes=(*self.notes, *stated.notes),
+            notes=(*self.notes, *stated.notes, *map(str, self.table.vouchers())),
             duration_ms=self.runtime.now_ms() - started_ms,
         )
 

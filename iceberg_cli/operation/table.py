@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from iceberg_cli.operation.ports import Table
 from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan.findings import Findings
-from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.plan import Plan, Voucher
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.local.write import leftovers_in
 from iceberg_cli.storage.router import RoutedStorage, UnsafeOverrides, storage_of
@@ -103,12 +103,31 @@ class OpenTable(Table, ABC):
         """Why open operations of this table are not gone on with, or None."""
         return self.read_only_reason()
 
+    def closing_refusal(self) -> str | None:
+        """Why open operations of this table are not closed without being finished, or None."""
+        return self.read_only_reason()
+
+    def vouchers(self) -> Sequence[Voucher]:
+        """What the operator vouches for, as far as changes of this table rest on it."""
+        return ()
+
+    def probe(self, path: str) -> None:
+        """Refuse a storage that is seen not to keep what commits rest on.
+
+        Args:
+            path: where nothing is yet; nothing is there afterwards.
+
+        Raises:
+            Refused, BackendUnavailable.
+        """
+
     @abstractmethod
     def roots(self) -> Roots:
         """The folders in which this table's files may be deleted."""
 
     def blocked(self, plan: Plan) -> Plan:
         """The plan, blocked where it would write or delete and the table cannot be committed to from here."""
+        plan = plan.with_vouchers(self.vouchers())
         reason = self.read_only_reason()
         if reason is None or not plan.due:
             return plan

@@ -52,6 +52,25 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Voucher:
+    """What the operator vouches for by an option, since it cannot be seen from here.
+
+    Args:
+        option: as on the command line.
+        value: what it is about, such as an endpoint.
+        sentence: what is vouched for.
+    """
+
+    option: str
+    value: str
+    sentence: str
+
+    def __str__(self) -> str:
+        """For the notes of a report."""
+        return f"{self.option}: {self.sentence}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The decision to keep one candidate or not, and the reason."""
 
@@ -269,6 +288,14 @@ class Plan:
             warnings=(*self.warnings, *lasting),
             lasting=(*self.lasting, *lasting),
         )
+
+    def with_vouchers(self, vouchers: Sequence[Voucher]) -> Plan:
+        """The same plan, with what the operator vouches for among its options."""
+        vouched = {
+            each.option.removeprefix("--").replace("-", "_"): Option(value=each.value, source=each.option)
+            for each in vouchers
+        }
+        return replace(self, options={**self.options, **vouched}) if vouched else self
 
     def additions_over(self, shown: Plan) -> tuple[str, ...]:
         """What this plan would remove or change that `shown` does not list, in words; empty if nothing.

@@ -11,11 +11,12 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.paths import scheme_of
 from iceberg_cli.storage import FileInfo, Obstacle, Renewal, Storage
+from iceberg_cli.storage.conditional_create import EndpointStorage
 from iceberg_cli.storage.local import LocalStorage
 
 Value = TypeVar("Value")
@@ -145,6 +146,11 @@ class RoutedStorage(Storage):
                 values[place] = answer
         return values
 
+    def endpoint(self, path: str) -> str | None:
+        """The URL of the service that has the object, where its adapter tells."""
+        adapter = self.adapter(path)
+        return adapter.endpoint(path) if isinstance(adapter, EndpointStorage) else None
+
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create the object whole and durable, or raise `FileExistsError`."""
         self.adapter(path).put_if_absent(path, data)
@@ -226,14 +232,19 @@ def with_environment(options: Mapping[str, str], environment: Mapping[str, str])
 
 @dataclass(frozen=True, kw_only=True)
 class UnsafeOverrides:
-    """The safety checks of Iceberg tables that the operator overrides; see `formats/open.py`."""
+    """The safety checks that the operator overrides; see `formats/open.py`."""
 
-    allow_roots: tuple[str, ...]
-    trust_lists: bool
+    allow_roots: tuple[str, ...] = ()
+    trust_lists: bool = False
+    conditional_writes: bool = False
+    single_writer: bool = False
 
     def local_folders(self, opened: str) -> tuple[str, ...]:
         """The local folders that the operator named, the table's among them: a folder or a file in one."""
         return tuple(path for path in (opened, *self.allow_roots) if scheme_of(path) == "file")
+
+
+NO_OVERRIDES: Final = UnsafeOverrides()
 
 
 def located(name: str) -> str:

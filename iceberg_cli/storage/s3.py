@@ -25,7 +25,7 @@ import s3fs
 from botocore.exceptions import BotoCoreError, ClientError
 from fsspec.asyn import sync
 
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
 from iceberg_cli.storage import FileInfo, Renewal, Storage
 from iceberg_cli.storage.redaction import redact
 
@@ -175,7 +175,7 @@ class S3Storage(Storage):
         """
         if not paths:
             return []
-        endpoint = sync(self._files.loop, self._files.set_session).meta.endpoint_url if versions else None
+        endpoint = self.endpoint(paths[0]) if versions else None
 
         def info(path: str, size_bytes: int, answer: Mapping[str, Any]) -> FileInfo:
             etag = answer.get("ETag")
@@ -199,6 +199,10 @@ class S3Storage(Storage):
         except _TRANSPORT_ERRORS as error:
             raise self._translated("look at", path, error) from error
 
+    def endpoint(self, path: str) -> str:  # noqa: ARG002 - one for all buckets
+        """The URL that requests go to, without the bucket."""
+        return str(sync(self._files.loop, self._files.set_session).meta.endpoint_url)
+
     def put_if_absent(self, path: str, data: bytes) -> None:
         """PUT with `If-None-Match: *`, and a mark of this call in the object's metadata.
 
@@ -214,6 +218,14 @@ class S3Storage(Storage):
                     if self._bears(path, mark):
                         return
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+                if _status(error) == 501:
+                    raise Refused(
+                        redact(
+                            f"Cannot write {path}: the service has no conditional creates: {_reason(error)}",
+                            self._secrets,
+                        ),
+                        next_step="Keep the table in a service that has them.",
+                    ) from error
                 # 409: another conditional request is under way, and ours wrote nothing.
                 if wait_s is None or not (_transient(error) or _status(error) == 409):
                     raise self._translated("write", path, error) from error

@@ -87,6 +87,7 @@ def test_our_clock_ahead_of_s3_expires_nothing(s3_server: S3Server, ahead: Shift
         storage.put_if_absent(f"{location}/{name}", b"1234")
     before = list(storage.paths(location))
     options = [word for pair in s3_server.options.items() for word in ("--storage-option", "=".join(pair))]
+    options.append("--unsafe-conditional-writes")
     check_refused(ahead.run("expire-snapshots", location, "--yes", *options))
     assert list(storage.paths(location)) == before
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.formats.open import iceberg_files
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.storage import FileInfo
+from iceberg_cli.testing.crash.process import WorldLogCommitter
 from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, SimStorage, World
 from tests.builders import NOW_MS
 from tests.crash.delta import CLEANUP_POLICY, a_world_of_v2_checkpoints
@@ -74,7 +74,7 @@ def test_the_log_is_listed_once_a_plan_and_then_where_that_decides_something(nam
         name="visits",
         root=DELTA_TABLE,
         storage=storage,
-        committer=DeltaLogCommitter(DELTA_TABLE, storage),
+        committer=WorldLogCommitter(DELTA_TABLE, storage),
         iceberg_files=iceberg_files,
         engine=LocalEngine(storage, threads=1),
         on_event=unseen,

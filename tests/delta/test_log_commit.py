@@ -489,7 +489,9 @@ def test_a_table_in_an_object_store_is_committed_to_and_keeps_its_journals_there
     storage = open_storage(s3_server.options)
     make_log(root, storage)
     for name in (root, root.replace("s3://", "s3a://"), f"{root}/_delta_log"):
-        table = open_table(name, storage_options=s3_server.options, on_event=lambda _: None)
+        table = open_table(
+            name, storage_options=s3_server.options, conditional_writes=True, on_event=lambda _: None
+        )
         assert isinstance(table, DeltaTable)
         assert table.location == root
     attempt = attempt_of(table, step_of(draft=CommitDraft(adds=adds(an_add()))))

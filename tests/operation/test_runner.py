@@ -26,7 +26,7 @@ from iceberg_cli.operation.ports import Build, Planned, Retries
 from iceberg_cli.operation.records import CommitIntent, Line, StepState
 from iceberg_cli.operation.runner import OperationRun
 from iceberg_cli.operation.runtime import Runtime
-from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
+from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Voucher
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.journals import BEGIN, append, bodies
@@ -105,6 +105,7 @@ class RunTable:
     discarded: list[tuple[list[str], list[str]]] = field(default_factory=list)  # paths, marks
     deleted: list[str] = field(default_factory=list)
     stuck: dict[str, str] = field(default_factory=dict)
+    vouched: tuple[Voucher, ...] = ()
 
     @property
     def workspace(self) -> Self:
@@ -164,6 +165,12 @@ class RunTable:
         if paths:
             self.trace.append(f"look for {_words(paths)}")
         return [path for path in paths if path in self.gone]
+
+    def vouchers(self) -> Sequence[Voucher]:
+        return self.vouched
+
+    def probe(self, path: str) -> None:
+        raise AssertionError(f"{path}: this is done before there is a run")
 
     def commit(self, attempt: Attempt) -> Outcome:
         self.note("commit")

@@ -104,7 +104,9 @@ def a_delta_bucket(server: S3Server, bucket: str, tmp_path: Path) -> None:
 
 
 def opened(server: S3Server, bucket: str, *allowed: str) -> DeltaTable:
-    table = open_table(bucket, storage_options=server.options, allow_roots=allowed, on_event=unseen)
+    table = open_table(
+        bucket, storage_options=server.options, allow_roots=allowed, conditional_writes=True, on_event=unseen
+    )
     assert isinstance(table, DeltaTable)
     return table
 

@@ -3,13 +3,18 @@
 The commit is one hard link: the next version's file appears whole, and only where there was none. The hint
 file comes after it and is advice; readers look upward from it.
 
+In an object store the commit is one conditional create, and only where the operator vouches that nobody else commits:
+engines rename there by copying, which replaces what came in between. A request without an answer may be carried out
+later, and a hint that comes late may be behind.
+
 Spec: Iceberg, "File System Tables".
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
 from iceberg_cli.iceberg.catalogs.folder_versions import (
@@ -20,43 +25,79 @@ from iceberg_cli.iceberg.catalogs.folder_versions import (
     version_of,
 )
 from iceberg_cli.iceberg.catalogs.metadata_swap import prepare_versioned
-from iceberg_cli.operation.next_version import NextVersionCommitter
+from iceberg_cli.operation.next_version import CONDITIONAL_WRITES, NextVersionCommitter
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.paths import METADATA_SUFFIXES
+from iceberg_cli.plan.plan import Voucher
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.local.write import replace_file
+from iceberg_cli.storage.router import NO_OVERRIDES, UnsafeOverrides
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
 
+SINGLE_WRITER: Final = "--unsafe-single-writer"
+
 
 class FilesystemCommitter(NextVersionCommitter):
-    """The table in one folder; local ones can be committed to, those in object stores only read.
+    """The table in one folder; those in object stores can only be read, unless the operator vouches for them.
 
     Args:
         folder: the table's folder, in any spelling.
         storage: that reads and writes it.
+        overrides: what the operator vouches for.
     """
 
-    def __init__(self, folder: str, storage: Storage) -> None:
-        super().__init__(storage.canonical(folder).rstrip("/"), storage)
+    def __init__(self, folder: str, storage: Storage, overrides: UnsafeOverrides = NO_OVERRIDES) -> None:
+        super().__init__(storage.canonical(folder).rstrip("/"), storage, overrides)
 
     def read_only_reason(self) -> str | None:
         """A catalog's file names mean that it decides; object stores have no safe versions by name."""
-        if find_current(self._folder, self._storage).version is None:
-            return (
-                f"{self._folder} belongs to a catalog, which alone knows what is current: use its name there"
-            )
-        if not self._folder.startswith("/"):
+        return self._catalogs_name() or self.unvouched_reason() or self._catalogs_files()
+
+    def catalog_reason(self) -> str | None:
+        """Why only a catalog can tell what is current, or None."""
+        return self._catalogs_name() or self._catalogs_files()
+
+    def _catalogs_name(self) -> str | None:
+        if find_current(self._folder, self._storage).version is not None:
+            return None
+        return f"{self._folder} belongs to a catalog, which alone knows what is current: use its name there"
+
+    def _catalogs_files(self) -> str | None:
+        if (name := of_catalog(self._folder, self._storage)) is None:
+            return None
+        return f"{self._folder} has file system versions and a catalog's {name}: only that catalog can tell"
+
+    def unvouched_reason(self) -> str | None:
+        """Why nothing is committed to a table in an object store; see `NextVersionCommitter`."""
+        if self._is_local:
+            return None
+        if not self._overrides.single_writer:
             return (
                 f"{self._folder} is a table by file names in an object store, where other engines' commits"
-                " could replace ours unseen: register it in a catalog"
+                f" could replace ours unseen: register it in a catalog, or vouch by {SINGLE_WRITER} that nobody"
+                " else commits to it"
             )
-        if name := of_catalog(self._folder, self._storage):
-            return (
-                f"{self._folder} has file system versions and a catalog's {name}: only that catalog can tell"
-            )
-        return None
+        service = self._service
+        if service is None or service.is_known or self._overrides.conditional_writes:
+            return None
+        return (
+            f"{self._folder} is in {service.name}, which is not known to keep conditional creates under races: "
+            f"{CONDITIONAL_WRITES} vouches that it does"
+        )
+
+    def vouchers(self) -> tuple[Voucher, ...]:
+        """That nobody else commits, and that a service which is not known keeps conditional creates."""
+        vouchers = []
+        if not self._is_local and self._overrides.single_writer:
+            sentence = f"the operator vouches that nobody else commits to {self._folder}"
+            vouchers.append(Voucher(option=SINGLE_WRITER, value=self._folder, sentence=sentence))
+        service = self._service
+        if service is not None and not service.is_known and self._overrides.conditional_writes:
+            sentence = f"the operator vouches that {service.name} keeps conditional creates under races"
+            vouchers.append(Voucher(option=CONDITIONAL_WRITES, value=service.name, sentence=sentence))
+        return tuple(vouchers)
 
     def current(self) -> str:
         """The current metadata location, below the canonical folder."""
@@ -69,9 +110,11 @@ class FilesystemCommitter(NextVersionCommitter):
             Refused: the table is read-only from here.
         """
         version = version_of(base_location)
-        if version is None or not self._folder.startswith("/"):
+        if version is None or self.unvouched_reason() is not None:
             raise Refused(f"Cannot commit to {self._folder}: {self.read_only_reason()}.")
         attempt = prepare_versioned(commit, base_location=base_location, version=version + 1)
+        if not self._is_local:
+            return attempt
         return replace(
             attempt, temporary_files=(f"{self._folder}/metadata/.iceberg-cli-{commit.commit_uuid}.tmp",)
         )
@@ -81,7 +124,8 @@ class FilesystemCommitter(NextVersionCommitter):
         outcome = super().settle(attempt)
         if isinstance(outcome, Committed) and self._is_newest(attempt):
             self._write_hint(attempt)  # whoever linked the version may have died before this
-        if isinstance(outcome, Unknown) and (other := self._other_spelling(attempt)):
+        # In an object store our file may still appear beside the other one, and readers may take it for the version.
+        if isinstance(outcome, Unknown) and self._is_local and (other := self._other_spelling(attempt)):
             return Conflict(reason=f"another writer made {other}")
         return outcome
 
@@ -100,6 +144,10 @@ class FilesystemCommitter(NextVersionCommitter):
     def _write_hint(self, attempt: Attempt) -> None:
         """Let the hint file name our version; a hint that is behind does no harm."""
         version = str(version_of(attempt.file)).encode()
+        if not self._is_local:
+            with suppress(BackendUnavailable):
+                self._storage.replace(f"{self._folder}/metadata/{HINT}", version)
+            return
         # The first try removes what a process that was killed here left in the temporary file's place.
         for _ in range(2):
             try:
@@ -160,8 +208,10 @@ class PinnedCommitter:
         return Unknown(cause=f"{attempt.file} cannot be looked up: {self.read_only_reason()}")
 
 
-def open_folder(path: str, storage: Storage) -> FilesystemCommitter | PinnedCommitter:
+def open_folder(
+    path: str, storage: Storage, overrides: UnsafeOverrides = NO_OVERRIDES
+) -> FilesystemCommitter | PinnedCommitter:
     """The committer for a table's folder, or for one metadata file of a table."""
     if path.endswith(METADATA_SUFFIXES):
         return PinnedCommitter(path, storage)
-    return FilesystemCommitter(path, storage)
+    return FilesystemCommitter(path, storage, overrides)

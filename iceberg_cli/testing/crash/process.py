@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
@@ -134,6 +135,14 @@ class Process:
         return False
 
 
+class WorldLogCommitter(DeltaLogCommitter):
+    """The committer of a log in a storage that is no S3 service, though its paths look like that."""
+
+    @cached_property
+    def _service(self) -> None:
+        return None
+
+
 @dataclass(kw_only=True)
 class DeltaProcess(Process):
     """One run of the program on the world's Delta table."""
@@ -151,7 +160,7 @@ class DeltaProcess(Process):
             name="visits",
             root=DELTA_TABLE,
             storage=self.storage,
-            committer=DeltaLogCommitter(DELTA_TABLE, self.storage),
+            committer=WorldLogCommitter(DELTA_TABLE, self.storage),
             iceberg_files=iceberg_files,
             engine=LocalEngine(self.storage, threads=1),
             on_event=unseen,
