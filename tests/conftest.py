@@ -13,7 +13,7 @@ from iceberg_cli.engines import selection as choice
 from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
 from tests.rest_servers import rest_server
-from tests.servers import postgres_database, postgres_server, s3_server
+from tests.servers import mariadb_database, mariadb_server, postgres_database, postgres_server, s3_server
 from tests.shuffling import workers
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
@@ -25,6 +25,8 @@ __all__ = [
     "hadoop",
     "lake",
     "lakes",
+    "mariadb_database",
+    "mariadb_server",
     "postgres_database",
     "postgres_server",
     "rest_server",

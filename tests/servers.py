@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import socket
+import subprocess
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+
+from tests.spark_settings import Missing, starting
 
 
 @dataclass(frozen=True)
@@ -75,3 +82,69 @@ def postgres_database(postgres_server: str) -> Iterator[str]:
     yield url.set(database=name).render_as_string(hide_password=False)
     with engine.connect() as connection:
         connection.execute(sqlalchemy.text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[str]:
+    """The URI of a MariaDB server on loopback, without a database."""
+    path = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
+    server, install = (shutil.which(name, path=path) for name in ("mariadbd", "mariadb-install-db"))
+    if server is None or install is None:
+        raise Missing("no mariadbd on the path: apt-get install mariadb-server")
+    # Not below pytest's own folder: a socket's path must be short.
+    with tempfile.TemporaryDirectory(prefix="ice-my-") as folder, starting("MariaDB"):
+        # What root has to be told; another user is the server's own.
+        common = [
+            "--no-defaults",
+            f"--datadir={folder}/data",
+            *(["--user=root"] if os.geteuid() == 0 else []),
+        ]
+        subprocess.run(
+            [install, *common, "--auth-root-authentication-method=normal", "--skip-test-db"],
+            check=True,
+            capture_output=True,
+        )
+        port = _free_port()
+        settings = [
+            f"--port={port}",
+            "--bind-address=127.0.0.1",
+            f"--socket={folder}/socket",
+            "--skip-name-resolve",
+        ]
+        with Path(folder, "log").open("wb") as log:
+            process = subprocess.Popen([server, *common, *settings], stdout=log, stderr=log)
+        try:
+            while not _accepts(port):
+                assert process.poll() is None, Path(folder, "log").read_text()[-500:]
+                time.sleep(0.02)
+            yield f"mysql+pymysql://root@127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@pytest.fixture
+def mariadb_database(mariadb_server: str) -> Iterator[str]:
+    """The URI of an empty database."""
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    name = f"t_{uuid.uuid4().hex}"
+    engine = sqlalchemy.create_engine(mariadb_server, poolclass=sqlalchemy.NullPool)
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
+    # Without TLS, for which the driver would read all certificates of this machine at each connection.
+    yield f"{mariadb_server}/{name}?ssl_disabled=true"
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text(f"DROP DATABASE {name}"))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True

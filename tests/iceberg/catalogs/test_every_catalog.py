@@ -21,7 +21,7 @@ from iceberg_cli.testing.memory_catalog import MemoryCatalog
 from tests.conformance.catalogs import Catalog, execute, make_table
 from tests.paths import ROOT
 
-KINDS = ["filesystem", "sqlite V1", "sqlite V0", "postgresql", "memory"]
+KINDS = ["filesystem", "sqlite V1", "sqlite V0", "postgresql", "mariadb", "memory"]
 STORAGE = open_storage()
 
 
@@ -34,6 +34,8 @@ def a_catalog(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Cata
             return Catalog(kind="memory", folder=folder, memory=MemoryCatalog())
         case ["postgresql"]:
             return Catalog(kind="sql", folder=folder, uri=request.getfixturevalue("postgres_database"))
+        case ["mariadb"]:
+            return Catalog(kind="sql", folder=folder, uri=request.getfixturevalue("mariadb_database"))
         case _:
             (tmp_path / "catalog.db").touch()
             return Catalog(kind="sql", folder=folder, uri=f"sqlite:///{tmp_path}/catalog.db")
@@ -153,14 +155,14 @@ def race(catalog: Catalog, *, writers: int, commits: int) -> int:
     return int(result["conflicts"])
 
 
-@pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql"])
+@pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql", "mariadb"])
 def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     conflicts = race(make_table(a_catalog(kind, tmp_path, request)), writers=8, commits=5)
     assert conflicts > 0
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql"])
+@pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql", "mariadb"])
 def test_many_racing_writers_lose_no_commit(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 import pytest
-import sqlalchemy as sa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField
@@ -48,11 +45,6 @@ STORAGE = open_storage()
 def sqlite(tmp_path: Path) -> Catalog:
     (tmp_path / "catalog.db").touch()
     return make_table(Catalog(kind="sql", folder=f"{tmp_path}/wh/t", uri=f"sqlite:///{tmp_path}/catalog.db"))
-
-
-@pytest.fixture
-def postgres(postgres_database: str, tmp_path: Path) -> Catalog:
-    return make_table(Catalog(kind="sql", folder=f"{tmp_path}/wh/t", uri=postgres_database))
 
 
 def row_of(catalog: Catalog) -> tuple[str, ...]:
@@ -250,132 +242,6 @@ def test_one_who_resumes_on_another_host_never_deletes_the_metadata_file_that_th
     assert len(lake.snapshot_ids()) == 1
 
 
-class Proxy:
-    """Between a client and PostgreSQL's socket. Armed, it cuts the connection at the client's next COMMIT."""
-
-    def __init__(self, upstream: str, *, deliver: bool) -> None:
-        self.upstream = upstream
-        self.deliver = deliver
-        self.armed = True
-        self.muted: socket.socket | None = None
-        self.answered = threading.Event()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self.listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            server = socket.socket(socket.AF_UNIX)
-            server.connect(self.upstream)
-            threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
-            threading.Thread(target=self._return, args=(client, server), daemon=True).start()
-
-    def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        while data := self._received(client):
-            if self.armed and b"COMMIT" in data:
-                self.armed = False
-                self.muted = server  # from here on the client hears nothing
-                if self.deliver:
-                    server.sendall(data)
-                    assert self.answered.wait(60)
-                client.shutdown(socket.SHUT_RDWR)
-                break
-            server.sendall(data)
-        server.shutdown(socket.SHUT_RDWR)
-
-    def _return(self, client: socket.socket, server: socket.socket) -> None:
-        while data := self._received(server):
-            if self.muted is server:
-                self.answered.set()
-                return
-            try:
-                client.sendall(data)
-            except OSError:
-                return
-
-    def _received(self, connection: socket.socket) -> bytes:
-        try:
-            return connection.recv(65536)
-        except OSError:
-            return b""
-
-
-def through(proxy: Proxy, uri: str) -> str:
-    url = sa.make_url(uri)
-    query = {key: value for key, value in url.query.items() if key != "host"}
-    plain = url.set(
-        host="127.0.0.1", port=proxy.port, query={**query, "sslmode": "disable", "gssencmode": "disable"}
-    )
-    return plain.render_as_string(hide_password=False)
-
-
-@pytest.fixture(params=[True, False], ids=["COMMIT arrives", "COMMIT is lost"])
-def proxy(request: pytest.FixtureRequest, postgres: Catalog) -> Iterator[Proxy]:
-    folder = parse_qs(postgres.uri.partition("?")[2])["host"][0]
-    name = next(
-        name for name in os.listdir(folder) if name.startswith(".s.PGSQL.") and not name.endswith(".lock")
-    )
-    proxy = Proxy(f"{folder}/{name}", deliver=request.param)
-    yield proxy
-    proxy.close()
-
-
-def test_postgresqls_lost_answer_to_commit_is_read_back(proxy: Proxy, postgres: Catalog) -> None:
-    committer = dataclasses.replace(postgres, uri=through(proxy, postgres.uri)).open()
-    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
-    outcome = committer.commit(attempt)
-    assert not proxy.armed
-    assert isinstance(outcome, Committed if proxy.deliver else Unknown)
-    assert isinstance(committer.commit(attempt), Committed)
-    assert properties_of(STORAGE, postgres.open()) == {"ours": "yes"}
-
-
-def test_a_writer_that_waits_for_anothers_row_lock_is_refused_when_that_one_commits(
-    postgres: Catalog,
-) -> None:
-    committer = postgres.open()
-    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
-    theirs = an_attempt(postgres.open(), STORAGE, {"theirs": "yes"})
-    STORAGE.put_if_absent(theirs.target, theirs.data)
-    outcomes: list[object] = []
-    with sa.create_engine(postgres.uri).begin() as other:
-        location = theirs.target
-        other.execute(sa.text("UPDATE iceberg_tables SET metadata_location = :l"), {"l": location})
-        waiting = threading.Thread(target=lambda: outcomes.append(committer.commit(attempt)))
-        waiting.start()
-        time.sleep(0.3)
-        assert not outcomes
-    waiting.join()
-    assert isinstance(outcomes[0], Conflict)
-    assert committer.current() == theirs.target
-
-
-def test_a_row_that_stays_locked_is_not_waited_for_without_end(postgres: Catalog) -> None:
-    committer = postgres.open(wait_s=1)
-    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
-    with sa.create_engine(postgres.uri).connect() as other:
-        other.execute(sa.text("SELECT * FROM iceberg_tables FOR UPDATE"))
-        with pytest.raises(BackendUnavailable, match="lock timeout"):
-            committer.commit(attempt)
-    assert isinstance(committer.commit(attempt), Committed)
-
-
-def test_a_database_that_only_reads_changes_nothing(postgres: Catalog) -> None:
-    name = sa.make_url(postgres.uri).database
-    attempt = an_attempt(postgres.open(), STORAGE, {"ours": "yes"})
-    execute(postgres.uri, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    with pytest.raises(BackendUnavailable, match="read-only"):
-        postgres.open().commit(attempt)
-    assert isinstance(postgres.open().commit(dataclasses.replace(attempt, fresh=False)), Unknown)
-
-
 @pytest.mark.parametrize(
     ("uri", "error"),
     [
@@ -383,6 +249,8 @@ def test_a_database_that_only_reads_changes_nothing(postgres: Catalog) -> None:
         ("oracle9://x", UsageError),
         ("sqlite:////no/such/folder/catalog.db", BackendUnavailable),
         ("postgresql+psycopg://u:PASSWORD@127.0.0.1:9/db", BackendUnavailable),
+        ("mysql+pymysql://u:PASSWORD@127.0.0.1:9/db", BackendUnavailable),
+        ("mysql+pymysql://127.0.0.1:9/db?user=u&password=PASSWORD", BackendUnavailable),
     ],
 )
 def test_a_database_that_is_not_there_is_said_without_its_password(uri: str, error: type[Exception]) -> None:
@@ -390,11 +258,6 @@ def test_a_database_that_is_not_there_is_said_without_its_password(uri: str, err
         SqlCommitter(uri, catalog_name="c", namespace="n", table="t", storage=STORAGE, wait_s=1).current()
     assert "PASSWORD" not in str(caught.value)
     assert not Path("/no/such/folder").exists()
-
-
-def test_a_postgresql_uri_without_a_driver_finds_one(postgres: Catalog) -> None:
-    plain = postgres.uri.replace("postgresql+psycopg:", "postgresql:")
-    assert dataclasses.replace(postgres, uri=plain).open().current() == postgres.open().current()
 
 
 # PyIceberg's configuration
