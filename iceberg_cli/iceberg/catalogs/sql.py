@@ -104,10 +104,10 @@ class SqlCommitter(SwapCommitter):
     def _row(self, connection: sa.Connection, *, lock: bool = False) -> tuple[str, str | None] | None:
         """Current and previous metadata location of the row with exactly this name, or None."""
         columns = (_catalog_name, _namespace, _name, _location, _previous)
-        asked = sa.select(*columns).where(self._key(connection))
+        query = sa.select(*columns).where(self._key(connection))
         found = [
             (str(location), previous)
-            for *parts, location, previous in connection.execute(asked.with_for_update() if lock else asked)
+            for *parts, location, previous in connection.execute(query.with_for_update() if lock else query)
             if tuple(parts) == self._parts and location is not None
         ]
         if len(found) > 1:

@@ -316,7 +316,8 @@ def test_the_configuration_is_where_pyiceberg_looks(where: str, sqlite: Catalog,
         ("cat.a.t", "uri: thrift://h", "catalog type hive is not supported yet"),
         ("cat.a.t", "type: sql", "no uri"),
         ("cat.a.t", "warehouse: w", "no type"),
-        ("cat.a.t", "py-catalog-impl: x.Y", "py-catalog-impl"),
+        ("cat.a.t", "py-catalog-impl: no.such.Class", "No module named"),
+        ("cat.a.t", "py-catalog-impl: Class", "Class cannot be imported"),
     ],
 )
 def test_what_cannot_be_opened_is_said(name: str, properties: str, message: str, tmp_path: Path) -> None:

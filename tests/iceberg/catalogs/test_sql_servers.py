@@ -185,7 +185,8 @@ def wait_for_a_lock(catalog: Catalog) -> None:
     """Until somebody waits for a lock in the catalog's database."""
     question = {
         "postgresql": "SELECT * FROM pg_locks WHERE NOT granted",
-        "mysql": "SELECT * FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+        "mysql": "SELECT * FROM information_schema.global_status"
+        " WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS' AND variable_value > 0",
     }[sa.make_url(catalog.uri).get_backend_name()]
     for _ in range(600):
         if execute(catalog.uri, question):
