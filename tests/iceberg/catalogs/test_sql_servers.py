@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 import pytest
 import sqlalchemy as sa
@@ -22,10 +18,10 @@ from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import an_attempt, properties_of, set_property
 from tests.conformance.catalogs import Catalog, execute, make_table
+from tests.database_proxy import Proxy, through
 
 STORAGE = open_storage()
 SERVERS = ["postgresql", "mariadb"]
-COMMIT = re.compile(rb"(?<!AUTO)COMMIT(?!TED)")
 
 
 def a_table(kind: str, request: pytest.FixtureRequest, folder: Path, **properties: str) -> Catalog:
@@ -76,94 +72,9 @@ class Meanwhile:
 # Answers that get lost
 
 
-class Proxy:
-    """Between a client and a database. Armed, it cuts the connection at the client's next COMMIT.
-
-    Args:
-        upstream: the path of the database's UNIX socket, or its port on loopback.
-        deliver: whether that COMMIT reaches the database before.
-    """
-
-    def __init__(self, upstream: str | int, *, deliver: bool) -> None:
-        self.upstream = upstream
-        self.deliver = deliver
-        self.armed = True
-        self.muted: socket.socket | None = None
-        self.answered = threading.Event()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self.listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            server = self._connected()
-            threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
-            threading.Thread(target=self._return, args=(client, server), daemon=True).start()
-
-    def _connected(self) -> socket.socket:
-        if isinstance(self.upstream, int):
-            return socket.create_connection(("127.0.0.1", self.upstream))
-        server = socket.socket(socket.AF_UNIX)
-        server.connect(self.upstream)
-        return server
-
-    def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        while data := self._received(client):
-            if self.armed and COMMIT.search(data):
-                self.armed = False
-                self.muted = server  # from here on the client hears nothing
-                if self.deliver:
-                    server.sendall(data)
-                    assert self.answered.wait(60)
-                client.shutdown(socket.SHUT_RDWR)
-                break
-            server.sendall(data)
-        server.shutdown(socket.SHUT_RDWR)
-
-    def _return(self, client: socket.socket, server: socket.socket) -> None:
-        while data := self._received(server):
-            if self.muted is server:
-                self.answered.set()
-                return
-            try:
-                client.sendall(data)
-            except OSError:
-                return
-
-    def _received(self, connection: socket.socket) -> bytes:
-        try:
-            return connection.recv(65536)
-        except OSError:
-            return b""
-
-
-def through(proxy: Proxy, uri: str) -> str:
-    url = sa.make_url(uri).set(host="127.0.0.1", port=proxy.port)
-    if url.get_backend_name() == "postgresql":
-        query = {key: value for key, value in url.query.items() if key != "host"}
-        url = url.set(query={**query, "sslmode": "disable", "gssencmode": "disable"})
-    return url.render_as_string(hide_password=False)
-
-
-def upstream_of(uri: str) -> str | int:
-    url = sa.make_url(uri)
-    if url.port is not None:
-        return url.port
-    folder = parse_qs(uri.partition("?")[2])["host"][0]
-    [name] = [name for name in os.listdir(folder) if re.fullmatch(r"\.s\.PGSQL\.\d+", name)]
-    return f"{folder}/{name}"
-
-
 @pytest.fixture(params=[True, False], ids=["COMMIT arrives", "COMMIT is lost"])
 def proxy(request: pytest.FixtureRequest, catalog: Catalog) -> Iterator[Proxy]:
-    proxy = Proxy(upstream_of(catalog.uri), deliver=request.param)
+    proxy = Proxy(catalog.uri, deliver=request.param)
     yield proxy
     proxy.close()
 
@@ -263,6 +174,23 @@ def test_a_table_that_stays_locked_is_not_waited_for_without_end(
         other.execute(sa.text(statement))
         with pytest.raises(BackendUnavailable, match=r"(?i)lock (wait )?timeout"):
             committer.current()
+
+
+def test_nobody_changes_the_row_between_our_look_at_it_and_our_change(catalog: Catalog) -> None:
+    tried = []
+
+    def try_to_lock(*event: Any) -> None:
+        if str(event[2]).startswith("UPDATE"):
+            tried.append(event)
+            with pytest.raises(sa.exc.OperationalError, match=r"(?i)lock"):
+                execute(catalog.uri, "SELECT * FROM iceberg_tables FOR UPDATE NOWAIT")
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", try_to_lock)
+    try:
+        set_property(catalog.open(), STORAGE, "colour")
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", try_to_lock)
+    assert len(tried) == 1
 
 
 def test_the_victim_of_a_deadlock_has_changed_nothing_and_is_refused(mariadb: Catalog) -> None:
