@@ -148,11 +148,12 @@ class SqlCommitter(SwapCommitter):
         if kept == (attempt.file, attempt.base):
             return True
         # MySQL cuts off what is too long, unless its mode is strict.
-        location = kept and kept[0]
-        column = _previous if location == attempt.file else _location
+        column, value = (
+            (_previous, attempt.base) if kept and kept[0] == attempt.file else (_location, attempt.file)
+        )
         raise BackendUnavailable(
-            f"Cannot commit to {self._name}: the column {column.name} of {_TABLES} cannot hold {attempt.file}.",
-            next_step=f"Let the column hold {len(attempt.file)} characters or more, and those of the path.",
+            f"Cannot commit to {self._name}: the column {column.name} of {_TABLES} cannot hold {value}.",
+            next_step=f"Give it room for {len(value)} characters, and a character set that has those of the path.",
         )
 
     def _begin(self, connection: sa.Connection) -> None:
@@ -217,18 +218,18 @@ _TRANSACTIONS: Final = sa.text(
 ).bindparams(name=_TABLES)
 # Another writer was faster, and the transaction is gone: PostgreSQL's serialization failure and deadlock; MySQL's
 # deadlock, and MariaDB's record that changed since it was read.
-_CONFLICTS: Final = {"40001", "40P01", 1213, 1020}
+_CONFLICTS: Final = ("40001", "40P01", 1213, 1020)
 
 
 def _is_conflict(error: Exception) -> bool:
     """Whether a database's error before COMMIT says that the transaction lost against another one."""
     cause = getattr(error, "orig", None)
-    codes = {
+    codes = (
         getattr(cause, "sqlstate", None),
         getattr(cause, "pgcode", None),
         *getattr(cause, "args", ())[:1],
-    }
-    return not _CONFLICTS.isdisjoint(codes)
+    )
+    return any(code in _CONFLICTS for code in codes)
 
 
 def _open_engine(uri: str, wait_s: int) -> tuple[sa.Engine, list[str]]:
