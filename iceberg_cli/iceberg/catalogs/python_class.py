@@ -48,6 +48,7 @@ class PythonClassCommitter(ReadOnlyCommitter):
         table = self._load()
         self._opened: str | None = _location_of(table)
         given = {**properties, **self._catalog.properties, **table.io.properties}
+        self._secrets += _secrets_of(given)
         # PyIceberg's names of storage options have a dot; others, such as `token`, are the catalog's.
         options = {
             key: str(value) for key, value in given.items() if "." in key and not key.startswith("header.")

@@ -36,6 +36,18 @@ class OneThatDoesNotAnswer(SqlCatalog):
         raise ServerError(f"no answer to {self.properties['pin']} about {identifier}")
 
 
+class OneThatAnswersOnce(SqlCatalog):
+    """What it tells then has to do with what it gave the table."""
+
+    def load_table(self, identifier: Any) -> Table:
+        if "gave" in self.properties:
+            raise ServerError(f"{self.properties['gave']} has ended")
+        self.properties["gave"] = "fifth-secret"
+        table = super().load_table(identifier)
+        table.io.properties = {**table.io.properties, "s3.session-token": "fifth-secret"}
+        return table
+
+
 class NoCatalog:
     """Something else, which takes the same."""
 

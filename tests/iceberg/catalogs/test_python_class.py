@@ -59,7 +59,7 @@ def run(*line: str, config: str, code: int = 0) -> Ran:
 
 
 def test_it_is_shown_and_planned_as_through_a_catalog_that_can_be_committed_to(
-    lake: CatalogTable, config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: CatalogTable, config: str, tmp_path: Path
 ) -> None:
     plain = tmp_path / "plain.yaml"
     plain.write_text(f"catalog:\n  lake:\n    type: sql\n    uri: sqlite:///{lake.database}\n")
@@ -147,6 +147,14 @@ def test_what_the_class_raises_is_said_in_one_line_without_what_it_was_given(
     with pytest.raises(error) as caught:
         open_catalog_table(NAME, config_file=config)
     assert "\n" not in caught.value.message
+
+
+def test_what_the_class_gave_the_table_is_a_secret_too(lake: CatalogTable, tmp_path: Path) -> None:
+    config = configured(tmp_path, "OneThatAnswersOnce", lake.database)
+    committer, _ = open_catalog_table(NAME, config_file=config)
+    committer.current()
+    with pytest.raises(BackendUnavailable, match=r"ServerError: \*\*\* has ended"):
+        committer.current()
 
 
 def test_a_table_that_the_class_does_not_know_is_not_found(config: str) -> None:

@@ -104,6 +104,18 @@ def test_pyiceberg_and_we_commit_to_one_table_in_turns(
     assert ours.current().rpartition("/")[2].startswith("00003-")
 
 
+def test_a_location_may_be_longer_than_the_column_says_where_the_database_does_not_care(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "catalog.db").touch()
+    elsewhere = "/".join([str(tmp_path), *["x" * 200] * 5])
+    catalog = Catalog(kind="sql", folder=f"{tmp_path}/wh/t", uri=f"sqlite:///{tmp_path}/catalog.db")
+    make_table(catalog, {"write.metadata.path": elsewhere})
+    set_property(catalog.open(), STORAGE, "colour")
+    assert len(row_of(catalog)[0]) > 1000
+    assert properties_of(STORAGE, catalog.open())["colour"] == "yes"
+
+
 def test_metadata_of_a_catalogs_table_may_be_in_s3(tmp_path: Path, s3_server: S3Server) -> None:
     storage = open_storage(s3_server.options)
     location = f"s3a://{s3_server.bucket}/{uuid.uuid4()}/t"
@@ -258,6 +270,15 @@ def test_a_database_that_is_not_there_is_said_without_its_password(uri: str, err
         SqlCommitter(uri, catalog_name="c", namespace="n", table="t", storage=STORAGE, wait_s=1).current()
     assert "PASSWORD" not in str(caught.value)
     assert not Path("/no/such/folder").exists()
+
+
+@pytest.mark.parametrize("backend", ["mysql", "mariadb"])
+def test_a_driver_that_is_not_installed_is_named(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("MySQLdb", "pymysql"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UsageError) as caught:
+        SqlCommitter(f"{backend}://u@h/d", catalog_name="c", namespace="n", table="t", storage=STORAGE)
+    assert caught.value.next_step == "Install it with: pip install 'pymysql'"
 
 
 # PyIceberg's configuration

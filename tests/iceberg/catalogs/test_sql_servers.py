@@ -157,6 +157,7 @@ def test_a_row_that_stays_locked_is_not_waited_for_without_end(catalog: Catalog)
     assert isinstance(committer.commit(attempt), Committed)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("kind", "statement"),
     [
