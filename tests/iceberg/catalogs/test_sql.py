@@ -272,6 +272,12 @@ def test_a_database_that_is_not_there_is_said_without_its_password(uri: str, err
     assert not Path("/no/such/folder").exists()
 
 
+def test_a_password_among_a_uris_parameters_is_a_secret_too() -> None:
+    uri = "mysql+pymysql://127.0.0.1/db?user=u&passwd=PASSWORD"
+    committer = SqlCommitter(uri, catalog_name="c", namespace="n", table="t", storage=STORAGE)
+    assert committer._reason(OSError("no answer to PASSWORD")) == "no answer to ***"
+
+
 @pytest.mark.parametrize("backend", ["mysql", "mariadb"])
 def test_a_driver_that_is_not_installed_is_named(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("MySQLdb", "pymysql"):

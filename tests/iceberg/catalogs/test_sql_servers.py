@@ -177,7 +177,10 @@ def test_a_table_that_stays_locked_is_not_waited_for_without_end(
             committer.current()
 
 
-def test_nobody_changes_the_row_between_our_look_at_it_and_our_change(catalog: Catalog) -> None:
+@pytest.mark.parametrize("query", [{}, {"autocommit": "true"}], ids=["", "autocommit"])
+def test_nobody_changes_the_row_between_our_look_at_it_and_our_change(
+    catalog: Catalog, query: dict[str, str]
+) -> None:
     tried = []
 
     def try_to_lock(*event: Any) -> None:
@@ -188,7 +191,7 @@ def test_nobody_changes_the_row_between_our_look_at_it_and_our_change(catalog: C
 
     sa.event.listen(sa.Engine, "before_cursor_execute", try_to_lock)
     try:
-        set_property(catalog.open(), STORAGE, "colour")
+        set_property(with_query(catalog, **query).open(), STORAGE, "colour")
     finally:
         sa.event.remove(sa.Engine, "before_cursor_execute", try_to_lock)
     assert len(tried) == 1
