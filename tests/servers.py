@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -9,13 +10,12 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from tests.spark_settings import Missing, starting
+from tests.spark_settings import Missing, NotStarted, starting
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,35 @@ def postgres_database(postgres_server: str) -> Iterator[str]:
         connection.execute(sqlalchemy.text(f"DROP DATABASE {name} WITH (FORCE)"))
 
 
+def free_port() -> int:
+    """A port of loopback that nobody listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], port: int) -> Iterator[None]:
+    """A program, from when it listens at its port on; stopped at the end."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            while not _listens(port):
+                if process.poll() is not None:
+                    output.seek(0)
+                    raise NotStarted(f"{command[0]} did not start: {output.read().decode(errors='replace')}")
+                time.sleep(0.01)
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[str]:
     """The URI of a MariaDB server on loopback, without a database."""
@@ -91,36 +120,29 @@ def mariadb_server() -> Iterator[str]:
     server, install = (shutil.which(name, path=path) for name in ("mariadbd", "mariadb-install-db"))
     if server is None or install is None:
         raise Missing("no mariadbd on the path: apt-get install mariadb-server")
+    port = free_port()
     # Not below pytest's own folder: a socket's path must be short.
-    with tempfile.TemporaryDirectory(prefix="ice-my-") as folder, starting("MariaDB"):
-        # What root has to be told; another user is the server's own.
-        common = [
+    with tempfile.TemporaryDirectory(prefix="ice-my-") as folder:
+        settings = [
             "--no-defaults",
             f"--datadir={folder}/data",
-            *(["--user=root"] if os.geteuid() == 0 else []),
+            *(
+                ["--user=root"] if os.geteuid() == 0 else []
+            ),  # a server does not run as root unless it is told to
+            "--innodb-flush-method=nosync",  # this data need not survive a machine
+            "--innodb-flush-log-at-trx-commit=0",
         ]
-        subprocess.run(
-            [install, *common, "--auth-root-authentication-method=normal", "--skip-test-db"],
-            check=True,
-            capture_output=True,
-        )
-        port = _free_port()
-        settings = [
+        with starting("MariaDB"):
+            rights = ["--auth-root-authentication-method=normal", "--skip-test-db"]
+            subprocess.run([install, *settings, *rights], check=True, capture_output=True)
+        where = [
             f"--port={port}",
             "--bind-address=127.0.0.1",
             f"--socket={folder}/socket",
             "--skip-name-resolve",
         ]
-        with Path(folder, "log").open("wb") as log:
-            process = subprocess.Popen([server, *common, *settings], stdout=log, stderr=log)
-        try:
-            while not _accepts(port):
-                assert process.poll() is None, Path(folder, "log").read_text()[-500:]
-                time.sleep(0.02)
+        with running([server, *settings, *where], port):
             yield f"mysql+pymysql://root@127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.wait()
 
 
 @pytest.fixture
@@ -135,16 +157,3 @@ def mariadb_database(mariadb_server: str) -> Iterator[str]:
     yield f"{mariadb_server}/{name}?ssl_disabled=true"
     with engine.connect() as connection:
         connection.execute(sqlalchemy.text(f"DROP DATABASE {name}"))
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-def _accepts(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True

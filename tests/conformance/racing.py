@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import properties_of, set_property
 from tests.conformance.catalogs import Catalog
 from tests.paths import ROOT
@@ -61,7 +60,7 @@ def race(
 
 
 def by_us(catalog: Catalog, _: str) -> SetProperty:
-    storage = open_storage()
+    storage = catalog.storage
     committer = catalog.open(storage)
     return lambda name: set_property(committer, storage, name)
 
@@ -131,7 +130,7 @@ def write(catalog: Catalog, targets: dict[str, Any], writer: int, start: Barrier
 
 def main(targets: dict[str, Any]) -> None:
     context = multiprocessing.get_context("fork")
-    catalog = Catalog(kind=targets["kind"], folder=targets["folder"], uri=targets["uri"])
+    catalog = Catalog(**{name: targets[name] for name in ("kind", "folder", "uri")})
     start, results = context.Barrier(targets["writers"]), context.Queue()
     writers = [
         context.Process(target=write, args=(catalog, targets, writer, start, results), daemon=True)
