@@ -13,8 +13,8 @@ import org.eclipse.jetty.server.Server;
 import org.eclipse.jetty.server.ServerConnector;
 
 /**
- * Iceberg's reference implementation of a REST catalog over a JDBC catalog `cat`, on a free port of loopback, which it writes
- * to a file. Arguments: the JDBC URL, the warehouse, the file.
+ * Iceberg's reference implementation of a REST catalog over the JDBC catalog `cat`, on a free port of loopback, which it
+ * writes to a file. Arguments: the JDBC URL, the warehouse, the file.
  */
 public class RestServer {
   public static void main(String[] arguments) throws Exception {
