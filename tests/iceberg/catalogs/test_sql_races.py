@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 
 from tests.cli.lakes import catalog_table, rows
 from tests.cli.running import iceberg_cli, process
@@ -20,6 +20,9 @@ from tests.conformance.racing import race
 from tests.database_proxy import Proxy
 from tests.rest_servers import DRIVERS, rest_server_over
 
+# What PyIceberg says when another was faster: to an append, or to the expiry of what it is reading, or of what it began
+# its append on.
+NOT_APPENDED = (CommitFailedException, FileNotFoundError, ValidationException, sa.exc.OperationalError)
 DATABASES = ["sqlite", "postgresql", "mariadb"]
 
 
@@ -90,8 +93,7 @@ def test_expiry_loses_no_row_of_those_who_append_meanwhile_and_no_file_of_a_snap
             while True:
                 try:
                     theirs.load_table("shop.events").append(rows(1000 * writer + number))
-                except (CommitFailedException, FileNotFoundError, sa.exc.OperationalError):
-                    # Another was faster; or what it began to read expired.
+                except NOT_APPENDED:
                     continue
                 break
         theirs.engine.dispose()
