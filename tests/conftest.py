@@ -14,7 +14,7 @@ from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
 from tests.rest_servers import rest_server
 from tests.s3_words import unconditional, versity, without_conditions
-from tests.servers import postgres_database, postgres_server, s3_server
+from tests.servers import mariadb_database, mariadb_server, postgres_database, postgres_server, s3_server
 from tests.shuffling import workers
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
@@ -26,6 +26,8 @@ __all__ = [
     "hadoop",
     "lake",
     "lakes",
+    "mariadb_database",
+    "mariadb_server",
     "postgres_database",
     "postgres_server",
     "rest_server",

@@ -12,7 +12,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
@@ -70,14 +71,38 @@ JARS: Final = (
 )  # fmt: skip
 
 
+# Drivers of databases besides SQLite.
+DRIVERS: Final = (
+    Jar("org.postgresql", "postgresql", "42.7.14",
+        "73914527305a40cce504b0d3d90b23caf565136912d607ae8ae7c5895512332c"),
+    Jar("org.mariadb.jdbc", "mariadb-java-client", "3.5.11",
+        "42604178b9e57ec08ee0035079961516f086e455d0141f0b22c6eff29fb2fff4"),
+)  # fmt: skip
+
+
 @pytest.fixture(scope="session")
 def rest_server() -> Iterator[str]:
     """The URI of a REST catalog over SQLite, which any table location may be given to."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ice-rest-") as folder,
+        rest_server_over(f"jdbc:sqlite:{folder}/catalog.db") as uri,
+    ):
+        yield uri
+
+
+@contextmanager
+def rest_server_over(database: str, drivers: Sequence[Jar] = ()) -> Iterator[str]:
+    """The URI of a REST catalog over Java's JdbcCatalog `cat`.
+
+    Args:
+        database: its JDBC URL.
+        drivers: those that it needs besides SQLite's.
+    """
     java = shutil.which("java")
     if java is None or shutil.which("javac") is None or find_spec("pyspark") is None:
         pytest.skip("Iceberg's REST server needs a JDK, and the jars of pyspark")
     try:
-        jars = spark_jars(JARS).split(",")
+        jars = spark_jars((*JARS, *drivers)).split(",")
     except NoJar as error:
         pytest.skip(str(error))
     spec = find_spec("pyspark")
@@ -88,7 +113,7 @@ def rest_server() -> Iterator[str]:
         command = [java, "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(jars), str(SOURCE)]
         port = Path(folder, "port")
         process = subprocess.Popen(
-            [*command, f"jdbc:sqlite:{folder}/catalog.db", f"{folder}/warehouse", str(port)],
+            [*command, database, f"{folder}/warehouse", str(port)],
             stdout=subprocess.DEVNULL,  # where every refusal leaves a trace
             stderr=subprocess.DEVNULL,
         )

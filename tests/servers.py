@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import socket
+import subprocess
 import tempfile
+import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
+
+from tests.spark_settings import Missing, NotStarted, starting
 
 
 @dataclass(frozen=True)
@@ -75,3 +82,78 @@ def postgres_database(postgres_server: str) -> Iterator[str]:
     yield url.set(database=name).render_as_string(hide_password=False)
     with engine.connect() as connection:
         connection.execute(sqlalchemy.text(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], port: int) -> Iterator[None]:
+    """A program, from when it listens at its port on; stopped at the end."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            while not _listens(port):
+                if process.poll() is not None:
+                    output.seek(0)
+                    raise NotStarted(f"{command[0]} did not start: {output.read().decode(errors='replace')}")
+                time.sleep(0.01)
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[str]:
+    """The URI of a MariaDB server on loopback, without a database."""
+    path = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
+    server, install = (shutil.which(name, path=path) for name in ("mariadbd", "mariadb-install-db"))
+    if server is None or install is None:
+        raise Missing("no mariadbd on the path: apt-get install mariadb-server")
+    port = free_port()
+    # Not below pytest's own folder: a socket's path must be short.
+    with tempfile.TemporaryDirectory(prefix="ice-my-") as folder:
+        settings = [
+            "--no-defaults",
+            f"--datadir={folder}/data",
+            *(
+                ["--user=root"] if os.geteuid() == 0 else []
+            ),  # a server does not run as root unless it is told to
+            "--innodb-flush-method=nosync",  # this data need not survive a machine
+            "--innodb-flush-log-at-trx-commit=0",
+        ]
+        with starting("MariaDB"):
+            rights = ["--auth-root-authentication-method=normal", "--skip-test-db"]
+            subprocess.run([install, *settings, *rights], check=True, capture_output=True)
+        where = [
+            f"--port={port}",
+            "--bind-address=127.0.0.1",
+            f"--socket={folder}/socket",
+            "--skip-name-resolve",
+        ]
+        with running([server, *settings, *where], port):
+            yield f"mysql+pymysql://root@127.0.0.1:{port}"
+
+
+@pytest.fixture
+def mariadb_database(mariadb_server: str) -> Iterator[str]:
+    """The URI of an empty database."""
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    name = f"t_{uuid.uuid4().hex}"
+    engine = sqlalchemy.create_engine(mariadb_server, poolclass=sqlalchemy.NullPool)
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
+    # Without TLS, for which the driver would read all certificates of this machine at each connection.
+    yield f"{mariadb_server}/{name}?ssl_disabled=true"
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text(f"DROP DATABASE {name}"))

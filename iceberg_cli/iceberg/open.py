@@ -14,20 +14,18 @@ import pyarrow.compute as pc
 
 from iceberg_cli.engines import OnEvent
 from iceberg_cli.engines.local import engine_of
-from iceberg_cli.errors import Refused
 from iceberg_cli.iceberg.catalogs import Committer, VendsCredentials
 from iceberg_cli.iceberg.catalogs.filesystem import open_folder
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
+from iceberg_cli.iceberg.catalogs.read_only import ReadOnlyCommitter
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.operation.outcomes import Attempt, Outcome, Unknown
 from iceberg_cli.operation.table import OpenRequest
 from iceberg_cli.paths import METADATA_SUFFIXES, canonical, scheme_of
 from iceberg_cli.storage.relocated import RelocatedStorage
 from iceberg_cli.storage.router import RoutedStorage, UnsafeOverrides, storage_of
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.commit.update import Commit
     from iceberg_cli.iceberg.spec.metadata import TableMetadata
 
 
@@ -187,7 +185,7 @@ def _folder_of(metadata_location: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Copy:
+class _Copy(ReadOnlyCommitter):
     """The committer of a table that was copied to another place: it shows the table and commits nothing."""
 
     committer: Committer
@@ -199,12 +197,3 @@ class _Copy:
 
     def current(self) -> str:
         return self.committer.current()
-
-    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:  # noqa: ARG002 - the port's signature
-        raise Refused(f"Cannot commit to {self.folder}: {self.read_only_reason()}")
-
-    def commit(self, attempt: Attempt) -> Outcome:
-        raise Refused(f"Cannot commit {attempt.target}: {self.read_only_reason()}")
-
-    def settle(self, attempt: Attempt) -> Outcome:
-        return Unknown(cause=f"{attempt.target} cannot be looked up: {self.read_only_reason()}")

@@ -213,15 +213,19 @@ class CatalogTable:
 
 
 def catalog_table(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *, appends: int = 0, **properties: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, appends: int = 0, uri: str = "", **properties: str
 ) -> CatalogTable:
-    """A table `lake.shop.events` below `folder`, to which row after row was appended, each at a time of its own."""
+    """A table `lake.shop.events` below `folder`, to which row after row was appended, each at a time of its own.
+
+    Its catalog is on the database `uri`, or on SQLite.
+    """
     database = folder / "catalog.db"
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{database}", warehouse=f"file://{folder}/warehouse")
+    uri = uri or f"sqlite:///{database}"
+    catalog = SqlCatalog("lake", uri=uri, warehouse=f"file://{folder}/warehouse")
     catalog.create_namespace("shop")
     catalog.create_table("shop.events", SCHEMA, properties={"format-version": "2", **properties})
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "sql")
-    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{database}")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", uri)
     table_folder = catalog.load_table("shop.events").location().removeprefix("file://")
     table = CatalogTable(catalog=catalog, folder=Path(table_folder), database=database)
     for number in range(appends):

@@ -5,35 +5,135 @@ Prints the acknowledged property names and the number of conflicts that were met
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import multiprocessing
+import subprocess
 import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from iceberg_cli.storage.router import open_storage
-from iceberg_cli.testing.conformance.commits import set_property
+from iceberg_cli.testing.conformance.commits import properties_of, set_property
 from tests.conformance.catalogs import Catalog
+from tests.paths import ROOT
+
+SetProperty = Callable[[str], int]
+"""Commit until the property is acknowledged; returns the conflicts met."""
 
 
-def write(catalog: Catalog, writer: int, commits: int, start: Barrier, results: Any) -> None:
-    storage = open_storage()
+def race(
+    catalog: Catalog, *, writers: int, commits: int, by: Sequence[str] = ("us",), rest_uri: str = ""
+) -> int:
+    """Let processes commit; every acknowledged property must be there. Returns the conflicts they met.
+
+    Args:
+        catalog: that all commit to.
+        writers: processes, by turns of each of `by`.
+        commits: of each.
+        by: `us`, `pyiceberg`, or `java` through its REST server.
+        rest_uri: that server's.
+    """
+    targets = {
+        **dataclasses.asdict(catalog),
+        "writers": writers,
+        "commits": commits,
+        "by": by,
+        "rest_uri": rest_uri,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.conformance.racing", json.dumps(targets)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    expected = sorted(f"w{writer}.{number}" for writer in range(writers) for number in range(commits))
+    assert result["acknowledged"] == expected
+    assert sorted(properties_of(catalog.storage, catalog.open())) == expected
+    return int(result["conflicts"])
+
+
+def by_us(catalog: Catalog, _: str) -> SetProperty:
+    storage = catalog.storage
     committer = catalog.open(storage)
-    start.wait()
+    return lambda name: set_property(committer, storage, name)
+
+
+def by_pyiceberg(catalog: Catalog, _: str) -> SetProperty:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.exceptions import CommitFailedException
+    from sqlalchemy.exc import OperationalError
+
+    theirs = SqlCatalog("cat", uri=catalog.uri)
+
+    def commit(name: str) -> int:
+        conflicts = 0
+        while True:
+            try:
+                with theirs.load_table("a.b.t").transaction() as transaction:
+                    transaction.set_properties({name: "yes"})
+            except CommitFailedException:
+                conflicts += 1
+            except OperationalError:  # a locked database; the property may be there, and may be set again
+                continue
+            else:
+                return conflicts
+
+    return commit
+
+
+def by_java(_: Catalog, rest_uri: str) -> SetProperty:
+    # The server separates the levels of a namespace by dots.
+    table = f"{rest_uri}/v1/namespaces/a%2Eb/tables/t"
+    with urllib.request.urlopen(table) as answer:
+        uuid = json.load(answer)["metadata"]["table-uuid"]
+
+    def commit(name: str) -> int:
+        requirements = [{"type": "assert-table-uuid", "uuid": uuid}]
+        updates = [{"action": "set-properties", "updates": {name: "yes"}}]
+        body = json.dumps({"requirements": requirements, "updates": updates}).encode()
+        request = urllib.request.Request(table, body, {"Content-Type": "application/json"})
+        conflicts = 0
+        while True:
+            try:
+                with urllib.request.urlopen(request):
+                    return conflicts
+            except urllib.error.HTTPError as error:
+                with error:
+                    conflicts += (
+                        error.code == 409
+                    )  # others, such as of a locked database, are tried again as well
+
+    return commit
+
+
+WRITERS = {"us": by_us, "pyiceberg": by_pyiceberg, "java": by_java}
+
+
+def write(catalog: Catalog, targets: dict[str, Any], writer: int, start: Barrier, results: Any) -> None:
+    by = targets["by"][writer % len(targets["by"])]
+    commit = WRITERS[by](catalog, targets["rest_uri"])
+    start.wait(60)
     conflicts = 0
-    for number in range(commits):
+    for number in range(targets["commits"]):
         name = f"w{writer}.{number}"
-        conflicts += set_property(committer, storage, name)
+        conflicts += commit(name)
         results.put(name)
     results.put(conflicts)
 
 
 def main(targets: dict[str, Any]) -> None:
     context = multiprocessing.get_context("fork")
-    catalog = Catalog(kind=targets["kind"], folder=targets["folder"], uri=targets["uri"])
+    catalog = Catalog(**{name: targets[name] for name in ("kind", "folder", "uri")})
     start, results = context.Barrier(targets["writers"]), context.Queue()
     writers = [
-        context.Process(target=write, args=(catalog, writer, targets["commits"], start, results))
+        context.Process(target=write, args=(catalog, targets, writer, start, results), daemon=True)
         for writer in range(targets["writers"])
     ]
     for process in writers:

@@ -20,10 +20,12 @@ from iceberg_cli.storage.router import open_storage
 
 _MEND = "Mend the file, or name another one with --catalog-config."
 _ENVIRONMENT = "PYICEBERG_CATALOG__"
+_PYTHON_CLASS = "py-catalog-impl"
 _BY_URI = {
     "sqlite": "sql",
     "postgresql": "sql",
     "mysql": "sql",
+    "mariadb": "sql",
     "http": "rest",
     "https": "rest",
     "thrift": "hive",
@@ -52,6 +54,10 @@ def open_catalog_table(
         )
     sections, properties = _properties(catalog, config_file)
     options = {**properties, **(storage_options or {})}
+    if _PYTHON_CLASS in properties:
+        return _open_python_class(
+            catalog, (*levels, table), {**sections, **properties}, storage_options or {}
+        )
     kind = _type_of(catalog, properties)
     storage = open_storage(options)
     namespace = ".".join(levels)
@@ -94,6 +100,24 @@ def _open_rest(
     return committer, committer.storage_options
 
 
+def _open_python_class(
+    catalog: str,
+    identifier: tuple[str, ...],
+    properties: Mapping[str, Any],
+    storage_options: Mapping[str, str],
+) -> tuple[Committer, Mapping[str, str]]:
+    try:
+        from iceberg_cli.iceberg.catalogs.python_class import PythonClassCommitter
+    except ImportError as error:
+        raise _not_installed(catalog, error) from error
+    if "type" in properties:
+        raise UsageError(
+            f"Cannot open the catalog {catalog}: its configuration has both a type and {_PYTHON_CLASS}."
+        )
+    committer = PythonClassCommitter(catalog, identifier, properties, storage_options)
+    return committer, committer.storage_options
+
+
 def _not_installed(catalog: str, error: ImportError) -> UsageError:
     return UsageError(
         f"Cannot open the catalog {catalog}: {error.name} is not installed.",
@@ -103,8 +127,6 @@ def _not_installed(catalog: str, error: ImportError) -> UsageError:
 
 def _type_of(catalog: str, properties: Mapping[str, str]) -> str:
     """The type of a catalog by PyIceberg's rule: `type`, or by the scheme of `uri`."""
-    if "py-catalog-impl" in properties:
-        raise UsageError(f"Cannot open the catalog {catalog}: py-catalog-impl is not supported.")
     if kind := properties.get("type"):
         return kind.lower()
     scheme = properties.get("uri", "").partition(":")[0].partition("+")[0].lower()

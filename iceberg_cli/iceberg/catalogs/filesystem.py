@@ -25,6 +25,7 @@ from iceberg_cli.iceberg.catalogs.folder_versions import (
     version_of,
 )
 from iceberg_cli.iceberg.catalogs.metadata_swap import prepare_versioned
+from iceberg_cli.iceberg.catalogs.read_only import ReadOnlyCommitter
 from iceberg_cli.operation.next_version import CONDITIONAL_WRITES, NextVersionCommitter
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.paths import METADATA_SUFFIXES
@@ -171,14 +172,14 @@ class FilesystemCommitter(NextVersionCommitter):
         return spelling_of(self._folder, version, self._storage, besides=attempt.file)
 
 
-class PinnedCommitter:
+class PinnedCommitter(ReadOnlyCommitter):
     """One metadata file that the operator named: it can be read, and nothing can follow it."""
 
     def __init__(self, location: str, storage: Storage) -> None:
         self._location = storage.canonical(location)
         self._storage = storage
 
-    def read_only_reason(self) -> str | None:
+    def read_only_reason(self) -> str:
         """A file name is no pointer."""
         return f"{self._location} is one metadata file: name the table's folder or its name in a catalog"
 
@@ -192,20 +193,6 @@ class PinnedCommitter:
             return self._storage.stat(self._location).path
         except FileNotFoundError as error:
             raise TableNotFound(f"Cannot find {self._location}.") from error
-
-    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
-        """Always refused."""
-        raise Refused(
-            f"Cannot commit {len(commit.updates)} changes to {base_location}: {self.read_only_reason()}."
-        )
-
-    def commit(self, attempt: Attempt) -> Outcome:
-        """Always refused."""
-        raise Refused(f"Cannot commit {attempt.file}: {self.read_only_reason()}.")
-
-    def settle(self, attempt: Attempt) -> Outcome:
-        """Always unknown."""
-        return Unknown(cause=f"{attempt.file} cannot be looked up: {self.read_only_reason()}")
 
 
 def open_folder(

@@ -1,18 +1,19 @@
 """Tables of a SQL catalog, in the schemas V0 and V1 of Java's JdbcCatalog; PyIceberg's SqlCatalog has V1.
 
-The commit is one `UPDATE` that names the base and must match one row.
+The commit is one `UPDATE` that names the base and must match one row. Names and locations are compared here as well,
+under the row's lock: by many a database's collation `T` is `t`, or `t` with spaces behind it.
 """
 
 from __future__ import annotations
 
 import os
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
-from iceberg_cli.errors import BackendUnavailable, TableNotFound, UsageError, how_to_install
+from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound, UsageError, how_to_install
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
 from iceberg_cli.operation.outcomes import Attempt, Unknown
 from iceberg_cli.plan.text import did_you_mean
@@ -29,6 +30,14 @@ _previous = sa.column("previous_metadata_location", sa.String)
 _type = sa.column("iceberg_type", sa.String)
 _MOST_NAMES = 10_000  # that are looked through for one written nearly alike
 _rows = sa.table(_TABLES, _catalog_name, _namespace, _name, _location, _previous, _type)
+_MYSQL: Final = ("mysql", "mariadb")
+# SQLAlchemy's default, and what is taken where that is not installed.
+_DRIVERS: Final = {
+    "postgresql": ("psycopg2", "psycopg"),
+    "mysql": ("mysqldb", "pymysql"),
+    "mariadb": ("mysqldb", "pymysql"),
+}
+_MODULES: Final = {"mysqldb": "MySQLdb"}
 
 
 class SqlCommitter(SwapCommitter):
@@ -58,59 +67,118 @@ class SqlCommitter(SwapCommitter):
     ) -> None:
         super().__init__(storage)
         self._name = f"{catalog_name}.{namespace}.{table}"
+        self._parts = (catalog_name, namespace, table)
         self._beside = (_catalog_name == catalog_name) & (_namespace == namespace)
-        self._table, self._key = table, self._beside & (_name == table)
         self._wait_s = wait_s
         self._engine, self._secrets = _open_engine(uri, wait_s)
         self._typed: bool | None = None
+        self._read_only: str | None = None
+
+    def read_only_reason(self) -> str | None:
+        """Rows that cannot be rolled back, as MySQL's MyISAM and MariaDB's Aria keep them."""
+        if self._typed is None:
+            self.current()
+        return self._read_only
 
     def current(self) -> str:
         """The row's metadata location, as it is spelled there."""
         try:
             with self._engine.connect() as connection:
-                where = self._key & self._of_tables(connection)
-                location = connection.execute(sa.select(_location).where(where)).scalar_one_or_none()
-                near = "" if location is not None else self._near(connection)
+                self._bound_waits(connection)
+                row = self._row(connection)
+                near = "" if row is not None else self._near(connection)
         except (sa.exc.SQLAlchemyError, OSError) as error:
             raise BackendUnavailable(
                 f"Cannot ask the catalog for {self._name}: {self._reason(error)}"
             ) from error
-        if location is None:
+        if row is None:
             raise TableNotFound(f"Cannot find the table {self._name} in its catalog.{near}")
-        return str(location)
+        return row[0]
 
     def _near(self, connection: sa.Connection) -> str:
         """The tables of the namespace that are named nearly like this one, in words."""
         beside = self._beside & self._of_tables(connection)
         names = connection.execute(sa.select(_name).where(beside).limit(_MOST_NAMES)).scalars()
-        return did_you_mean(self._table, map(str, names))
+        return did_you_mean(self._parts[-1], map(str, names))
+
+    def _row(self, connection: sa.Connection, *, lock: bool = False) -> tuple[str, str | None] | None:
+        """Current and previous metadata location of the row with exactly this name, or None."""
+        columns = (_catalog_name, _namespace, _name, _location, _previous)
+        query = sa.select(*columns).where(self._key(connection))
+        found = [
+            (str(location), previous)
+            for *parts, location, previous in connection.execute(query.with_for_update() if lock else query)
+            if tuple(parts) == self._parts and location is not None
+        ]
+        if len(found) > 1:
+            raise BackendUnavailable(f"Cannot use {self._name}: its catalog has {len(found)} rows for it.")
+        return found[0] if found else None
 
     def _swap(self, attempt: Attempt) -> bool | Unknown:
         """One transaction. Before its COMMIT is sent an error changes nothing; after that, nobody can tell."""
-        values = {_location: attempt.file, _previous: attempt.base}
         try:
             with self._engine.connect() as connection:
-                where = self._key & self._of_tables(connection) & (_location == attempt.base)
+                key = self._key(connection)
+                if self._read_only:
+                    raise Refused(f"Cannot commit to {self._name}: {self._read_only}.")
                 # What the inspection began must not hold an old view of the row.
                 connection.rollback()
                 self._begin(connection)
-                matched = connection.execute(sa.update(_rows).where(where).values(values)).rowcount
-                if matched != 1:
+                row = self._row(connection, lock=True)
+                if row is None or row[0] != attempt.base or not self._update(connection, key, attempt):
                     connection.rollback()
                     return False
                 return self._confirmed(connection)
         except (sa.exc.SQLAlchemyError, OSError) as error:
+            if _is_conflict(error):
+                return False
             raise BackendUnavailable(f"Cannot commit to {self._name}: {self._reason(error)}") from error
 
+    def _update(self, connection: sa.Connection, key: sa.ColumnElement[bool], attempt: Attempt) -> bool:
+        """Whether the row was changed, which is not committed yet.
+
+        Raises:
+            BackendUnavailable: a column does not hold what it was given.
+        """
+        values = {_location: attempt.file, _previous: attempt.base}
+        changed = sa.update(_rows).where(key & (_location == attempt.base)).values(values)
+        if connection.execute(changed).rowcount != 1:
+            return False
+        kept = self._row(connection)
+        if kept == (attempt.file, attempt.base):
+            return True
+        # MySQL cuts off what is too long, unless its mode is strict.
+        column, value = (
+            (_previous, attempt.base) if kept and kept[0] == attempt.file else (_location, attempt.file)
+        )
+        raise BackendUnavailable(
+            f"Cannot commit to {self._name}: the column {column.name} of {_TABLES} cannot hold {value}.",
+            next_step=f"Give it room for {len(value)} characters, and a character set that has those of the path.",
+        )
+
     def _begin(self, connection: sa.Connection) -> None:
-        """Say how to wait for other writers."""
+        """Begin the transaction that changes the row, and say how to wait for other writers."""
         match self._engine.dialect.name:
             case "sqlite":
                 # Two writers that both read first would be told at once that the database is locked.
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
+            case "mysql" | "mariadb":
+                # Holds whatever the URI says of autocommit.
+                self._bound_waits(connection)
+                connection.exec_driver_sql("START TRANSACTION")
+            case _:
+                self._bound_waits(connection)
+
+    def _bound_waits(self, connection: sa.Connection) -> None:
+        """Say how long to wait for others' locks: by default for ever, or, of MySQL's tables, for a day."""
+        wait_s = max(self._wait_s, 1)
+        match self._engine.dialect.name:
             case "postgresql":
-                # By default the wait for a row that a dead client's transaction holds has no end.
-                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{max(self._wait_s, 1)}s'")
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{wait_s}s'")
+            case "mysql" | "mariadb":
+                connection.exec_driver_sql(
+                    f"SET SESSION innodb_lock_wait_timeout = {wait_s}, SESSION lock_wait_timeout = {wait_s}"
+                )
 
     def _confirmed(self, connection: sa.Connection) -> bool | Unknown:
         try:
@@ -121,12 +189,21 @@ class SqlCommitter(SwapCommitter):
             )
         return True
 
+    def _key(self, connection: sa.Connection) -> sa.ColumnElement[bool]:
+        """The condition that a row has this name as the database compares names, by its index."""
+        return self._beside & (_name == self._parts[-1]) & self._of_tables(connection)
+
     def _of_tables(self, connection: sa.Connection) -> sa.ColumnElement[bool]:
         """The condition that a row is a table's: V0 of the schema has no views and no column for it."""
         if self._typed is None:
             inspector = sa.inspect(connection)
             if not inspector.has_table(_TABLES):
                 raise TableNotFound(f"Cannot find {self._name}: its database holds no Iceberg catalog.")
+            if self._engine.dialect.name in _MYSQL and connection.execute(_TRANSACTIONS).scalar() != "YES":
+                self._read_only = (
+                    f"its catalog's table {_TABLES} is kept without transactions, so that no change of it can be"
+                    f" taken back: `ALTER TABLE {_TABLES} ENGINE = InnoDB` mends that"
+                )
             self._typed = any(column["name"] == _type.name for column in inspector.get_columns(_TABLES))
         return (_type == "TABLE") | _type.is_(None) if self._typed else sa.true()
 
@@ -135,22 +212,53 @@ class SqlCommitter(SwapCommitter):
         return redact(" ".join(str(cause).split()), self._secrets)
 
 
+_TRANSACTIONS: Final = sa.text(
+    "SELECT e.transactions FROM information_schema.tables t JOIN information_schema.engines e ON e.engine = t.engine"
+    " WHERE t.table_schema = DATABASE() AND t.table_name = :name"
+).bindparams(name=_TABLES)
+# Another writer was faster, and the transaction is gone: PostgreSQL's serialization failure and deadlock; MySQL's
+# deadlock, and MariaDB's record that changed since it was read.
+_CONFLICTS: Final = ("40001", "40P01", 1213, 1020)
+
+
+def _is_conflict(error: Exception) -> bool:
+    """Whether a database's error before COMMIT says that the transaction lost against another one."""
+    cause = getattr(error, "orig", None)
+    codes = (
+        getattr(cause, "sqlstate", None),
+        getattr(cause, "pgcode", None),
+        *getattr(cause, "args", ())[:1],
+    )
+    return any(code in _CONFLICTS for code in codes)
+
+
 def _open_engine(uri: str, wait_s: int) -> tuple[sa.Engine, list[str]]:
     """An engine without a pool, so that every question gets a connection of its own, and its secrets."""
     try:
         url = sa.make_url(uri)
         backend = url.get_backend_name()
-        if backend == "postgresql" and "psycopg2" in (url.drivername, url.get_driver_name()):
-            driver = "psycopg2" if find_spec("psycopg2") else "psycopg"
-            url = url.set(drivername=f"postgresql+{driver}")
+        default, other = _DRIVERS.get(backend, ("", ""))
+        if default and url.get_driver_name() == default and find_spec(_MODULES.get(default, default)) is None:
+            url = url.set(drivername=f"{backend}+{other}")
         arguments: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if backend == "sqlite":
             arguments = {"timeout": wait_s}
             _check_file(url)
         elif backend == "postgresql":
             arguments = {"connect_timeout": wait_s}
-        secrets = [url.password] if isinstance(url.password, str) else []
-        return sa.create_engine(url, poolclass=NullPool, connect_args=arguments), secrets
+            # Whatever the database's default, and no autocommit.
+            options = {"isolation_level": "READ COMMITTED"}
+        elif url.get_driver_name() in ("pymysql", "mysqldb"):
+            answer_s = 2 * max(wait_s, 1)  # longer than the waits for locks
+            arguments = {
+                "connect_timeout": max(wait_s, 1),
+                "read_timeout": answer_s,
+                "write_timeout": answer_s,
+            }
+        secrets = [value for key, value in url.query.items() if "pass" in key and isinstance(value, str)]
+        secrets += [url.password] if isinstance(url.password, str) else []
+        return sa.create_engine(url, poolclass=NullPool, connect_args=arguments, **options), secrets
     except ImportError as error:
         raise UsageError(
             f"Cannot open the catalog's database: {redact(str(error))}", next_step=how_to_install(error)

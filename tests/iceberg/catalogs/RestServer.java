@@ -13,8 +13,8 @@ import org.eclipse.jetty.server.Server;
 import org.eclipse.jetty.server.ServerConnector;
 
 /**
- * Iceberg's reference implementation of a REST catalog over a JDBC catalog, on a free port of loopback, which it writes
- * to a file. Arguments: the JDBC URL, the warehouse, the file.
+ * Iceberg's reference implementation of a REST catalog over the JDBC catalog `cat`, on a free port of loopback, which it
+ * writes to a file. Arguments: the JDBC URL, the warehouse, the file.
  */
 public class RestServer {
   public static void main(String[] arguments) throws Exception {
@@ -25,7 +25,7 @@ public class RestServer {
     properties.put("jdbc.schema-version", "V1");
     properties.put("io-impl", "org.apache.iceberg.hadoop.HadoopFileIO");
     RESTCatalogAdapter adapter =
-        new RESTCatalogAdapter(CatalogUtil.buildIcebergCatalog("backend", properties, new Configuration()));
+        new RESTCatalogAdapter(CatalogUtil.buildIcebergCatalog("cat", properties, new Configuration()));
     Server server = new Server(new InetSocketAddress("127.0.0.1", 0));
     ServletContextHandler context = new ServletContextHandler(ServletContextHandler.NO_SESSIONS);
     context.addServlet(new ServletHolder(new RESTCatalogServlet(adapter)), "/*");

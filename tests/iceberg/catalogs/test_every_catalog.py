@@ -6,8 +6,6 @@ import dataclasses
 import gzip
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,9 +17,9 @@ from iceberg_cli.testing.conformance.catalogs import CatalogConformance
 from iceberg_cli.testing.conformance.commits import an_attempt, properties_of, set_property
 from iceberg_cli.testing.memory_catalog import MemoryCatalog
 from tests.conformance.catalogs import Catalog, execute, make_table
-from tests.paths import ROOT
+from tests.conformance.racing import race
 
-KINDS = ["filesystem", "sqlite V1", "sqlite V0", "postgresql", "memory"]
+KINDS = ["filesystem", "sqlite V1", "sqlite V0", "postgresql", "mariadb", "memory"]
 STORAGE = open_storage()
 
 
@@ -34,6 +32,8 @@ def a_catalog(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Cata
             return Catalog(kind="memory", folder=folder, memory=MemoryCatalog())
         case ["postgresql"]:
             return Catalog(kind="sql", folder=folder, uri=request.getfixturevalue("postgres_database"))
+        case ["mariadb"]:
+            return Catalog(kind="sql", folder=folder, uri=request.getfixturevalue("mariadb_database"))
         case _:
             (tmp_path / "catalog.db").touch()
             return Catalog(kind="sql", folder=folder, uri=f"sqlite:///{tmp_path}/catalog.db")
@@ -134,33 +134,14 @@ def test_a_table_that_was_dropped_meanwhile_says_nothing_about_an_earlier_try(
 # Many writers
 
 
-def race(catalog: Catalog, *, writers: int, commits: int) -> int:
-    """Let processes commit; every acknowledged property must be there. Returns the conflicts they met."""
-    targets = {**dataclasses.asdict(catalog), "writers": writers, "commits": commits}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.conformance.racing", json.dumps(targets)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    expected = sorted(f"w{writer}.{number}" for writer in range(writers) for number in range(commits))
-    assert result["acknowledged"] == expected
-    assert sorted(properties_of(STORAGE, catalog.open())) == expected
-    return int(result["conflicts"])
-
-
-@pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql"])
+@pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql", "mariadb"])
 def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     conflicts = race(make_table(a_catalog(kind, tmp_path, request)), writers=8, commits=5)
     assert conflicts > 0
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql"])
+@pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql", "mariadb"])
 def test_many_racing_writers_lose_no_commit(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

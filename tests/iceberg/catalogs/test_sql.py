@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 import pytest
-import sqlalchemy as sa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField
@@ -48,11 +45,6 @@ STORAGE = open_storage()
 def sqlite(tmp_path: Path) -> Catalog:
     (tmp_path / "catalog.db").touch()
     return make_table(Catalog(kind="sql", folder=f"{tmp_path}/wh/t", uri=f"sqlite:///{tmp_path}/catalog.db"))
-
-
-@pytest.fixture
-def postgres(postgres_database: str, tmp_path: Path) -> Catalog:
-    return make_table(Catalog(kind="sql", folder=f"{tmp_path}/wh/t", uri=postgres_database))
 
 
 def row_of(catalog: Catalog) -> tuple[str, ...]:
@@ -110,6 +102,18 @@ def test_pyiceberg_and_we_commit_to_one_table_in_turns(
     assert table.properties == {"by": "pyiceberg", "first": "yes", "second": "yes", "third": "yes"}
     assert len(table.metadata.metadata_log) == 3
     assert ours.current().rpartition("/")[2].startswith("00003-")
+
+
+def test_a_location_may_be_longer_than_the_column_says_where_the_database_does_not_care(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "catalog.db").touch()
+    elsewhere = "/".join([str(tmp_path), *["x" * 200] * 5])
+    catalog = Catalog(kind="sql", folder=f"{tmp_path}/wh/t", uri=f"sqlite:///{tmp_path}/catalog.db")
+    make_table(catalog, {"write.metadata.path": elsewhere})
+    set_property(catalog.open(), STORAGE, "colour")
+    assert len(row_of(catalog)[0]) > 1000
+    assert properties_of(STORAGE, catalog.open())["colour"] == "yes"
 
 
 def test_metadata_of_a_catalogs_table_may_be_in_s3(tmp_path: Path, s3_server: S3Server) -> None:
@@ -250,132 +254,6 @@ def test_one_who_resumes_on_another_host_never_deletes_the_metadata_file_that_th
     assert len(lake.snapshot_ids()) == 1
 
 
-class Proxy:
-    """Between a client and PostgreSQL's socket. Armed, it cuts the connection at the client's next COMMIT."""
-
-    def __init__(self, upstream: str, *, deliver: bool) -> None:
-        self.upstream = upstream
-        self.deliver = deliver
-        self.armed = True
-        self.muted: socket.socket | None = None
-        self.answered = threading.Event()
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self.listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            server = socket.socket(socket.AF_UNIX)
-            server.connect(self.upstream)
-            threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
-            threading.Thread(target=self._return, args=(client, server), daemon=True).start()
-
-    def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        while data := self._received(client):
-            if self.armed and b"COMMIT" in data:
-                self.armed = False
-                self.muted = server  # from here on the client hears nothing
-                if self.deliver:
-                    server.sendall(data)
-                    assert self.answered.wait(60)
-                client.shutdown(socket.SHUT_RDWR)
-                break
-            server.sendall(data)
-        server.shutdown(socket.SHUT_RDWR)
-
-    def _return(self, client: socket.socket, server: socket.socket) -> None:
-        while data := self._received(server):
-            if self.muted is server:
-                self.answered.set()
-                return
-            try:
-                client.sendall(data)
-            except OSError:
-                return
-
-    def _received(self, connection: socket.socket) -> bytes:
-        try:
-            return connection.recv(65536)
-        except OSError:
-            return b""
-
-
-def through(proxy: Proxy, uri: str) -> str:
-    url = sa.make_url(uri)
-    query = {key: value for key, value in url.query.items() if key != "host"}
-    plain = url.set(
-        host="127.0.0.1", port=proxy.port, query={**query, "sslmode": "disable", "gssencmode": "disable"}
-    )
-    return plain.render_as_string(hide_password=False)
-
-
-@pytest.fixture(params=[True, False], ids=["COMMIT arrives", "COMMIT is lost"])
-def proxy(request: pytest.FixtureRequest, postgres: Catalog) -> Iterator[Proxy]:
-    folder = parse_qs(postgres.uri.partition("?")[2])["host"][0]
-    name = next(
-        name for name in os.listdir(folder) if name.startswith(".s.PGSQL.") and not name.endswith(".lock")
-    )
-    proxy = Proxy(f"{folder}/{name}", deliver=request.param)
-    yield proxy
-    proxy.close()
-
-
-def test_postgresqls_lost_answer_to_commit_is_read_back(proxy: Proxy, postgres: Catalog) -> None:
-    committer = dataclasses.replace(postgres, uri=through(proxy, postgres.uri)).open()
-    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
-    outcome = committer.commit(attempt)
-    assert not proxy.armed
-    assert isinstance(outcome, Committed if proxy.deliver else Unknown)
-    assert isinstance(committer.commit(attempt), Committed)
-    assert properties_of(STORAGE, postgres.open()) == {"ours": "yes"}
-
-
-def test_a_writer_that_waits_for_anothers_row_lock_is_refused_when_that_one_commits(
-    postgres: Catalog,
-) -> None:
-    committer = postgres.open()
-    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
-    theirs = an_attempt(postgres.open(), STORAGE, {"theirs": "yes"})
-    STORAGE.put_if_absent(theirs.target, theirs.data)
-    outcomes: list[object] = []
-    with sa.create_engine(postgres.uri).begin() as other:
-        location = theirs.target
-        other.execute(sa.text("UPDATE iceberg_tables SET metadata_location = :l"), {"l": location})
-        waiting = threading.Thread(target=lambda: outcomes.append(committer.commit(attempt)))
-        waiting.start()
-        time.sleep(0.3)
-        assert not outcomes
-    waiting.join()
-    assert isinstance(outcomes[0], Conflict)
-    assert committer.current() == theirs.target
-
-
-def test_a_row_that_stays_locked_is_not_waited_for_without_end(postgres: Catalog) -> None:
-    committer = postgres.open(wait_s=1)
-    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
-    with sa.create_engine(postgres.uri).connect() as other:
-        other.execute(sa.text("SELECT * FROM iceberg_tables FOR UPDATE"))
-        with pytest.raises(BackendUnavailable, match="lock timeout"):
-            committer.commit(attempt)
-    assert isinstance(committer.commit(attempt), Committed)
-
-
-def test_a_database_that_only_reads_changes_nothing(postgres: Catalog) -> None:
-    name = sa.make_url(postgres.uri).database
-    attempt = an_attempt(postgres.open(), STORAGE, {"ours": "yes"})
-    execute(postgres.uri, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    with pytest.raises(BackendUnavailable, match="read-only"):
-        postgres.open().commit(attempt)
-    assert isinstance(postgres.open().commit(dataclasses.replace(attempt, fresh=False)), Unknown)
-
-
 @pytest.mark.parametrize(
     ("uri", "error"),
     [
@@ -383,6 +261,8 @@ def test_a_database_that_only_reads_changes_nothing(postgres: Catalog) -> None:
         ("oracle9://x", UsageError),
         ("sqlite:////no/such/folder/catalog.db", BackendUnavailable),
         ("postgresql+psycopg://u:PASSWORD@127.0.0.1:9/db", BackendUnavailable),
+        ("mysql+pymysql://u:PASSWORD@127.0.0.1:9/db", BackendUnavailable),
+        ("mysql+pymysql://127.0.0.1:9/db?user=u&password=PASSWORD", BackendUnavailable),
     ],
 )
 def test_a_database_that_is_not_there_is_said_without_its_password(uri: str, error: type[Exception]) -> None:
@@ -392,9 +272,19 @@ def test_a_database_that_is_not_there_is_said_without_its_password(uri: str, err
     assert not Path("/no/such/folder").exists()
 
 
-def test_a_postgresql_uri_without_a_driver_finds_one(postgres: Catalog) -> None:
-    plain = postgres.uri.replace("postgresql+psycopg:", "postgresql:")
-    assert dataclasses.replace(postgres, uri=plain).open().current() == postgres.open().current()
+def test_a_password_among_a_uris_parameters_is_a_secret_too() -> None:
+    uri = "mysql+pymysql://127.0.0.1/db?user=u&passwd=PASSWORD"
+    committer = SqlCommitter(uri, catalog_name="c", namespace="n", table="t", storage=STORAGE)
+    assert committer._reason(OSError("no answer to PASSWORD")) == "no answer to ***"
+
+
+@pytest.mark.parametrize("backend", ["mysql", "mariadb"])
+def test_a_driver_that_is_not_installed_is_named(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("MySQLdb", "pymysql"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UsageError) as caught:
+        SqlCommitter(f"{backend}://u@h/d", catalog_name="c", namespace="n", table="t", storage=STORAGE)
+    assert caught.value.next_step == "Install it with: pip install 'pymysql'"
 
 
 # PyIceberg's configuration
@@ -453,7 +343,8 @@ def test_the_configuration_is_where_pyiceberg_looks(where: str, sqlite: Catalog,
         ("cat.a.t", "uri: thrift://h", "catalog type hive is not supported yet"),
         ("cat.a.t", "type: sql", "no uri"),
         ("cat.a.t", "warehouse: w", "no type"),
-        ("cat.a.t", "py-catalog-impl: x.Y", "py-catalog-impl"),
+        ("cat.a.t", "py-catalog-impl: no.such.Class", "No module named"),
+        ("cat.a.t", "py-catalog-impl: Class", "Class cannot be imported"),
     ],
 )
 def test_what_cannot_be_opened_is_said(name: str, properties: str, message: str, tmp_path: Path) -> None:
