@@ -13,7 +13,7 @@ from iceberg_cli.engines import selection as choice
 from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
 from tests.rest_servers import rest_server
-from tests.servers import postgres_database, postgres_server, s3_server
+from tests.servers import moto_server, postgres_database, postgres_server, versitygw
 from tests.shuffling import workers
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
@@ -25,12 +25,13 @@ __all__ = [
     "hadoop",
     "lake",
     "lakes",
+    "moto_server",
     "postgres_database",
     "postgres_server",
     "rest_server",
-    "s3_server",
     "server",
     "spark_session",
+    "versitygw",
     "workers",
     "written",
 ]

@@ -11,13 +11,12 @@ import sys
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import set_property
 from tests.conformance.catalogs import Catalog
 
 
 def write(catalog: Catalog, writer: int, commits: int, start: Barrier, results: Any) -> None:
-    storage = open_storage()
+    storage = catalog.storage
     committer = catalog.open(storage)
     start.wait()
     conflicts = 0
@@ -30,7 +29,7 @@ def write(catalog: Catalog, writer: int, commits: int, start: Barrier, results: 
 
 def main(targets: dict[str, Any]) -> None:
     context = multiprocessing.get_context("fork")
-    catalog = Catalog(kind=targets["kind"], folder=targets["folder"], uri=targets["uri"])
+    catalog = Catalog(**{name: targets[name] for name in ("kind", "folder", "uri", "options")})
     start, results = context.Barrier(targets["writers"]), context.Queue()
     writers = [
         context.Process(target=write, args=(catalog, writer, targets["commits"], start, results))

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,10 @@ from iceberg_cli.testing.conformance.commits import an_attempt, properties_of, s
 from iceberg_cli.testing.memory_catalog import MemoryCatalog
 from tests.conformance.catalogs import Catalog, execute, make_table
 from tests.paths import ROOT
+from tests.servers import S3Server
 
-KINDS = ["filesystem", "sqlite V1", "sqlite V0", "postgresql", "memory"]
+KINDS = ["filesystem", "sqlite V1", "sqlite V0", "sqlite on S3", "postgresql", "memory"]
+RACED = ["filesystem", "sqlite V1", "sqlite on S3", "postgresql"]
 STORAGE = open_storage()
 
 
@@ -34,6 +37,15 @@ def a_catalog(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Cata
             return Catalog(kind="memory", folder=folder, memory=MemoryCatalog())
         case ["postgresql"]:
             return Catalog(kind="sql", folder=folder, uri=request.getfixturevalue("postgres_database"))
+        case ["sqlite", "on", "S3"]:
+            (tmp_path / "catalog.db").touch()
+            server: S3Server = request.getfixturevalue("versitygw")
+            return Catalog(
+                kind="sql",
+                folder=f"s3://{server.bucket}/{uuid.uuid4()}/t",
+                uri=f"sqlite:///{tmp_path}/catalog.db",
+                options=server.options,
+            )
         case _:
             (tmp_path / "catalog.db").touch()
             return Catalog(kind="sql", folder=folder, uri=f"sqlite:///{tmp_path}/catalog.db")
@@ -55,7 +67,7 @@ class TestCatalogs(CatalogConformance):
 def test_versions_follow_each_other_in_names(catalog: Catalog) -> None:
     committer = catalog.open()
     for number in range(3):
-        set_property(committer, STORAGE, f"p{number}")
+        set_property(committer, catalog.storage, f"p{number}")
     name = committer.current().rpartition("/")[2]
     assert name == "v4.metadata.json" if catalog.kind == "filesystem" else name.startswith("00003-")
 
@@ -149,18 +161,18 @@ def race(catalog: Catalog, *, writers: int, commits: int) -> int:
     result = json.loads(done.stdout)
     expected = sorted(f"w{writer}.{number}" for writer in range(writers) for number in range(commits))
     assert result["acknowledged"] == expected
-    assert sorted(properties_of(STORAGE, catalog.open())) == expected
+    assert sorted(properties_of(catalog.storage, catalog.open())) == expected
     return int(result["conflicts"])
 
 
-@pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql"])
+@pytest.mark.parametrize("kind", [kind for kind in RACED if kind != "sqlite on S3"])
 def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     conflicts = race(make_table(a_catalog(kind, tmp_path, request)), writers=8, commits=5)
     assert conflicts > 0
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql"])
+@pytest.mark.parametrize("kind", RACED)
 def test_many_racing_writers_lose_no_commit(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
