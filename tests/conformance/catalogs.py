@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -31,18 +33,19 @@ class Catalog:
     kind: Literal["filesystem", "sql", "memory"]
     folder: str
     uri: str = ""
+    options: Mapping[str, str] | None = None  # of the storage
     memory: MemoryCatalog | None = None
 
     @property
     def storage(self) -> Storage:
-        return open_storage()
+        return _storage(frozenset((self.options or {}).items()))
 
     @property
     def commits_by_file(self) -> bool:
         return self.kind == "filesystem"
 
     def open(self, storage: Storage | None = None, **more: Any) -> Committer:
-        storage = storage or open_storage()
+        storage = storage or self.storage
         match self.kind:
             case "filesystem":
                 return FilesystemCommitter(self.folder, storage)
@@ -55,9 +58,13 @@ class Catalog:
                 return MemoryCommitter(self.memory, "a.b.t", storage)
 
 
+@cache  # the first request of each to S3 takes half a second
+def _storage(options: frozenset[tuple[str, str]]) -> Storage:
+    return open_storage(dict(options))
+
+
 def make_table(catalog: Catalog, properties: dict[str, str] | None = None, *, schema: str = "V1") -> Catalog:
     """Make the table's first version."""
-    storage = open_storage()
     ending = (
         ".gz.metadata.json"
         if (properties or {}).get("write.metadata.compression-codec")
@@ -65,7 +72,7 @@ def make_table(catalog: Catalog, properties: dict[str, str] | None = None, *, sc
     )
     name = f"v1{ending}" if catalog.kind == "filesystem" else f"00000-first{ending}"
     location = f"{catalog.folder}/metadata/{name}"
-    storage.put_if_absent(location, first_metadata(catalog.folder, properties))
+    catalog.storage.put_if_absent(location, first_metadata(catalog.folder, properties))
     if catalog.kind == "memory":
         assert catalog.memory is not None
         catalog.memory.locations["a.b.t"] = location

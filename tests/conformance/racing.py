@@ -130,7 +130,7 @@ def write(catalog: Catalog, targets: dict[str, Any], writer: int, start: Barrier
 
 def main(targets: dict[str, Any]) -> None:
     context = multiprocessing.get_context("fork")
-    catalog = Catalog(**{name: targets[name] for name in ("kind", "folder", "uri")})
+    catalog = Catalog(**{name: targets[name] for name in ("kind", "folder", "uri", "options")})
     start, results = context.Barrier(targets["writers"]), context.Queue()
     writers = [
         context.Process(target=write, args=(catalog, targets, writer, start, results), daemon=True)

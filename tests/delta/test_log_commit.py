@@ -484,13 +484,13 @@ def test_another_table_at_the_same_place_stops_the_run(tmp_path: Path) -> None:
         table.load()
 
 
-def test_a_table_in_an_object_store_is_committed_to_and_keeps_its_journals_there(s3_server: S3Server) -> None:
-    root = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}"
-    storage = open_storage(s3_server.options)
+def test_a_table_in_an_object_store_is_committed_to_and_keeps_its_journals_there(versitygw: S3Server) -> None:
+    root = f"s3://{versitygw.bucket}/{uuid.uuid4().hex}"
+    storage = open_storage(versitygw.options)
     make_log(root, storage)
     for name in (root, root.replace("s3://", "s3a://"), f"{root}/_delta_log"):
         table = open_table(
-            name, storage_options=s3_server.options, conditional_writes=True, on_event=lambda _: None
+            name, storage_options=versitygw.options, conditional_writes=True, on_event=lambda _: None
         )
         assert isinstance(table, DeltaTable)
         assert table.location == root

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from iceberg_cli.testing.conformance.delta_logs import (
 )
 from iceberg_cli.testing.conformance.faults import FaultyStorage, Killed
 from tests.paths import ROOT
+from tests.servers import S3Server
 
 
 class TestLog(DeltaLogConformance):
@@ -37,12 +39,9 @@ class TestLog(DeltaLogConformance):
     def log(self, request: pytest.FixtureRequest, tmp_path: Path) -> Log:
         """A table of one version, and its storage."""
         if request.param == "local":
-            root, storage = f"{tmp_path}/t", open_storage()
-        else:
-            server = request.getfixturevalue("s3_server")
-            root, storage = f"s3://{server.bucket}/{uuid.uuid4().hex}", open_storage(server.options)
-        make_log(root, storage)
-        return root, storage
+            make_log(f"{tmp_path}/t", open_storage())
+            return f"{tmp_path}/t", open_storage()
+        return a_log_on_s3(request.getfixturevalue("versitygw"))
 
 
 def test_a_folder_without_a_version_is_no_table(tmp_path: Path) -> None:
@@ -84,7 +83,7 @@ def race(log: Log, *, writers: int, commits: int, options: Any = None, delta_rs:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -120,12 +119,22 @@ def test_racing_with_delta_rs_neither_side_loses_a_version(tmp_path: Path) -> No
     assert sorted(table.to_pyarrow_table()["n"].to_pylist()) == list(range(15))
 
 
-def test_racing_threads_lose_no_version_in_an_object_store(s3_server: Any) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    storage = open_storage(s3_server.options)
-    log = (f"s3://{s3_server.bucket}/{uuid.uuid4().hex}", storage)
+def a_log_on_s3(server: S3Server) -> Log:
+    """A table of one version."""
+    log = (f"s3://{server.bucket}/{uuid.uuid4().hex}", server.storage)
     make_log(*log)
+    return log
+
+
+def test_racing_threads_lose_no_version_on_s3(versitygw: S3Server) -> None:
+    log = a_log_on_s3(versitygw)
+    names = [f"w{writer}.{number}" for writer in range(8) for number in range(5)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: add_version(committer_of(log), f"p{n}"), range(24)))
-    assert sorted(names_of(*log)) == sorted(f"p{n}" for n in range(24))
+        conflicts = sum(pool.map(lambda name: add_version(committer_of(log), name), names))
+    assert sorted(names_of(*log)) == names
+    assert conflicts > 0
+
+
+@pytest.mark.deep
+def test_many_racing_processes_lose_no_version_on_s3(versitygw: S3Server) -> None:
+    assert race(a_log_on_s3(versitygw), writers=16, commits=40, options=versitygw.options) > 0

@@ -69,18 +69,18 @@ class TestLogOnVersitygw(DeltaLogConformance):
     """The committer on a service that keeps conditional creates under races."""
 
     @pytest.fixture
-    def log(self, versity: S3Server) -> Log:
+    def log(self, versitygw: S3Server) -> Log:
         """A table of one version, and its storage."""
-        log = (f"s3://{versity.bucket}/{uuid.uuid4()}", storage_of(versity))
+        log = (f"s3://{versitygw.bucket}/{uuid.uuid4()}", storage_of(versitygw))
         make_log(*log)
         return log
 
 
 @pytest.mark.deep
-def test_racing_processes_lose_no_version_on_versitygw(versity: S3Server) -> None:
-    log = (f"s3://{versity.bucket}/{uuid.uuid4()}", storage_of(versity))
+def test_racing_processes_lose_no_version_on_versitygw(versitygw: S3Server) -> None:
+    log = (f"s3://{versitygw.bucket}/{uuid.uuid4()}", storage_of(versitygw))
     make_log(*log)
-    assert race(log, writers=8, commits=10, options=versity.options) > 0
+    assert race(log, writers=8, commits=10, options=versitygw.options) > 0
 
 
 class VouchedProcess(DeltaProcess):
@@ -148,39 +148,39 @@ class TestProbe(suite.Undisturbed, suite.Crashes, suite.SecondCrashes):
 
 
 def test_without_the_word_nothing_is_written_and_the_reason_names_the_option_and_the_service(
-    versity: S3Server, tmp_path: Path
+    versitygw: S3Server, tmp_path: Path
 ) -> None:
-    location = a_table(versity, tmp_path)
-    before = keys(versity, location)
-    refused = ran(versity, "upgrade-v3", location, *UPGRADE, "--yes")
+    location = a_table(versitygw, tmp_path)
+    before = keys(versitygw, location)
+    refused = ran(versitygw, "upgrade-v3", location, *UPGRADE, "--yes")
     assert refused.code == 11
     assert f"{WORD} vouches that no such writer is at work" in refused.json["message"]
-    assert f"and that {versity.endpoint} keeps conditional creates" in refused.json["message"]
-    assert keys(versity, location) == before
+    assert f"and that {versitygw.endpoint} keeps conditional creates" in refused.json["message"]
+    assert keys(versitygw, location) == before
 
 
 def test_reading_and_planning_need_no_word_and_say_that_carrying_out_does(
-    s3_server: S3Server, tmp_path: Path
+    moto_server: S3Server, tmp_path: Path
 ) -> None:
-    location = a_table(s3_server, tmp_path)
-    summary = ran(s3_server, "inspect", location)
+    location = a_table(moto_server, tmp_path)
+    summary = ran(moto_server, "inspect", location)
     assert summary.code == 0
     assert WORD in summary.json["read_only"]
     for arguments in (("plan", location, "upgrade-v3"), ("upgrade-v3", location, "--dry-run")):
-        planned = ran(s3_server, *arguments, *UPGRADE, "--exit-code")
+        planned = ran(moto_server, *arguments, *UPGRADE, "--exit-code")
         assert planned.code == 0
         [reason] = planned.json["blocked_by"]
         assert WORD in reason
         assert "unsafe_conditional_writes" not in planned.json["options"]
-    with_word = ran(s3_server, "plan", location, "upgrade-v3", *UPGRADE, "--exit-code", WORD)
+    with_word = ran(moto_server, "plan", location, "upgrade-v3", *UPGRADE, "--exit-code", WORD)
     assert with_word.code == 3
     assert with_word.json["blocked_by"] == []
 
 
-def test_commands_that_a_plan_of_all_verbs_names_have_the_word(s3_server: S3Server, tmp_path: Path) -> None:
-    location = a_table(s3_server, tmp_path)
+def test_commands_that_a_plan_of_all_verbs_names_have_the_word(moto_server: S3Server, tmp_path: Path) -> None:
+    location = a_table(moto_server, tmp_path)
     for given in ((), (WORD,)):
-        survey = iceberg_cli("plan", location, *options_of(s3_server), *given)
+        survey = iceberg_cli("plan", location, *options_of(moto_server), *given)
         [command] = [line for line in survey.out.splitlines() if "iceberg-cli rewrite-manifests" in line]
         assert (WORD in command.split()) == bool(given)
 
@@ -216,9 +216,9 @@ def test_on_a_local_disk_there_is_nothing_to_vouch_for(tmp_path: Path) -> None:
 
 
 def test_the_word_on_other_committers_of_iceberg_tables_means_nothing_for_delta(
-    s3_server: S3Server, tmp_path: Path
+    moto_server: S3Server, tmp_path: Path
 ) -> None:
-    refused = ran(s3_server, "inspect", a_table(s3_server, tmp_path), "--unsafe-single-writer")
+    refused = ran(moto_server, "inspect", a_table(moto_server, tmp_path), "--unsafe-single-writer")
     assert refused.code == 2
     assert "--unsafe-single-writer is an option of Iceberg tables" in refused.json["message"]
 
@@ -227,36 +227,36 @@ def test_the_word_on_other_committers_of_iceberg_tables_means_nothing_for_delta(
 
 
 def test_with_the_word_it_is_carried_out_and_plan_and_report_name_the_service(
-    versity: S3Server, tmp_path: Path
+    versitygw: S3Server, tmp_path: Path
 ) -> None:
-    location = a_table(versity, tmp_path)
+    location = a_table(versitygw, tmp_path)
     saved = tmp_path / "plan"
-    planned = ran(versity, "plan", location, "upgrade-v3", *UPGRADE, WORD, "-o", saved)
+    planned = ran(versitygw, "plan", location, "upgrade-v3", *UPGRADE, WORD, "-o", saved)
     assert planned.json["options"]["unsafe_conditional_writes"] == {
-        "value": versity.endpoint,
+        "value": versitygw.endpoint,
         "source": WORD,
     }
     # Whoever carries it out gives his own word.
-    before = keys(versity, location)
-    refused = ran(versity, "apply", saved, "--yes")
+    before = keys(versitygw, location)
+    refused = ran(versitygw, "apply", saved, "--yes")
     assert refused.code == 11
-    assert keys(versity, location) == before
-    done = ran(versity, "apply", saved, "--yes", WORD)
+    assert keys(versitygw, location) == before
+    done = ran(versitygw, "apply", saved, "--yes", WORD)
     assert done.code == 0
     [note] = done.json["notes"]
     assert note.startswith(f"{WORD}: the operator vouches that ")
-    assert versity.endpoint in note
-    assert keys(versity, location) - before == {"_delta_log/00000000000000000002.json"}
+    assert versitygw.endpoint in note
+    assert keys(versitygw, location) - before == {"_delta_log/00000000000000000002.json"}
 
 
 @pytest.mark.deep
-def test_from_python_the_word_is_an_argument(versity: S3Server, tmp_path: Path) -> None:
-    location = a_table(versity, tmp_path)
+def test_from_python_the_word_is_an_argument(versitygw: S3Server, tmp_path: Path) -> None:
+    location = a_table(versitygw, tmp_path)
     policy = ic.delta.UpgradeV3(features=("deletionVectors",))
-    table = ic.open_table(location, storage_options=versity.options)
+    table = ic.open_table(location, storage_options=versitygw.options)
     with pytest.raises(Refused, match=WORD):
         table.apply(table.plan(policy))
-    table = ic.open_table(location, storage_options=versity.options, conditional_writes=True)
+    table = ic.open_table(location, storage_options=versitygw.options, conditional_writes=True)
     assert table.apply(table.plan(policy)).status == "done"
 
 
@@ -275,92 +275,92 @@ def test_a_service_that_is_seen_not_to_keep_conditional_creates_is_refused_whate
 
 
 def test_a_log_with_copies_of_delta_sparks_store_is_refused_even_with_the_word(
-    versity: S3Server, tmp_path: Path
+    versitygw: S3Server, tmp_path: Path
 ) -> None:
-    location = a_table(versity, tmp_path)
+    location = a_table(versitygw, tmp_path)
     copy = f"{location}/_delta_log/.tmp/00000000000000000001.json.{uuid.uuid4()}"
-    storage_of(versity).put_if_absent(copy, b"")
-    before = keys(versity, location)
-    assert ran(versity, "inspect", location).code == 0
-    refused = ran(versity, "upgrade-v3", location, *UPGRADE, "--yes", WORD)
+    storage_of(versitygw).put_if_absent(copy, b"")
+    before = keys(versitygw, location)
+    assert ran(versitygw, "inspect", location).code == 0
+    refused = ran(versitygw, "upgrade-v3", location, *UPGRADE, "--yes", WORD)
     assert refused.code == 11
     assert "S3DynamoDBLogStore" in refused.json["message"]
     assert "Maintain this table with Spark" in refused.json["message"]
-    assert keys(versity, location) == before
+    assert keys(versitygw, location) == before
 
 
-def test_copies_that_appear_after_the_plan_stop_the_commit(versity: S3Server, tmp_path: Path) -> None:
-    location = a_table(versity, tmp_path)
-    table = ic.open_table(location, storage_options=versity.options, conditional_writes=True)
+def test_copies_that_appear_after_the_plan_stop_the_commit(versitygw: S3Server, tmp_path: Path) -> None:
+    location = a_table(versitygw, tmp_path)
+    table = ic.open_table(location, storage_options=versitygw.options, conditional_writes=True)
     plan = table.plan(ic.delta.UpgradeV3(features=("deletionVectors",)))
-    storage_of(versity).put_if_absent(f"{location}/_delta_log/.tmp/x", b"")
-    before = keys(versity, location)
+    storage_of(versitygw).put_if_absent(f"{location}/_delta_log/.tmp/x", b"")
+    before = keys(versitygw, location)
     with pytest.raises(Refused, match="S3DynamoDBLogStore"):
         table.apply(plan)
-    assert keys(versity, location) == before
+    assert keys(versitygw, location) == before
 
 
 # Operations that are open
 
 
 @pytest.fixture
-def interrupted(versity: S3Server, tmp_path: Path) -> str:
+def interrupted(versitygw: S3Server, tmp_path: Path) -> str:
     """A table whose vacuum stopped after one of two files; its location."""
-    location = a_table(versity, tmp_path)
-    partial = ran(versity, "expire-snapshots", location, *NOW, "--yes", WORD, "--limit-deletes", 1)
+    location = a_table(versitygw, tmp_path)
+    partial = ran(versitygw, "expire-snapshots", location, *NOW, "--yes", WORD, "--limit-deletes", 1)
     assert (partial.code, partial.json["status"]) == (0, "partial")
-    assert len({"b", "c"} & keys(versity, location)) == 1
+    assert len({"b", "c"} & keys(versitygw, location)) == 1
     return location
 
 
-def test_an_open_operation_is_gone_on_with_only_with_the_word(versity: S3Server, interrupted: str) -> None:
-    before = keys(versity, interrupted)
-    [refused] = ran(versity, "resume", interrupted).json["reports"]
+def test_an_open_operation_is_gone_on_with_only_with_the_word(versitygw: S3Server, interrupted: str) -> None:
+    before = keys(versitygw, interrupted)
+    [refused] = ran(versitygw, "resume", interrupted).json["reports"]
     assert refused["status"] == "refused"
     assert WORD in " ".join(refused["notes"])
-    assert keys(versity, interrupted) == before
+    assert keys(versitygw, interrupted) == before
     # A verb without the word leaves it as it is, too.
-    assert ran(versity, "rewrite-manifests", interrupted, "--yes").code == 11
-    assert keys(versity, interrupted) == before
-    [done] = ran(versity, "resume", interrupted, WORD).json["reports"]
+    assert ran(versitygw, "rewrite-manifests", interrupted, "--yes").code == 11
+    assert keys(versitygw, interrupted) == before
+    [done] = ran(versitygw, "resume", interrupted, WORD).json["reports"]
     assert done["status"] == "done"
     assert not any(
-        name in ("b", "c") or name.startswith("_iceberg_cli") for name in keys(versity, interrupted)
+        name in ("b", "c") or name.startswith("_iceberg_cli") for name in keys(versitygw, interrupted)
     )
 
 
 @pytest.mark.deep
-def test_a_verb_with_the_word_goes_on_with_it_first(versity: S3Server, interrupted: str) -> None:
-    done = ran(versity, "rewrite-manifests", interrupted, "--yes", WORD)
+def test_a_verb_with_the_word_goes_on_with_it_first(versitygw: S3Server, interrupted: str) -> None:
+    done = ran(versitygw, "rewrite-manifests", interrupted, "--yes", WORD)
     assert done.code == 0
     [settled] = done.json["settled"]
     assert settled["status"] == "done"
-    assert not {"b", "c"} & keys(versity, interrupted)
+    assert not {"b", "c"} & keys(versitygw, interrupted)
 
 
 def test_an_open_operation_is_abandoned_without_the_word_also_beside_delta_sparks_store(
-    versity: S3Server, interrupted: str
+    versitygw: S3Server, interrupted: str
 ) -> None:
-    storage_of(versity).put_if_absent(f"{interrupted}/_delta_log/.tmp/x", b"")
-    [abandoned] = ran(versity, "resume", interrupted, "--abandon").json["reports"]
+    storage_of(versitygw).put_if_absent(f"{interrupted}/_delta_log/.tmp/x", b"")
+    [abandoned] = ran(versitygw, "resume", interrupted, "--abandon").json["reports"]
     assert (abandoned["status"], abandoned["abandoned"]["orphan_files_count"]) == ("done", 1)
-    assert not any(name.startswith("_iceberg_cli") for name in keys(versity, interrupted))
+    assert not any(name.startswith("_iceberg_cli") for name in keys(versitygw, interrupted))
 
 
 @needs_fixtures
 @pytest.mark.deep
-def test_every_verb_leaves_a_table_that_delta_rs_reads_as_before(versity: S3Server) -> None:
+def test_every_verb_leaves_a_table_that_delta_rs_reads_as_before(versitygw: S3Server) -> None:
     deltalake = pytest.importorskip("deltalake")
-    location, storage = f"s3://{versity.bucket}/{uuid.uuid4()}", storage_of(versity)
+    location, storage = f"s3://{versitygw.bucket}/{uuid.uuid4()}", storage_of(versitygw)
     for file in (FIXTURES / MANY_DVS).rglob("*"):
         if file.is_file():
             storage.put_if_absent(f"{location}/{file.relative_to(FIXTURES / MANY_DVS)}", file.read_bytes())
     options = {
-        "AWS_ENDPOINT_URL": versity.endpoint,
+        "AWS_ENDPOINT_URL": versitygw.endpoint,
         "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": versity.options["key"],
-        "AWS_SECRET_ACCESS_KEY": versity.options["secret"],
-        "AWS_REGION": versity.options["region"],
+        "AWS_ACCESS_KEY_ID": versitygw.options["key"],
+        "AWS_SECRET_ACCESS_KEY": versitygw.options["secret"],
+        "AWS_REGION": versitygw.options["region"],
     }
 
     def read() -> list[object]:
@@ -370,7 +370,7 @@ def test_every_verb_leaves_a_table_that_delta_rs_reads_as_before(versity: S3Serv
 
     rows = read()
     assert rows
-    before = keys(versity, location)
+    before = keys(versitygw, location)
     for verb, *arguments in (
         ("upgrade-v3", "--feature", "rowTracking", "--feature", "v2Checkpoint"),
         ("assign-row-ids",),
@@ -378,8 +378,8 @@ def test_every_verb_leaves_a_table_that_delta_rs_reads_as_before(versity: S3Serv
         ("rewrite-manifests",),
         ("expire-snapshots", *NOW),
     ):
-        done = ran(versity, verb, location, *arguments, "--yes", WORD)
+        done = ran(versitygw, verb, location, *arguments, "--yes", WORD)
         assert (done.code, done.json["status"]) == (0, "done"), verb
         assert read() == rows, verb
-    assert before - keys(versity, location)
-    assert not any(name.startswith("_iceberg_cli") for name in keys(versity, location))
+    assert before - keys(versitygw, location)
+    assert not any(name.startswith("_iceberg_cli") for name in keys(versitygw, location))

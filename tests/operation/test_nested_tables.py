@@ -216,7 +216,7 @@ def test_the_outermost_folders_of_files_tell_their_table(
 ) -> None:
     root, storage = str(tmp_path), open_storage()
     if kind == "s3":
-        server: S3Server = request.getfixturevalue("s3_server")
+        server: S3Server = request.getfixturevalue("versitygw")
         root, storage = f"s3://{server.bucket}{tmp_path}", open_storage(server.options)
     for name in ("_delta_log/0", "a/b/_delta_log/0", "a/b/c/metadata/00001-x.metadata.json"):
         storage.put_if_absent(f"{root}/{name}", b"")

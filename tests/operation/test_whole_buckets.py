@@ -27,12 +27,12 @@ from tests.servers import S3Server
 
 
 @pytest.fixture
-def bucket(s3_server: S3Server) -> str:
+def bucket(versitygw: S3Server) -> str:
     """An empty bucket of its own."""
     boto3 = pytest.importorskip("boto3")
     name = f"b-{uuid.uuid4()}"
     names = {"aws_access_key_id": "AK", "aws_secret_access_key": "a-secret-key", "region_name": "us-east-1"}
-    boto3.client("s3", endpoint_url=s3_server.endpoint, **names).create_bucket(Bucket=name)
+    boto3.client("s3", endpoint_url=versitygw.endpoint, **names).create_bucket(Bucket=name)
     return f"s3://{name}"
 
 
@@ -53,13 +53,13 @@ def a_table_that_gives_up_x(location: str, storage: object) -> str:
 
 
 def test_an_iceberg_table_that_is_all_of_a_bucket_is_expired_once_the_bucket_is_allowed(
-    s3_server: S3Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    versitygw: S3Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = open_storage(s3_server.options)
+    storage = open_storage(versitygw.options)
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/c.db")
     name = registered(tmp_path / "c.db", a_table_that_gives_up_x(bucket, storage))
     before = set(storage.paths(bucket))
-    ran = expire(s3_server, name)
+    ran = expire(versitygw, name)
     assert ran.code == 11, ran.out
     assert (
         f"the table's location is all of {bucket}, and others may have files there: 3 files, "
@@ -67,14 +67,14 @@ def test_an_iceberg_table_that_is_all_of_a_bucket_is_expired_once_the_bucket_is_
     )
     assert f"bytes, go only with --unsafe-allow-root {bucket}" in ran.json["message"]
     assert set(storage.paths(bucket)) == before
-    ran = expire(s3_server, name, "--unsafe-allow-root", f"{bucket}/")
+    ran = expire(versitygw, name, "--unsafe-allow-root", f"{bucket}/")
     assert ran.code == 0, ran.out + ran.err
     gone = {path.removeprefix(f"{bucket}/") for path in before - set(storage.paths(bucket))}
     assert gone == {"data/x", "metadata/m9.avro", "metadata/snap-9.avro"}
 
 
 def test_an_iceberg_table_whose_location_is_a_whole_disk_is_never_expired(
-    s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    versitygw: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = str(tmp_path / "t")
     location = a_table_that_gives_up_x(folder, open_storage())
@@ -82,7 +82,7 @@ def test_an_iceberg_table_whose_location_is_a_whole_disk_is_never_expired(
     Path(location).write_text(text.replace(f'"location": "{folder}"', '"location": "file:///"'))
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/c.db")
     name = registered(tmp_path / "c.db", location)
-    ran = expire(s3_server, name)
+    ran = expire(versitygw, name)
     assert ran.code == 11, ran.out
     assert "the table's location is a whole disk, where none is deleted: 3 files, " in ran.json["message"]
     assert (tmp_path / "t" / "data" / "x").exists()
@@ -117,10 +117,10 @@ def planned(table: DeltaTable) -> Planned:
 
 
 def test_a_delta_table_that_is_all_of_a_bucket_is_vacuumed_once_the_bucket_is_allowed(
-    s3_server: S3Server, bucket: str, tmp_path: Path
+    versitygw: S3Server, bucket: str, tmp_path: Path
 ) -> None:
-    a_delta_bucket(s3_server, bucket, tmp_path)
-    table = opened(s3_server, bucket)
+    a_delta_bucket(versitygw, bucket, tmp_path)
+    table = opened(versitygw, bucket)
     before = set(table.storage.paths(bucket))
     plan = planned(table)
     [reason] = plan.plan.blocked_by
@@ -131,15 +131,15 @@ def test_a_delta_table_that_is_all_of_a_bucket_is_vacuumed_once_the_bucket_is_al
     with pytest.raises(Refused):
         apply(plan, table, VERB, a_shell())
     assert set(table.storage.paths(bucket)) == before
-    table = opened(s3_server, f"{bucket}/", f"{bucket}/")
+    table = opened(versitygw, f"{bucket}/", f"{bucket}/")
     assert apply(planned(table), table, VERB, a_shell()).status == "done"
     assert before - set(table.storage.paths(bucket)) == {f"{bucket}/b", f"{bucket}/k=1/c"}
 
 
 def test_no_other_folder_is_allowed_for_a_delta_table(
-    s3_server: S3Server, bucket: str, tmp_path: Path
+    versitygw: S3Server, bucket: str, tmp_path: Path
 ) -> None:
-    a_delta_bucket(s3_server, bucket, tmp_path)
+    a_delta_bucket(versitygw, bucket, tmp_path)
     for other in (f"{bucket}-2", f"{bucket}/k=1", "/t"):
         with pytest.raises(UsageError, match="is an option of Iceberg tables"):
-            opened(s3_server, bucket, other)
+            opened(versitygw, bucket, other)

@@ -164,8 +164,8 @@ def probed(storage: Storage, folder: str) -> None:
         assert storage.stat_many([path]) == [None]
 
 
-def test_a_service_that_refuses_the_second_create_passes(versity: S3Server) -> None:
-    probed(open_storage(versity.options), f"s3://{versity.bucket}/{uuid.uuid4()}")
+def test_a_service_that_refuses_the_second_create_passes(versitygw: S3Server) -> None:
+    probed(open_storage(versitygw.options), f"s3://{versitygw.bucket}/{uuid.uuid4()}")
 
 
 def test_a_service_that_carries_out_the_second_create_is_refused(unconditional: S3Server) -> None:

@@ -50,7 +50,7 @@ def a_sandbox(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Sand
         return Sandbox(storage=make(), root=root, other_spelling=f"file:{root}", has_folders=True)
     if kind == "memory":
         return Sandbox(storage=MemoryStorage(), root="memory://wh")
-    server: S3Server = request.getfixturevalue("s3_server")
+    server: S3Server = request.getfixturevalue("versitygw")
     bucket = f"s3://{server.bucket}/"
 
     def create_empty(paths: Sequence[str]) -> None:
@@ -58,8 +58,13 @@ def a_sandbox(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Sand
 
     storage = S3Storage(server.options) if kind == "s3" else open_storage(server.options)
     root = f"{bucket}{uuid.uuid4()}/wh"
-    other = root.replace("s3://", "s3a://")
-    return Sandbox(storage=storage, root=root, other_spelling=other, create_empty=create_empty)
+    return Sandbox(
+        storage=storage,
+        root=root,
+        other_spelling=root.replace("s3://", "s3a://"),
+        has_folders=True,  # as this server keeps them; see `Versitygw`
+        create_empty=create_empty,
+    )
 
 
 class TestAdapters(StorageConformance):
@@ -140,16 +145,16 @@ def other_readings(key: str) -> set[str]:
     return {each for each in spelled - {key} if each and "\0" not in each and each[-1] != "/"}
 
 
-@pytest.mark.parametrize("kind", ["local", "s3"])
+@pytest.mark.parametrize("kind", ["local", "versitygw", "moto_server"])
 def test_a_key_that_is_not_suspicious_is_one_object_of_that_very_name(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     base, storage = str(tmp_path), open_storage()
-    if kind == "s3":
-        server: S3Server = request.getfixturevalue("s3_server")
+    if kind != "local":
+        server: S3Server = request.getfixturevalue(kind)
         base, storage = f"s3://{server.bucket}/{uuid.uuid4()}", open_storage(server.options)
 
-    @settings(max_examples=40, deadline=None, derandomize=True)
+    @settings(max_examples=20 if kind == "versitygw" else 40, deadline=None, derandomize=True)
     @given(KEYS)
     @example("k=東京\uff0f大阪")
     @example("k=1\u20442/x")
@@ -161,9 +166,12 @@ def test_a_key_that_is_not_suspicious_is_one_object_of_that_very_name(
         root = f"{base}/{uuid.uuid4()}/t"
         path = f"{root}/{key}"
         assume(not is_suspicious(path))
-        assume(kind == "local" or "\n" not in key)  # moto finds no place for such a request
+        assume(kind != "moto_server" or "\n" not in key)  # it finds no place for such a request
+        assume(kind != "versitygw" or "\x01" not in key)  # it lists such a key with another character
         assert Roots.of([root]).own(storage.canonical(path))
         others = [f"{root}/{other}" for other in other_readings(key) if not is_suspicious(f"{root}/{other}")]
+        if kind == "versitygw":
+            others = [other for other in others if "//" not in other.removeprefix("s3://")]
         storage.put_if_absent(path, b"it")
         there = set()
         for other in others:
@@ -208,8 +216,8 @@ def test_a_key_that_is_not_suspicious_is_one_object_of_that_very_name(
         ("s3://b/k?versionId=1#x\n", "s3://b/k?versionId=1#x\n"),
     ],
 )
-def test_one_object_has_one_spelling(path: str, expected: str, s3_server: S3Server) -> None:
-    storage = open_storage(s3_server.options)
+def test_one_object_has_one_spelling(path: str, expected: str, moto_server: S3Server) -> None:
+    storage = open_storage(moto_server.options)
     assert storage.canonical(path) == expected
     assert storage.canonical(expected) == expected
 
@@ -221,9 +229,9 @@ def test_a_relative_path_starts_at_the_working_folder() -> None:
 @pytest.mark.parametrize(
     "path", ["", "file:", "file://", "file://host/a", "s3:/b/k", "s3://", "s3:///k", "hdfs://n/a"]
 )
-def test_what_names_no_object_is_refused(path: str, s3_server: S3Server) -> None:
+def test_what_names_no_object_is_refused(path: str, moto_server: S3Server) -> None:
     with pytest.raises(UsageError):
-        open_storage(s3_server.options).canonical(path)
+        open_storage(moto_server.options).canonical(path)
 
 
 def test_an_unknown_scheme_is_named() -> None:
@@ -586,41 +594,41 @@ def test_six_thousand_files_go_within_half_a_second_of_work(tmp_path: Path) -> N
 # Object stores
 
 
-def test_an_object_at_another_endpoint_has_another_version(s3_server: S3Server) -> None:
-    path = f"s3://{s3_server.bucket}/{uuid.uuid4()}"
-    here = S3Storage(s3_server.options)
+def test_an_object_at_another_endpoint_has_another_version(versitygw: S3Server) -> None:
+    path = f"s3://{versitygw.bucket}/{uuid.uuid4()}"
+    here = S3Storage(versitygw.options)
     here.put_if_absent(path, b"same bytes")
-    endpoint = s3_server.endpoint.replace("127.0.0.1", "localhost")
-    assert endpoint != s3_server.endpoint
-    there = open_storage({**s3_server.options, "endpoint_url": endpoint})
+    endpoint = versitygw.endpoint.replace("127.0.0.1", "localhost")
+    assert endpoint != versitygw.endpoint
+    there = open_storage({**versitygw.options, "endpoint_url": endpoint})
     assert there.read(path) == b"same bytes"
     [one], [other] = versions(here, path), versions(there, path)
     assert None not in (one, other)
     assert one != other
 
 
-def test_keys_with_slashes_in_odd_places_are_kept_verbatim(s3_server: S3Server) -> None:
-    storage = S3Storage(s3_server.options)
-    root = f"s3://{s3_server.bucket}/{uuid.uuid4()}"
+def test_keys_with_slashes_in_odd_places_are_kept_verbatim(moto_server: S3Server) -> None:
+    storage = S3Storage(moto_server.options)
+    root = f"s3://{moto_server.bucket}/{uuid.uuid4()}"
     names = ["a", "a/", "a//b", "/a", "./a", "x/./a"]
     for name in names:
         storage.put_if_absent(f"{root}/{name}", name.encode())
-    assert {info.path.removeprefix(f"{root}/") for info in storage.list(root)} == set(names)
+    assert [info.path.removeprefix(f"{root}/") for info in storage.list(root)] == sorted(names)
     for name in names:
         assert storage.read(f"{root}/{name}") == name.encode()
         assert storage.delete([f"{root}/{name}"]) == {}
     assert list(storage.list(root)) == []
 
 
-def test_a_missing_bucket_is_not_a_missing_object(s3_server: S3Server) -> None:
+def test_a_missing_bucket_is_not_a_missing_object(versitygw: S3Server) -> None:
     with pytest.raises(BackendUnavailable, match="NoSuchBucket"):
-        S3Storage(s3_server.options).read("s3://no-such-bucket/key")
+        S3Storage(versitygw.options).read("s3://no-such-bucket/key")
 
 
-def test_a_bucket_alone_is_never_deleted(s3_server: S3Server) -> None:
-    storage = open_storage(s3_server.options)
-    kept = storage.delete([f"s3://{s3_server.bucket}", f"s3://{s3_server.bucket}/"])
-    assert set(kept) == {f"s3://{s3_server.bucket}", f"s3://{s3_server.bucket}/"}
+def test_a_bucket_alone_is_never_deleted(versitygw: S3Server) -> None:
+    storage = open_storage(versitygw.options)
+    kept = storage.delete([f"s3://{versitygw.bucket}", f"s3://{versitygw.bucket}/"])
+    assert set(kept) == {f"s3://{versitygw.bucket}", f"s3://{versitygw.bucket}/"}
 
 
 @pytest.mark.parametrize(
@@ -641,11 +649,11 @@ def test_a_bucket_alone_is_never_deleted(s3_server: S3Server) -> None:
     ],
     ids=["s3.*", "client.*"],
 )
-def test_options_may_have_pyicebergs_names(names: dict[str, str], s3_server: S3Server) -> None:
-    options = {name: s3_server.options[ours] for name, ours in names.items()}
-    path = f"s3://{s3_server.bucket}/{uuid.uuid4()}"
+def test_options_may_have_pyicebergs_names(names: dict[str, str], moto_server: S3Server) -> None:
+    options = {name: moto_server.options[ours] for name, ours in names.items()}
+    path = f"s3://{moto_server.bucket}/{uuid.uuid4()}"
     open_storage(options).put_if_absent(path, b"x")
-    assert S3Storage(s3_server.options).read(path) == b"x"
+    assert S3Storage(moto_server.options).read(path) == b"x"
 
 
 class Flaky(BaseHTTPRequestHandler):

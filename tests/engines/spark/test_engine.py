@@ -307,10 +307,10 @@ def test_an_option_is_stronger_than_the_environment() -> None:
 
 @pytest.mark.jvm
 def test_workers_read_an_object_store_and_no_secret_is_in_sparks_log(
-    spark_session: Session, s3_server: S3Server, tmp_path: Path
+    spark_session: Session, moto_server: S3Server, tmp_path: Path
 ) -> None:
-    storage = RoutedStorage({**s3_server.options, "secret": "a-very-secret-secret"})
-    paths = [f"s3://{s3_server.bucket}/{uuid.uuid4()}/{number}" for number in range(3)]
+    storage = RoutedStorage({**moto_server.options, "secret": "a-very-secret-secret"})
+    paths = [f"s3://{moto_server.bucket}/{uuid.uuid4()}/{number}" for number in range(3)]
     for number, path in enumerate(paths):
         storage.put_if_absent(path, bytes([number]))
     engine = SparkEngine(spark_session, storage)

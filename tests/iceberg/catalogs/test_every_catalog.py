@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import json
 import os
+import uuid
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ from iceberg_cli.testing.conformance.commits import an_attempt, properties_of, s
 from iceberg_cli.testing.memory_catalog import MemoryCatalog
 from tests.conformance.catalogs import Catalog, execute, make_table
 from tests.conformance.racing import race
+from tests.servers import S3Server
 
-KINDS = ["filesystem", "sqlite V1", "sqlite V0", "postgresql", "mariadb", "memory"]
+KINDS = ["filesystem", "sqlite V1", "sqlite V0", "sqlite on S3", "postgresql", "mariadb", "memory"]
+RACED = ["filesystem", "sqlite V1", "sqlite on S3", "postgresql", "mariadb"]
 STORAGE = open_storage()
 
 
@@ -34,6 +37,15 @@ def a_catalog(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Cata
             return Catalog(kind="sql", folder=folder, uri=request.getfixturevalue("postgres_database"))
         case ["mariadb"]:
             return Catalog(kind="sql", folder=folder, uri=request.getfixturevalue("mariadb_database"))
+        case ["sqlite", "on", "S3"]:
+            (tmp_path / "catalog.db").touch()
+            server: S3Server = request.getfixturevalue("versitygw")
+            return Catalog(
+                kind="sql",
+                folder=f"s3://{server.bucket}/{uuid.uuid4()}/t",
+                uri=f"sqlite:///{tmp_path}/catalog.db",
+                options=server.options,
+            )
         case _:
             (tmp_path / "catalog.db").touch()
             return Catalog(kind="sql", folder=folder, uri=f"sqlite:///{tmp_path}/catalog.db")
@@ -55,7 +67,7 @@ class TestCatalogs(CatalogConformance):
 def test_versions_follow_each_other_in_names(catalog: Catalog) -> None:
     committer = catalog.open()
     for number in range(3):
-        set_property(committer, STORAGE, f"p{number}")
+        set_property(committer, catalog.storage, f"p{number}")
     name = committer.current().rpartition("/")[2]
     assert name == "v4.metadata.json" if catalog.kind == "filesystem" else name.startswith("00003-")
 
@@ -134,14 +146,14 @@ def test_a_table_that_was_dropped_meanwhile_says_nothing_about_an_earlier_try(
 # Many writers
 
 
-@pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql", "mariadb"])
+@pytest.mark.parametrize("kind", [kind for kind in RACED if kind != "sqlite on S3"])
 def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     conflicts = race(make_table(a_catalog(kind, tmp_path, request)), writers=8, commits=5)
     assert conflicts > 0
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("kind", ["filesystem", "sqlite V1", "postgresql", "mariadb"])
+@pytest.mark.parametrize("kind", RACED)
 def test_many_racing_writers_lose_no_commit(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -215,9 +215,9 @@ def test_one_metadata_file_can_be_read_and_not_followed(folder: Path) -> None:
         open_folder(f"{folder}/v9.metadata.json", STORAGE).current()
 
 
-def test_a_folder_in_an_object_store_is_shown_and_not_committed_to(s3_server: S3Server) -> None:
-    storage = open_storage(s3_server.options)
-    location = f"s3a://{s3_server.bucket}/{uuid.uuid4()}/t"
+def test_a_folder_in_an_object_store_is_shown_and_not_committed_to(moto_server: S3Server) -> None:
+    storage = open_storage(moto_server.options)
+    location = f"s3a://{moto_server.bucket}/{uuid.uuid4()}/t"
     for version in (1, 2):
         storage.put_if_absent(f"{location}/metadata/v{version}.metadata.json", first_metadata(location))
     storage.put_if_absent(f"{location}/metadata/version-hint.text", b"1")

@@ -54,9 +54,9 @@ class TestFilesystemOnVersitygw(CatalogConformance):
     """The committer on a service that keeps conditional creates under races."""
 
     @pytest.fixture
-    def catalog(self, versity: S3Server) -> OnVersitygw:
+    def catalog(self, versitygw: S3Server) -> OnVersitygw:
         """A table of one version."""
-        found = OnVersitygw(f"s3://{versity.bucket}/{uuid.uuid4()}", versity.options)
+        found = OnVersitygw(f"s3://{versitygw.bucket}/{uuid.uuid4()}", versitygw.options)
         found.storage.put_if_absent(f"{found.folder}/metadata/v1.metadata.json", first_metadata(found.folder))
         return found
 
@@ -200,33 +200,33 @@ def ran(server: S3Server, verb: str, location: str, *arguments: object) -> Ran:
 
 
 @pytest.mark.deep
-def test_the_first_word_is_asked_for_before_the_second(versity: S3Server) -> None:
-    location = a_table(versity)
-    before = keys(versity, location)
+def test_the_first_word_is_asked_for_before_the_second(versitygw: S3Server) -> None:
+    location = a_table(versitygw)
+    before = keys(versitygw, location)
     for given, missing in (((), ALONE), ((WORD,), ALONE), ((ALONE,), WORD)):
-        assert missing in ran(versity, "inspect", location, *given).json["read_only"]
-        refused = ran(versity, "expire-snapshots", location, *EXPIRE, "--yes", *given)
+        assert missing in ran(versitygw, "inspect", location, *given).json["read_only"]
+        refused = ran(versitygw, "expire-snapshots", location, *EXPIRE, "--yes", *given)
         assert refused.code == 11
         assert missing in refused.json["message"]
-    assert keys(versity, location) == before
+    assert keys(versitygw, location) == before
 
 
-def test_with_both_words_it_is_carried_out_and_recorded(versity: S3Server) -> None:
-    location = a_table(versity)
+def test_with_both_words_it_is_carried_out_and_recorded(versitygw: S3Server) -> None:
+    location = a_table(versitygw)
     words = (ALONE, WORD)
-    planned = ran(versity, "expire-snapshots", location, *EXPIRE, "--dry-run", *words)
+    planned = ran(versitygw, "expire-snapshots", location, *EXPIRE, "--dry-run", *words)
     assert planned.json["blocked_by"] == []
     options = planned.json["options"]
     assert options["unsafe_single_writer"] == {"value": location, "source": ALONE}
-    assert options["unsafe_conditional_writes"] == {"value": versity.endpoint, "source": WORD}
-    before = keys(versity, location)
-    done = ran(versity, "expire-snapshots", location, *EXPIRE, "--yes", *words)
+    assert options["unsafe_conditional_writes"] == {"value": versitygw.endpoint, "source": WORD}
+    before = keys(versitygw, location)
+    done = ran(versitygw, "expire-snapshots", location, *EXPIRE, "--yes", *words)
     assert (done.code, done.json["status"]) == (0, "done")
     assert done.json["metadata_location"] == f"{location}/metadata/v2.metadata.json"
     alone, service = done.json["notes"][-2:]
     assert alone == f"{ALONE}: the operator vouches that nobody else commits to {location}."
-    assert service.startswith(f"{WORD}: the operator vouches that {versity.endpoint} keeps ")
-    after = keys(versity, location)
+    assert service.startswith(f"{WORD}: the operator vouches that {versitygw.endpoint} keeps ")
+    after = keys(versitygw, location)
     assert after - before == {"metadata/v2.metadata.json", "metadata/version-hint.text"}
     assert {"data/one.parquet", "data/three.parquet"} <= before - after
 
@@ -244,18 +244,18 @@ def test_a_service_that_is_seen_to_replace_objects_is_refused_whatever_was_vouch
 
 
 @pytest.mark.deep
-def test_an_open_operation_needs_the_words_to_go_on_and_none_to_be_abandoned(versity: S3Server) -> None:
-    location = a_table(versity)
-    waits = ran(versity, "expire-snapshots", location, *EXPIRE, "--yes", ALONE, WORD, "--limit-deletes", 1)
+def test_an_open_operation_needs_the_words_to_go_on_and_none_to_be_abandoned(versitygw: S3Server) -> None:
+    location = a_table(versitygw)
+    waits = ran(versitygw, "expire-snapshots", location, *EXPIRE, "--yes", ALONE, WORD, "--limit-deletes", 1)
     assert waits.json["status"] == "partial"
-    before = keys(versity, location)
-    [refused] = ran(versity, "resume", location).json["reports"]
+    before = keys(versitygw, location)
+    [refused] = ran(versitygw, "resume", location).json["reports"]
     assert refused["status"] == "refused"
     assert ALONE in " ".join(refused["notes"])
-    assert keys(versity, location) == before
-    [abandoned] = ran(versity, "resume", location, "--abandon").json["reports"]
+    assert keys(versitygw, location) == before
+    [abandoned] = ran(versitygw, "resume", location, "--abandon").json["reports"]
     assert abandoned["abandoned"]["orphan_files_count"] > 1
-    assert not any(name.startswith("_iceberg_cli") for name in keys(versity, location))
+    assert not any(name.startswith("_iceberg_cli") for name in keys(versitygw, location))
 
 
 def test_the_words_mean_nothing_for_a_table_on_a_local_disk(tmp_path: Path) -> None:
@@ -269,33 +269,33 @@ def test_the_words_mean_nothing_for_a_table_on_a_local_disk(tmp_path: Path) -> N
 
 
 @pytest.mark.deep
-def test_pyiceberg_reads_what_was_expired_and_regrouped(versity: S3Server, tmp_path: Path) -> None:
+def test_pyiceberg_reads_what_was_expired_and_regrouped(versitygw: S3Server, tmp_path: Path) -> None:
     catalogs = pytest.importorskip("pyiceberg.catalog.sql")
     tables = pytest.importorskip("pyiceberg.table")
     properties = {
-        "s3.endpoint": versity.endpoint,
-        "s3.access-key-id": versity.options["key"],
-        "s3.secret-access-key": versity.options["secret"],
-        "s3.region": versity.options["region"],
+        "s3.endpoint": versitygw.endpoint,
+        "s3.access-key-id": versitygw.options["key"],
+        "s3.secret-access-key": versitygw.options["secret"],
+        "s3.region": versitygw.options["region"],
     }
-    location = f"s3://{versity.bucket}/{uuid.uuid4()}/t"
+    location = f"s3://{versitygw.bucket}/{uuid.uuid4()}/t"
     catalog = catalogs.SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", **properties)
     catalog.create_namespace("n")
     schema = pa.schema([("n", pa.int64())])
     made = catalog.create_table("n.t", schema, location=location)
     for number in range(4):
         made.append(pa.table({"n": [number]}, schema=schema))
-    by_file_names(versity, location, made.metadata_location)
+    by_file_names(versitygw, location, made.metadata_location)
     words = (ALONE, WORD)
     expire = ("--older-than", "0s", "--retain-last", 1)
-    expired = ran(versity, "expire-snapshots", location, *expire, "--yes", *words)
+    expired = ran(versitygw, "expire-snapshots", location, *expire, "--yes", *words)
     assert (expired.code, expired.json["status"]) == (0, "done")
-    regrouped = ran(versity, "rewrite-manifests", location, "--yes", *words)
+    regrouped = ran(versitygw, "rewrite-manifests", location, "--yes", *words)
     assert regrouped.json["rewritten_manifests_count"] == 4
     read = tables.StaticTable.from_metadata(regrouped.json["metadata_location"], properties)
     assert sorted(read.scan().to_arrow()["n"].to_pylist()) == [0, 1, 2, 3]
     assert len(read.metadata.snapshots) == 2
-    assert ic.open_table(location, storage_options=versity.options).check(deep=True).errors == 0
+    assert ic.open_table(location, storage_options=versitygw.options).check(deep=True).errors == 0
 
 
 def by_file_names(server: S3Server, location: str, newest: str) -> None:

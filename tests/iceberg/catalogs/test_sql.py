@@ -116,9 +116,9 @@ def test_a_location_may_be_longer_than_the_column_says_where_the_database_does_n
     assert properties_of(STORAGE, catalog.open())["colour"] == "yes"
 
 
-def test_metadata_of_a_catalogs_table_may_be_in_s3(tmp_path: Path, s3_server: S3Server) -> None:
-    storage = open_storage(s3_server.options)
-    location = f"s3a://{s3_server.bucket}/{uuid.uuid4()}/t"
+def test_metadata_of_a_catalogs_table_may_be_in_s3(tmp_path: Path, versitygw: S3Server) -> None:
+    storage = open_storage(versitygw.options)
+    location = f"s3a://{versitygw.bucket}/{uuid.uuid4()}/t"
     first = f"{location}/metadata/00000-{uuid.uuid4()}.metadata.json"
     storage.put_if_absent(first, first_metadata(location))
     (tmp_path / "catalog.db").touch()

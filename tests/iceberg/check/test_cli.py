@@ -192,9 +192,9 @@ def test_another_spelling_of_the_same_scheme_is_the_same_file(tmp_path: Path, sp
     assert {rule for rule, _ in stated(check(twice.write()))} == {"file-listed-twice"}
 
 
-def test_one_key_in_two_buckets_is_two_files(tmp_path: Path, s3_server: S3Server) -> None:
+def test_one_key_in_two_buckets_is_two_files(tmp_path: Path, versitygw: S3Server) -> None:
     del tmp_path
-    table, options = an_s3_table(s3_server, "buckets", "a")
+    table, options = an_s3_table(versitygw, "buckets", "a")
     other = entry(1, f"s3://other/{table.location.split('/', 3)[3]}/data/a")
     table.snapshot(1, table.manifest("m", entry(1, f"{table.location}/data/a"), other))
     ran = check(table.publish(main=1), *options)
@@ -204,10 +204,10 @@ def test_one_key_in_two_buckets_is_two_files(tmp_path: Path, s3_server: S3Server
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
 def test_objects_are_found_by_any_of_their_schemes_one_by_one_and_by_listing(
-    s3_server: S3Server, scheme: str
+    versitygw: S3Server, scheme: str
 ) -> None:
     names = [f"f{number}" for number in range(250)]  # more than are asked for one by one
-    table, options = an_s3_table(s3_server, f"check-{scheme}", *names[1:])
+    table, options = an_s3_table(versitygw, f"check-{scheme}", *names[1:])
     folder = f"{scheme}{table.location.removeprefix('s3')}/data"
     for snapshot_id, some in ((1, names[:3]), (2, names)):
         entries = [entry(1, f"{folder}/{name}") for name in some]
@@ -217,12 +217,12 @@ def test_objects_are_found_by_any_of_their_schemes_one_by_one_and_by_listing(
     assert stated(check(location, "--snapshot", 2, *options)) == {("file-missing", "f0")}
 
 
-def an_s3_table(s3_server: S3Server, name: str, *data: str) -> tuple[Hazard, list[Any]]:
-    storage = open_storage(s3_server.options)
-    table = Hazard(location=f"s3://{s3_server.bucket}/check/{name}", storage=storage)
-    s3_server.fill({f"check/{name}/data/{file}": b"ten bytes." for file in data})
+def an_s3_table(versitygw: S3Server, name: str, *data: str) -> tuple[Hazard, list[Any]]:
+    storage = open_storage(versitygw.options)
+    table = Hazard(location=f"s3://{versitygw.bucket}/check/{name}", storage=storage)
+    versitygw.fill({f"check/{name}/data/{file}": b"ten bytes." for file in data})
     return table, [
-        part for item in s3_server.options.items() for part in ("--storage-option", "=".join(item))
+        part for item in versitygw.options.items() for part in ("--storage-option", "=".join(item))
     ]
 
 

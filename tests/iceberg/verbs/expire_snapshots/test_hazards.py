@@ -724,32 +724,32 @@ def test_two_local_spellings_of_a_file_are_one_file(table: Hazard, expired: str,
     assert removed(table) == OWN_GONE
 
 
-def objects(s3_server: S3Server, prefix: str) -> set[str]:
-    storage = open_storage(s3_server.options)
-    return {info.path.rsplit("/", 1)[-1] for info in storage.list(f"s3://{s3_server.bucket}/{prefix}")}
+def objects(versitygw: S3Server, prefix: str) -> set[str]:
+    storage = open_storage(versitygw.options)
+    return {info.path.rsplit("/", 1)[-1] for info in storage.list(f"s3://{versitygw.bucket}/{prefix}")}
 
 
 @pytest.mark.parametrize(("expired", "kept"), [("s3", "s3a"), ("s3a", "s3"), ("s3n", "s3a")])
 def test_s3_s3a_and_s3n_are_one_file(
-    s3_server: S3Server,
+    versitygw: S3Server,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     expired: str,
     kept: str,
 ) -> None:
     prefix = f"hazards/{expired}-{kept}"
-    rest = f"://{s3_server.bucket}/{prefix}"
-    table = Hazard(location=f"s3{rest}", storage=open_storage(s3_server.options))
+    rest = f"://{versitygw.bucket}/{prefix}"
+    table = Hazard(location=f"s3{rest}", storage=open_storage(versitygw.options))
     table.data("x", "dead")
     table.snapshot(9, table.manifest("m9", *spelled(expired + rest, "x", "dead")))
     table.snapshot(1, table.manifest("m1", *spelled(kept + rest, "x")))
     registered(tmp_path / "c.db", table.publish(main=1, name="00000-a.metadata.json"))
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/c.db")
-    options = [part for item in s3_server.options.items() for part in ("--storage-option", "=".join(item))]
-    before = objects(s3_server, prefix)
+    options = [part for item in versitygw.options.items() for part in ("--storage-option", "=".join(item))]
+    before = objects(versitygw, prefix)
     ran = iceberg_cli("expire-snapshots", "lake.shop.t", "--as-of", AS_OF_MS, "--yes", *options)
     assert ran.code == 0, ran.err
-    assert before - objects(s3_server, prefix) == {"dead", "m9.avro", "snap-9.avro"}
+    assert before - objects(versitygw, prefix) == {"dead", "m9.avro", "snap-9.avro"}
 
 
 def spelled(location: str, *names: str) -> Sequence[Entry]:
