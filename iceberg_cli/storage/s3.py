@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
 import re
 import threading
@@ -17,17 +18,24 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from itertools import takewhile
+from random import random
 from typing import Any
 
-import aiohttp
 import s3fs
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 from fsspec.asyn import sync
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
 from iceberg_cli.storage import FileInfo, Renewal, Storage
 from iceberg_cli.storage.redaction import redact
+from iceberg_cli.storage.s3_options import S3Options
+from iceberg_cli.storage.s3_retries import (
+    TRANSIENT_CODES,
+    TRANSPORT_ERRORS,
+    backoff_s,
+    next_wait_s,
+    status_of,
+)
 
 THREADS = 32
 _LIST_FROM = 200  # paths: a listing names a thousand objects in one answer
@@ -65,7 +73,10 @@ def look_at_many(
 def _listed(keys: Sequence[str], listing: Callable[[str], Iterable[FileInfo]]) -> dict[str, FileInfo]:
     """Those of n keys that a listing of their common folder has; nothing where they have none."""
     first, last = min(keys).split("/")[:-1], max(keys).split("/")[:-1]
-    shared = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))]
+    shared = [
+        part
+        for part, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    ]
     folder = "/".join(shared)
     if len(shared) < 4:  # scheme://bucket: all that is in a bucket is too much
         return {}
@@ -82,39 +93,25 @@ def _listed(keys: Sequence[str], listing: Callable[[str], Iterable[FileInfo]]) -
 SCHEMES = ("s3", "s3a", "s3n")
 
 _LOCATION = re.compile(rf"(?:{'|'.join(SCHEMES)})://([^/]+)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
-_TRANSPORT_ERRORS = (BotoCoreError, ClientError, aiohttp.ClientError, OSError)
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r")
 _MARK = "iceberg-cli-put"
 _BATCH = 1_000  # objects in one DeleteObjects request, by the protocol
 _BEFORE_THE_END_S = 300
 _YOUNG_S = 30  # credentials that were given so short a time ago have not ended
-_WAITS_S = (0.1, 0.2, 0.4, 0.8)  # before the second try and so on
-
-# PyIceberg's names of options, and what s3fs calls them.
-_OPTION_NAMES = {
-    "s3.endpoint": "endpoint_url",
-    "s3.access-key-id": "key",
-    "s3.secret-access-key": "secret",
-    "s3.session-token": "token",
-    "s3.region": "region",
-    "s3.anonymous": "anon",
-    "client.access-key-id": "key",
-    "client.secret-access-key": "secret",
-    "client.session-token": "token",
-    "client.region": "region",
-}
-_OPTIONS = ("endpoint_url", "key", "secret", "token", "region", "anon")
+# Answers of services that know no batches, or cannot read this one.
+_NO_BATCH = frozenset({400, 405, 501})
 
 
 class S3Storage(Storage):
     """A storage of objects in S3; canonical paths look like `s3://bucket/key`.
 
     Args:
-        options: `endpoint_url`, `key`, `secret`, `token`, `region`, `anon`, or PyIceberg's names of these
-            (`s3.endpoint`, `s3.access-key-id`, `s3.secret-access-key`, `s3.session-token`, `s3.region`).
-            Others are ignored. What is absent comes from the environment, as botocore finds it.
+        options: see `S3Options`. What is absent comes from the environment, as botocore finds it.
         renewal: gives the options with new credentials, where those in `options` end. It is asked five minutes before
             the end that `s3.session-token-expires-at-ms` tells, and where the service refuses a request.
+
+    Raises:
+        UsageError: an option has a value that it cannot have.
     """
 
     def __init__(self, options: Mapping[str, str], *, renewal: Renewal | None = None) -> None:
@@ -126,19 +123,22 @@ class S3Storage(Storage):
         """Use these options from now on."""
         self._connected_s = time.monotonic()
         self._renew_s = _renew_after_s(options)
-        known = {_OPTION_NAMES[name]: value for name, value in options.items() if name in _OPTION_NAMES}
-        known |= {name: options[name] for name in _OPTIONS if name in options}
-        self._secrets = [known[name] for name in ("secret", "token") if name in known]
-        region = known.get("region")
+        known = S3Options.of(options)
+        self._secrets = known.secrets
+        self._parameters = known.parameters
+        self._access_points = known.access_points
         self._files = s3fs.S3FileSystem(
-            anon=known.get("anon", "").lower() in {"1", "true", "yes"},
-            key=known.get("key"),
-            secret=known.get("secret"),
-            token=known.get("token"),
-            endpoint_url=known.get("endpoint_url"),
-            client_kwargs={"region_name": region} if region else {},
+            anon=known.anon,
+            key=known.key,
+            secret=known.secret,
+            token=known.token,
+            endpoint_url=known.endpoint_url,
+            client_kwargs={"region_name": known.region} if known.region else {},
             # `_ask` sends requests again, where that is safe.
-            config_kwargs={"retries": {"total_max_attempts": 1}},
+            config_kwargs={
+                "retries": {"total_max_attempts": 1},
+                "s3": {"addressing_style": known.addressing_style},
+            },
             use_listings_cache=False,
             skip_instance_cache=True,
         )
@@ -151,6 +151,11 @@ class S3Storage(Storage):
         """
         if not (match := _LOCATION.fullmatch(path)):
             raise UsageError(f"Cannot use {path}: it is not of the form s3://bucket/key.")
+        if match[1].startswith("arn:") and match[1].endswith((":accesspoint", ":outpost")):
+            raise UsageError(
+                f"Cannot use {path}: in a path the ARN of an access point has no slash.",
+                next_step="Write it with a colon before the access point's name: ...:accesspoint:NAME.",
+            )
         return f"s3://{match[1]}/{match[2] or ''}"
 
     def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
@@ -164,7 +169,7 @@ class S3Storage(Storage):
         try:
             return self._get(path, Range=f"bytes={offset}-{offset + length - 1}")
         except BackendUnavailable as error:
-            if _status(error.__cause__) == 416:  # the offset is at or after the end
+            if status_of(error.__cause__) == 416:  # the offset is at or after the end
                 return b""
             raise
 
@@ -196,7 +201,7 @@ class S3Storage(Storage):
         bucket, key = self._split(path)
         try:
             return self._call("head_object", Bucket=bucket, Key=key)
-        except _TRANSPORT_ERRORS as error:
+        except TRANSPORT_ERRORS as error:
             raise self._translated("look at", path, error) from error
 
     def endpoint(self, path: str) -> str:  # noqa: ARG002 - one for all buckets
@@ -210,15 +215,16 @@ class S3Storage(Storage):
         bears the mark is therefore ours, even when the last answer was that it exists already.
         """
         mark = str(uuid.uuid4())
-        for wait_s in (*_WAITS_S, None):
+        for tries in itertools.count(1):
             try:
                 self._put(path, data, mark)
-            except _TRANSPORT_ERRORS as error:
-                if _status(error) == 412:
-                    if self._bears(path, mark):
-                        return
+            except TRANSPORT_ERRORS as error:
+                # 409: another conditional request is under way, and that may be an earlier one of ours.
+                if status_of(error) in {409, 412} and self._bears(path, mark):
+                    return
+                if status_of(error) == 412:
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
-                if _status(error) == 501:
+                if status_of(error) == 501:
                     raise Refused(
                         redact(
                             f"Cannot write {path}: the service has no conditional creates: {_reason(error)}",
@@ -226,8 +232,8 @@ class S3Storage(Storage):
                         ),
                         next_step="Keep the table in a service that has them.",
                     ) from error
-                # 409: another conditional request is under way, and ours wrote nothing.
-                if wait_s is None or not (_transient(error) or _status(error) == 409):
+                wait_s = next_wait_s(error, tries, share=_share())
+                if wait_s is None:
                     raise self._translated("write", path, error) from error
                 sync(self._files.loop, asyncio.sleep, wait_s)
             else:
@@ -238,7 +244,7 @@ class S3Storage(Storage):
         bucket, key = self._split(path)
         try:
             self._call("put_object", Bucket=bucket, Key=key, Body=data)
-        except _TRANSPORT_ERRORS as error:
+        except TRANSPORT_ERRORS as error:
             raise self._translated("write", path, error) from error
 
     def list(self, folder: str) -> Iterator[FileInfo]:
@@ -294,7 +300,7 @@ class S3Storage(Storage):
         """One page of a listing."""
         try:
             return self._call("list_objects_v2", **request)
-        except _TRANSPORT_ERRORS as error:
+        except TRANSPORT_ERRORS as error:
             raise self._translated("list", folder, error) from error
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
@@ -319,31 +325,55 @@ class S3Storage(Storage):
         return failures
 
     def _delete_batch(self, bucket: str, keys: Sequence[str]) -> dict[str, str]:
-        request = {"Quiet": True, "Objects": [{"Key": key} for key in keys]}
-        try:
-            answer = self._call("delete_objects", Bucket=bucket, Delete=request)
-        except _TRANSPORT_ERRORS as error:
-            return dict.fromkeys(keys, _reason(error))
-        return {
-            failure["Key"]: f"{failure.get('Code', 'error')}: {failure.get('Message', '')}"
-            for failure in answer.get("Errors", ())
-            if failure.get("Code") != "NoSuchKey"
-        }
+        """The keys of at most `_BATCH` objects that are still there, each with the reason.
 
-    def _delete_alone(self, bucket: str, keys: Iterable[str]) -> dict[str, str]:
-        reasons = {}
-        for key in keys:
+        Keys that the service had no time for are sent again.
+        """
+        reasons: dict[str, str] = {}
+        for tries in itertools.count(1):
+            request = {"Quiet": True, "Objects": [{"Key": key} for key in keys]}
+            try:
+                answer = self._call("delete_objects", Bucket=bucket, Delete=request)
+            except TRANSPORT_ERRORS as error:
+                if status_of(error) in _NO_BATCH:
+                    return reasons | self._delete_alone(bucket, keys)
+                return reasons | dict.fromkeys(keys, _reason(error))
+            failures = [each for each in answer.get("Errors", ()) if each.get("Code") != "NoSuchKey"]
+            named = {each.get("Key", ""): _reason_of(each) for each in failures}
+            if not named.keys() <= set(keys):
+                # It names a key that is none of these, so any of them may be meant.
+                return reasons | dict.fromkeys(keys, next(iter(named.values())))
+            later = {each["Key"] for each in failures if each.get("Code") in TRANSIENT_CODES}
+            reasons |= {key: reason for key, reason in named.items() if key not in later}
+            wait_s = backoff_s(tries, throttled=True, share=_share()) if later else None
+            if wait_s is None:
+                return reasons | {key: named[key] for key in later}
+            sync(self._files.loop, asyncio.sleep, wait_s)
+            keys = [key for key in keys if key in later]
+        raise AssertionError
+
+    def _delete_alone(self, bucket: str, keys: Sequence[str]) -> dict[str, str]:
+        """The keys of objects that are still there, each with the reason: by a request for each."""
+
+        def reason(key: str) -> str | None:
             try:
                 self._call("delete_object", Bucket=bucket, Key=key)
-            except (*_TRANSPORT_ERRORS, ValueError) as error:
-                reasons[key] = _reason(error)
-        return reasons
+            except (*TRANSPORT_ERRORS, ValueError) as error:
+                return None if _code(error) == "NoSuchKey" else _reason(error)
+            return None
+
+        if len(keys) <= 1:
+            found = [reason(key) for key in keys]
+        else:
+            with ThreadPoolExecutor(THREADS) as pool:
+                found = list(pool.map(reason, keys))
+        return {key: why for key, why in zip(keys, found, strict=True) if why is not None}
 
     def _put(self, path: str, data: bytes, mark: str) -> None:
         bucket, key = self._split(path)
         self._call(
             "put_object",
-            waits_s=(),
+            again=False,
             Bucket=bucket,
             Key=key,
             Body=data,
@@ -355,7 +385,7 @@ class S3Storage(Storage):
         bucket, key = self._split(path)
         try:
             head = self._call("head_object", Bucket=bucket, Key=key)
-        except _TRANSPORT_ERRORS as error:
+        except TRANSPORT_ERRORS as error:
             translated = self._translated("look at", path, error)
             if isinstance(translated, FileNotFoundError):
                 return False
@@ -366,22 +396,22 @@ class S3Storage(Storage):
         bucket, key = self._split(path)
         try:
             answer: bytes = self._call("get_object", Bucket=bucket, Key=key, **request)["Body"]
-        except _TRANSPORT_ERRORS as error:
+        except TRANSPORT_ERRORS as error:
             raise self._translated("read", path, error) from error
         return answer
 
-    def _call(self, method: str, *, waits_s: Sequence[float] = _WAITS_S, **request: Any) -> dict[str, Any]:
-        """One request and its whole response, sent again after each wait when the failure may pass."""
+    def _call(self, method: str, *, again: bool = True, **request: Any) -> dict[str, Any]:
+        """One request and its whole response; `again`: sent again after a while when the failure may pass."""
         files = self._files
         if self._renew_s is not None and time.monotonic() - self._connected_s >= self._renew_s:
             files = self._renewed(files)
         try:
-            answer: dict[str, Any] = sync(files.loop, self._ask, files, method, waits_s, request)
+            answer: dict[str, Any] = sync(files.loop, self._ask, files, method, request, again=again)
         except ClientError as error:
             # Such an answer says that nothing was done. A request that is refused for good is refused once more.
             if not _may_have_ended(error) or (new := self._renewed(files, refused=True)) is files:
                 raise
-            answer = sync(new.loop, self._ask, new, method, waits_s, request)
+            answer = sync(new.loop, self._ask, new, method, request, again=again)
         return answer
 
     def _renewed(self, files: s3fs.S3FileSystem, *, refused: bool = False) -> s3fs.S3FileSystem:
@@ -398,22 +428,27 @@ class S3Storage(Storage):
             return self._files
 
     async def _ask(
-        self, files: s3fs.S3FileSystem, method: str, waits_s: Sequence[float], request: Mapping[str, Any]
+        self, files: s3fs.S3FileSystem, method: str, request: Mapping[str, Any], *, again: bool
     ) -> dict[str, Any]:
-        for wait_s in waits_s:
+        for tries in itertools.count(1):
             try:
                 return await self._ask_once(files, method, request)
-            except _TRANSPORT_ERRORS as error:
-                if not _transient(error):
+            except TRANSPORT_ERRORS as error:
+                wait_s = next_wait_s(error, tries, share=_share()) if again else None
+                if wait_s is None:
                     raise
             await asyncio.sleep(wait_s)
-        return await self._ask_once(files, method, request)
+        raise AssertionError
 
     async def _ask_once(
         self, files: s3fs.S3FileSystem, method: str, request: Mapping[str, Any]
     ) -> dict[str, Any]:
         client = await files.set_session()
-        answer: dict[str, Any] = await getattr(client, method)(**request)
+        operation = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[method])
+        known = operation.input_shape.members
+        shared = {name: value for name, value in self._parameters.items() if name in known}
+        bucket = self._access_points.get(request["Bucket"], request["Bucket"])
+        answer: dict[str, Any] = await getattr(client, method)(**{**shared, **request, "Bucket": bucket})
         if method == "get_object":
             async with answer["Body"] as body:
                 answer["Body"] = await body.read()
@@ -426,11 +461,10 @@ class S3Storage(Storage):
         return bucket, key
 
     def _translated(self, verb: str, path: str, error: Exception) -> Exception:
-        code = error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else None
-        if code in {"NoSuchKey", "404", "NotFound"}:
+        if _code(error) in {"NoSuchKey", "404", "NotFound"}:
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         reason = redact(_reason(error), self._secrets)
-        kind = AccessDenied if _status(error) in (401, 403) else BackendUnavailable
+        kind = AccessDenied if status_of(error) in (401, 403) else BackendUnavailable
         return kind(redact(f"Cannot {verb} {path}: {reason}", self._secrets))
 
 
@@ -445,35 +479,27 @@ def _renew_after_s(options: Mapping[str, str]) -> float | None:
 
 def _may_have_ended(error: ClientError) -> bool:
     """Whether the service refuses the credentials, perhaps because they have ended."""
-    code = error.response.get("Error", {}).get("Code")
-    return _status(error) in (401, 403) or code in {"ExpiredToken", "ExpiredTokenException", "InvalidToken"}
+    ended = {"ExpiredToken", "ExpiredTokenException", "InvalidToken"}
+    return status_of(error) in (401, 403) or _code(error) in ended
 
 
-def _status(error: BaseException | None) -> int | None:
-    """The HTTP status of a response, or None when there was none."""
-    if isinstance(error, ClientError):
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        return status if isinstance(status, int) else None
-    return None
-
-
-def _transient(error: Exception) -> bool:
-    """Whether the same request may succeed, or have succeeded, without anything being changed here."""
-    status = _status(error)
-    if status is None:
-        return not isinstance(error, ClientError) and type(error).__name__ not in {
-            "NoCredentialsError",
-            "PartialCredentialsError",
-            "ParamValidationError",
-        }
-    return status >= 500 or status in {408, 429}
+def _code(error: Exception) -> str | None:
+    """S3's own word for an error, where the response had one."""
+    return error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else None
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, ClientError):
-        details = error.response.get("Error", {})
-        return f"{details.get('Code', _status(error))}: {details.get('Message', '')}".strip(": ")
+        return _reason_of({"Code": status_of(error), **error.response.get("Error", {})})
     return str(error) or type(error).__name__
+
+
+def _reason_of(details: Mapping[str, Any]) -> str:
+    return f"{details.get('Code', 'error')}: {details.get('Message', '')}".strip(": ")
+
+
+def _share() -> float:
+    return random()  # noqa: S311 - it spreads requests over time
 
 
 def _milliseconds(modified: datetime) -> int:

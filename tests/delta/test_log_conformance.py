@@ -28,6 +28,7 @@ from iceberg_cli.testing.conformance.delta_logs import (
     names_of,
 )
 from iceberg_cli.testing.conformance.faults import FaultyStorage, Killed
+from tests.budget import FULL
 from tests.paths import ROOT
 from tests.servers import S3Server
 
@@ -137,4 +138,5 @@ def test_racing_threads_lose_no_version_on_s3(versitygw: S3Server) -> None:
 
 @pytest.mark.deep
 def test_many_racing_processes_lose_no_version_on_s3(versitygw: S3Server) -> None:
-    assert race(a_log_on_s3(versitygw), writers=16, commits=40, options=versitygw.options) > 0
+    commits = 40 if FULL else 10  # every try lists all versions
+    assert race(a_log_on_s3(versitygw), writers=16, commits=commits, options=versitygw.options) > 0

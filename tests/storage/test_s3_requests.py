@@ -1,0 +1,462 @@
+"""What requests to S3 carry, and when they are sent again, by a server that records them; versions on a real one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+from urllib.parse import parse_qs, urlsplit
+from xml.sax.saxutils import escape
+
+import pytest
+from botocore.exceptions import ClientError
+
+from iceberg_cli.errors import BackendUnavailable, UsageError
+from iceberg_cli.storage.s3 import S3Storage
+from iceberg_cli.storage.s3_retries import backoff_s, next_wait_s
+from tests.servers import MotoServer, Versitygw
+
+KEY = bytes(range(32))
+KEY_TEXT = base64.b64encode(KEY).decode()
+KEY_MD5 = base64.b64encode(hashlib.md5(KEY).digest()).decode()
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    at_s: float
+
+    def amz(self) -> dict[str, str]:
+        """The headers that say what the request means, without those of the signature and of checksums."""
+        return {
+            name: value
+            for name, value in self.headers.items()
+            if name.startswith("x-amz-") and name not in UNTOLD and not name.startswith("x-amz-checksum")
+        }
+
+
+UNTOLD = {"x-amz-date", "x-amz-content-sha256", "x-amz-meta-iceberg-cli-put", "x-amz-sdk-checksum-algorithm",
+          "x-amz-decoded-content-length", "x-amz-trailer"}  # fmt: skip
+
+Answer = tuple[int, Mapping[str, str], bytes]
+OK: Answer = (200, {"ETag": '"e"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}, b"")
+EMPTY_PAGE: Answer = (200, {}, b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
+
+
+def an_error(status: int, code: str, **headers: str) -> Answer:
+    body = f"<Error><Code>{code}</Code><Message>why</Message></Error>"
+    return status, {name.replace("_", "-"): value for name, value in headers.items()}, body.encode()
+
+
+def a_delete_result(*errors: tuple[str, str]) -> Answer:
+    told = "".join(f"<Error><Key>{escape(key)}</Key><Code>{code}</Code></Error>" for key, code in errors)
+    return 200, {}, f"<DeleteResult>{told}</DeleteResult>".encode()
+
+
+@dataclass
+class Recorder:
+    """A server that keeps every request, and answers with the next of `answers`, then as if all was well."""
+
+    requests: list[Request] = field(default_factory=list)
+    answers: list[Answer | Callable[[Request], Answer]] = field(default_factory=list)
+    endpoint: str = ""
+
+    def storage(self, **options: str) -> S3Storage:
+        known = {"endpoint_url": self.endpoint, "key": "AK", "secret": "a-secret-key", "region": "us-east-1"}
+        return S3Storage({**known, **{name.replace("__", "."): value for name, value in options.items()}})
+
+    def keys(self, number: int) -> list[str]:
+        """The keys in the body of a request to delete a batch."""
+        return re.findall("<Key>(.*?)</Key>", self.requests[number].body.decode())
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    recorder: ClassVar[Recorder]
+
+    def answer(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        body = self.rfile.read(int(headers.get("content-length") or 0))
+        request = Request(self.command, self.path, headers, body, time.monotonic())
+        self.recorder.requests.append(request)
+        what = self.recorder.answers.pop(0) if self.recorder.answers else usual(request)
+        status, headers, content = what(request) if callable(what) else what
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do_CONNECT = answer  # noqa: N815  (the base's names)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the name in the base class)
+        pass
+
+
+def usual(request: Request) -> Answer:
+    query = parse_qs(urlsplit(request.path).query, keep_blank_values=True)
+    if "list-type" in query:
+        return EMPTY_PAGE
+    return a_delete_result() if "delete" in query else OK
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    found = Recorder()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"recorder": found}))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    found.endpoint = f"http://127.0.0.1:{server.server_port}"
+    yield found
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def every_request(storage: S3Storage) -> None:
+    storage.put_if_absent("s3://bucket/key", b"x")
+    storage.replace("s3://bucket/key", b"x")
+    storage.read("s3://bucket/key", (0, 1))
+    storage.stat("s3://bucket/key")
+    storage.delete(["s3://bucket/key"])
+    storage.delete(["s3://bucket/\x01"])
+    list(storage.list("s3://bucket/folder"))
+
+
+PUT, GET, HEAD, POST, DELETE = "PUT", "GET", "HEAD", "POST", "DELETE"
+SSE = "x-amz-server-side-encryption"
+CUSTOMERS_KEY = {
+    f"{SSE}-customer-algorithm": "AES256",
+    f"{SSE}-customer-key": KEY_TEXT,
+    f"{SSE}-customer-key-md5": KEY_MD5,
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "puts", "gets"),
+    [
+        ({}, {}, {}),
+        ({"s3__sse__type": "none"}, {}, {}),
+        ({"s3__sse__type": "s3"}, {SSE: "AES256"}, {}),
+        ({"s3__sse__type": "kms"}, {SSE: "aws:kms"}, {}),
+        (
+            {"s3__sse__type": "KMS", "s3__sse__key": "alias/lake"},
+            {SSE: "aws:kms", f"{SSE}-aws-kms-key-id": "alias/lake"},
+            {},
+        ),
+        (
+            {"s3__sse__type": "dsse-kms", "s3__sse__key": "alias/lake"},
+            {SSE: "aws:kms:dsse", f"{SSE}-aws-kms-key-id": "alias/lake"},
+            {},
+        ),
+        (
+            {"s3__server-side-encryption": "aws:kms", "s3__sse-kms-key-id": "alias/lake"},
+            {SSE: "aws:kms", f"{SSE}-aws-kms-key-id": "alias/lake"},
+            {},
+        ),
+        (
+            {"s3__sse__type": "custom", "s3__sse__key": KEY_TEXT, "s3__sse__md5": KEY_MD5},
+            CUSTOMERS_KEY,
+            CUSTOMERS_KEY,
+        ),
+    ],
+)  # fmt: skip
+def test_encryption_is_asked_for_by_what_writes_and_a_customers_key_is_sent_with_what_reads_too(
+    recorder: Recorder, options: dict[str, str], puts: dict[str, str], gets: dict[str, str]
+) -> None:
+    every_request(recorder.storage(**options))
+    told = [(request.method, request.amz()) for request in recorder.requests]
+    assert told == [
+        (PUT, puts), (PUT, puts), (GET, gets), (HEAD, gets), (POST, {}), (DELETE, {}), (GET, {})
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["s3__requester-pays", "requester_pays"])
+def test_every_request_says_that_the_requester_pays_and_whose_bucket_it_is_meant_for(
+    recorder: Recorder, name: str
+) -> None:
+    every_request(recorder.storage(**{name: "true", "s3__expected-bucket-owner": "111122223333"}))
+    told = [request.amz() for request in recorder.requests]
+    assert told == [{"x-amz-request-payer": "requester", "x-amz-expected-bucket-owner": "111122223333"}] * 7
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"s3__sse__type": "aes"}, "s3.sse.type=aes"),
+        ({"s3__sse__type": "custom"}, "32 bytes in Base64"),
+        ({"s3__sse__type": "custom", "s3__sse__key": "AAAA"}, "32 bytes in Base64"),
+        ({"s3__sse__type": "custom", "s3__sse__key": "no Base64!"}, "32 bytes in Base64"),
+        ({"s3__sse__type": "custom", "s3__sse__key": KEY_TEXT, "s3__sse__md5": "AAAA"}, "s3.sse.md5"),
+        ({"s3__requester-pays": "requester"}, "s3.requester-pays=requester"),
+        ({"s3__path-style-access": "true", "s3__force-virtual-addressing": "true"}, "together"),
+    ],
+)
+def test_an_option_with_a_value_that_it_cannot_have_is_refused_and_no_key_is_said(
+    recorder: Recorder, options: dict[str, str], words: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)) as caught:
+        recorder.storage(**options)
+    assert options.get("s3__sse__key", KEY_TEXT) not in caught.value.message
+
+
+def test_a_customers_key_in_an_answer_is_not_said(recorder: Recorder) -> None:
+    recorder.answers.append(
+        (400, {}, f"<Error><Code>Bad</Code><Message>{KEY_TEXT}</Message></Error>".encode())
+    )
+    with pytest.raises(BackendUnavailable, match=r"Bad: \*\*\*"):
+        recorder.storage(s3__sse__type="custom", s3__sse__key=KEY_TEXT).read("s3://bucket/key")
+
+
+# Where requests go
+
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ({}, "/bucket/key"),
+        ({"s3__path-style-access": "true"}, "/bucket/key"),
+        ({"s3__force-virtual-addressing": "true"}, "/key"),
+    ],
+    ids=["default", "path style", "virtual hosts"],
+)
+def test_a_bucket_is_named_in_the_path_or_in_the_host(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], path: str
+) -> None:
+    # The recorder is the proxy on the way to a service whose name is not looked up.
+    monkeypatch.setenv("http_proxy", recorder.endpoint)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    recorder.storage(**{"endpoint_url": "http://s3.example.test", **options}).replace("s3://bucket/key", b"x")
+    host = "bucket.s3.example.test" if path == "/key" else "s3.example.test"
+    assert [request.path for request in recorder.requests] == [f"http://{host}{path}"]
+
+
+ARN = "arn:aws:s3:us-west-2:111122223333:accesspoint:lake"
+
+
+@pytest.mark.parametrize(
+    ("path", "options"),
+    [
+        (f"s3://{ARN}/key", {}),
+        ("s3://bucket/key", {"s3__access-points__bucket": ARN}),
+        ("s3://bucket/key", {"s3__access-points__bucket": ARN.replace(":lake", "/lake")}),
+    ],
+    ids=["in the path", "instead of a bucket", "instead of a bucket, with a slash"],
+)
+def test_requests_for_an_access_point_go_to_its_host(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, path: str, options: dict[str, str]
+) -> None:
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, recorder.endpoint)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    recorder.answers.append((403, {}, b""))
+    storage = S3Storage(
+        {"key": "AK", "secret": "a-secret-key", "region": "us-east-1"}
+        | {name.replace("__", "."): value for name, value in options.items()}
+    )
+    assert storage.canonical(path) == path
+    with pytest.raises(BackendUnavailable):
+        storage.put_if_absent(path, b"x")
+    hosts = {request.path for request in recorder.requests}
+    assert hosts == {"lake-111122223333.s3-accesspoint.us-west-2.amazonaws.com:443"}
+
+
+def test_the_arn_of_an_access_point_with_a_slash_is_no_bucket(recorder: Recorder) -> None:
+    with pytest.raises(UsageError, match="has no slash"):
+        recorder.storage().canonical(f"s3://{ARN.replace(':lake', '/lake')}/key")
+
+
+# Listings
+
+
+def test_keys_come_from_a_listing_as_they_are_though_xml_cannot_carry_them(recorder: Recorder) -> None:
+    keys = ["t/\x01", "t/\r", "t/a b+c%2F&", "t/\u00e9//\U0001f9ca"]
+    encoded = ["t/%01", "t/%0D", "t/a+b%2Bc%252F%26", "t/%C3%A9//%F0%9F%A7%8A"]
+    rows = "".join(
+        f"<Contents><Key>{key}</Key><Size>1</Size><LastModified>2026-01-01T00:00:00Z</LastModified></Contents>"
+        for key in encoded
+    )
+    head = "<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>"
+    page = f"<ListBucketResult>{head}{rows}</ListBucketResult>"
+    recorder.answers.append((200, {}, page.encode()))
+    assert list(recorder.storage().paths("s3://bucket/t")) == [f"s3://bucket/{key}" for key in keys]
+    assert "encoding-type=url" in recorder.requests[0].path
+
+
+# Batches of deletions
+
+
+def test_keys_that_a_service_had_no_time_for_go_again_and_alone(recorder: Recorder) -> None:
+    paths = [f"s3://bucket/{key}" for key in "abcd"]
+    recorder.answers += [a_delete_result(("b", "SlowDown"), ("c", "AccessDenied"), ("d", "InternalError"))]
+    assert recorder.storage().delete(paths) == {"s3://bucket/c": "AccessDenied"}
+    assert [recorder.keys(0), recorder.keys(1)] == [["a", "b", "c", "d"], ["b", "d"]]
+
+
+@pytest.mark.parametrize("status", [400, 501], ids=["malformed", "not implemented"])
+def test_where_a_batch_is_refused_as_such_each_object_is_deleted_by_itself(
+    recorder: Recorder, status: int
+) -> None:
+    def each(request: Request) -> Answer:
+        return an_error(403, "AccessDenied") if request.path == "/bucket/b" else OK
+
+    recorder.answers += [an_error(status, "No"), each, each, each]
+    kept = recorder.storage().delete([f"s3://bucket/{key}" for key in "abc"])
+    assert kept == {"s3://bucket/b": "AccessDenied: why"}
+    asked = [(request.method, urlsplit(request.path).path) for request in recorder.requests]
+    assert [asked[0], *sorted(asked[1:])] == [
+        (POST, "/bucket"), (DELETE, "/bucket/a"), (DELETE, "/bucket/b"), (DELETE, "/bucket/c")
+    ]  # fmt: skip
+
+
+def test_a_failure_of_a_key_that_was_not_sent_leaves_none_of_its_batch_for_deleted(
+    recorder: Recorder,
+) -> None:
+    recorder.answers.append(a_delete_result(("another", "AccessDenied")))
+    kept = recorder.storage().delete(["s3://bucket/a", "s3://bucket/b"])
+    assert kept == dict.fromkeys(["s3://bucket/a", "s3://bucket/b"], "AccessDenied")
+
+
+def test_a_refused_batch_is_reported_and_the_next_one_is_sent(recorder: Recorder) -> None:
+    paths = [f"s3://bucket/{number:04}" for number in range(1500)]
+    recorder.answers.append(an_error(403, "AccessDenied"))
+    assert recorder.storage().delete(paths) == dict.fromkeys(paths[:1000], "AccessDenied: why")
+    assert [len(recorder.keys(number)) for number in (0, 1)] == [1000, 500]
+
+
+# Sending again
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_service_with_too_many_requests_is_given_the_time_that_it_asks_for(
+    recorder: Recorder, status: int
+) -> None:
+    recorder.answers += [an_error(status, "SlowDown", Retry_After="1"), (200, {}, b"bytes")]
+    assert recorder.storage().read("s3://bucket/key") == b"bytes"
+    first, second = recorder.requests
+    assert second.at_s - first.at_s >= 1
+
+
+def test_who_asks_for_hours_is_not_waited_for(recorder: Recorder) -> None:
+    recorder.answers += [an_error(503, "SlowDown", Retry_After="7200")] * 2
+    with pytest.raises(BackendUnavailable, match="SlowDown: why"):
+        recorder.storage().read("s3://bucket/key")
+    assert len(recorder.requests) == 1
+
+
+def test_what_a_service_cannot_do_is_not_sent_again(recorder: Recorder) -> None:
+    recorder.answers += [an_error(501, "NotImplemented")]
+    with pytest.raises(BackendUnavailable, match="NotImplemented"):
+        recorder.storage().put_if_absent("s3://bucket/key", b"x")
+    assert len(recorder.requests) == 1
+
+
+def test_waits_double_up_to_a_bound_and_differ_by_chance() -> None:
+    throttled = [backoff_s(tries, throttled=True, share=0) for tries in range(1, 10)]
+    assert throttled == [0.5, 1, 2, 4, 8, 16, 20, 20, None]
+    assert [backoff_s(tries, throttled=False, share=0) for tries in range(1, 6)] == [0.1, 0.2, 0.4, 0.8, None]
+    assert backoff_s(1, throttled=True, share=1) == 0.25
+    assert backoff_s(3, throttled=True, share=0.5) == 1.5
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "expected"),
+    [
+        (503, None, 0.5),
+        (429, None, 0.5),
+        (503, "3", 3.5),
+        (500, "3", 3.1),
+        (503, "61", None),
+        (503, "Wed, 21 Oct 2026 07:28:00 GMT", 0.5),
+        (500, None, 0.1),
+        (409, None, 0.1),
+        (403, None, None),
+        (404, None, None),
+        (412, None, None),
+    ],
+)
+def test_an_error_says_how_long_to_wait(status: int, retry_after: str | None, expected: float | None) -> None:
+    headers = {} if retry_after is None else {"retry-after": retry_after}
+    answer = {
+        "Error": {"Code": "Any"},
+        "ResponseMetadata": {"HTTPStatusCode": status, "HTTPHeaders": headers},
+    }
+    assert next_wait_s(ClientError(answer, "PutObject"), 1, share=0) == expected
+
+
+def test_a_put_that_met_another_one_under_way_is_ours_if_that_was_its_own(recorder: Recorder) -> None:
+    def with_our_mark(request: Request) -> Answer:
+        mark = recorder.requests[0].headers["x-amz-meta-iceberg-cli-put"]
+        return 200, {**OK[1], "x-amz-meta-iceberg-cli-put": mark}, b""
+
+    recorder.answers += [an_error(409, "ConditionalRequestConflict"), with_our_mark]
+    recorder.storage().put_if_absent("s3://bucket/key", b"x")
+    assert [request.method for request in recorder.requests] == [PUT, HEAD]
+
+
+def test_a_put_that_met_anothers_under_way_is_uploaded_again(recorder: Recorder) -> None:
+    recorder.answers += [an_error(409, "ConditionalRequestConflict"), an_error(404, "NoSuchKey")]
+    recorder.storage().put_if_absent("s3://bucket/key", b"x")
+    assert [request.method for request in recorder.requests] == [PUT, HEAD, PUT]
+    assert [request.body for request in recorder.requests if request.method == PUT] == [b"x", b"x"]
+
+
+# A real service
+
+
+def test_a_deletion_in_a_bucket_with_versions_marks_the_object_and_removes_no_version(
+    versitygw: Versitygw,
+) -> None:
+    bucket, prefix, client = versitygw.versioned_bucket, f"{uuid.uuid4()}/", versitygw.client()
+    root = f"s3://{bucket}/{prefix}"
+    keys = ["batch", "other batch"]
+    for key in keys:
+        versitygw.storage.replace(f"{root}{key}", b"first")
+        versitygw.storage.replace(f"{root}{key}", b"second")
+    assert versitygw.storage.delete([f"{root}{key}" for key in keys]) == {}
+    assert list(versitygw.storage.paths(root)) == []
+    listed = client.list_object_versions(Bucket=bucket, Prefix=prefix)
+    kept = {(entry["Key"], entry["VersionId"]) for entry in listed["Versions"]}
+    bodies = [
+        client.get_object(Bucket=bucket, Key=key, VersionId=of)["Body"].read() for key, of in sorted(kept)
+    ]
+    assert sorted(bodies) == [b"first", b"first", b"second", b"second"]
+    assert sorted(entry["Key"] for entry in listed["DeleteMarkers"]) == [f"{prefix}{key}" for key in keys]
+
+
+def test_a_key_may_have_1024_bytes(versitygw: Versitygw) -> None:
+    name = "/".join(["\u00e9" * 100] * 4)
+    path = f"s3://{versitygw.bucket}/{uuid.uuid4()}/"
+    path += (name + "/" + "k" * 255)[: 1024 - len(path) - len(name.encode()) + len(name)]
+    key = path.removeprefix(f"s3://{versitygw.bucket}/")
+    path += "k" * (1024 - len(key.encode()))
+    assert len(path.removeprefix(f"s3://{versitygw.bucket}/").encode()) == 1024
+    versitygw.storage.put_if_absent(path, b"x")
+    assert list(versitygw.storage.paths(path.rpartition("/")[0])) == [path]
+    assert versitygw.storage.read(path) == b"x"
+    assert versitygw.storage.delete([path]) == {}
+    assert list(versitygw.storage.paths(path.rpartition("/")[0])) == []
+
+
+def test_an_object_under_a_customers_key_is_read_with_the_key(moto_server: MotoServer) -> None:
+    path = f"s3://{moto_server.bucket}/{uuid.uuid4()}"
+    storage = S3Storage({**moto_server.options, "s3.sse.type": "custom", "s3.sse.key": KEY_TEXT})
+    storage.put_if_absent(path, b"x")
+    with pytest.raises(FileExistsError):
+        storage.put_if_absent(path, b"y")
+    assert storage.read(path) == b"x"
+    assert storage.stat(path).size_bytes == 1
