@@ -16,7 +16,7 @@ _FIRST_WAIT_S: Final = 0.1
 _THROTTLED_TRIES: Final = 9
 _FIRST_THROTTLED_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 20.0
-_LONGEST_ASKED_FOR_S: Final = 60
+_LONGEST_RETRY_AFTER_S: Final = 60
 _NEVER_TRANSIENT: Final = frozenset({"NoCredentialsError", "PartialCredentialsError", "ParamValidationError"})
 # Of single keys in the answer to a batch, which is a success as a whole.
 TRANSIENT_CODES: Final = frozenset({"InternalError", "OperationAborted", "ServiceUnavailable", "SlowDown"})
@@ -51,11 +51,11 @@ def next_wait_s(error: Exception, tries: int, *, share: float) -> float | None:
         tries: that were made, at least 1.
         share: at random, from 0 to 1.
     """
-    asked_for_s = _retry_after_s(error)
+    retry_after_s = _retry_after_s(error)
     wait_s = backoff_s(tries, throttled=status_of(error) in _THROTTLES, share=share)
-    if wait_s is None or asked_for_s > _LONGEST_ASKED_FOR_S or not is_transient(error):
+    if wait_s is None or retry_after_s > _LONGEST_RETRY_AFTER_S or not is_transient(error):
         return None
-    return asked_for_s + wait_s
+    return retry_after_s + wait_s
 
 
 def backoff_s(tries: int, *, throttled: bool, share: float) -> float | None:

@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape
 import pytest
 from botocore.exceptions import ClientError
 
-from iceberg_cli.errors import BackendUnavailable, UsageError
+from iceberg_cli.errors import BackendUnavailable, Refused, UsageError
 from iceberg_cli.storage.s3 import S3Storage
 from iceberg_cli.storage.s3_retries import backoff_s, next_wait_s
 from tests.servers import MotoServer, Versitygw
@@ -360,7 +360,7 @@ def test_who_asks_for_hours_is_not_waited_for(recorder: Recorder) -> None:
 
 def test_what_a_service_cannot_do_is_not_sent_again(recorder: Recorder) -> None:
     recorder.answers += [an_error(501, "NotImplemented")]
-    with pytest.raises(BackendUnavailable, match="NotImplemented"):
+    with pytest.raises(Refused, match="NotImplemented"):
         recorder.storage().put_if_absent("s3://bucket/key", b"x")
     assert len(recorder.requests) == 1
 

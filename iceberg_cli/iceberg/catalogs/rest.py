@@ -184,8 +184,9 @@ class RestCommitter:
                 ) from error
             return self._doubtful(attempt, f"the catalog gave no answer: {error}"), wait_s
         if answer.status_code == requests.codes.unavailable:
-            asked = wait_of(answer)
-            wait_s = asked if asked is None or asked <= _LONGEST_WAIT_S else None
+            requested_s = wait_of(answer)
+            too_long = requested_s is not None and requested_s > _LONGEST_WAIT_S
+            wait_s = None if too_long else requested_s
         return self._outcome(attempt, answer, first=first), wait_s
 
     def settle(self, attempt: Attempt) -> Outcome:
