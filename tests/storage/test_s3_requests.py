@@ -18,7 +18,8 @@ from xml.sax.saxutils import escape
 import pytest
 from botocore.exceptions import ClientError
 
-from iceberg_cli.errors import BackendUnavailable, Refused, UsageError
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
+from iceberg_cli.storage import s3
 from iceberg_cli.storage.s3 import S3Storage
 from iceberg_cli.storage.s3_retries import backoff_s, next_wait_s
 from tests.servers import MotoServer, Versitygw
@@ -460,3 +461,75 @@ def test_an_object_under_a_customers_key_is_read_with_the_key(moto_server: MotoS
         storage.put_if_absent(path, b"y")
     assert storage.read(path) == b"x"
     assert storage.stat(path).size_bytes == 1
+
+
+# Credentials that end
+
+
+def access_keys(recorder: Recorder) -> list[str]:
+    """By which each request is signed."""
+    return [
+        re.findall("Credential=(.*?)/", request.headers["authorization"])[0] for request in recorder.requests
+    ]
+
+
+def renewable(recorder: Recorder, renewals: list[str], *, left_s: float | None = None) -> S3Storage:
+    """A storage with credentials that end; each renewal gives the next of the keys that are named."""
+
+    def options(key: str, left_s: float | None = None) -> dict[str, str]:
+        now_s = time.time()  # noqa: TID251  (a test is a shell)
+        ends = {} if left_s is None else {"s3.session-token-expires-at-ms": str(int((now_s + left_s) * 1000))}
+        known = {
+            "s3.endpoint": recorder.endpoint,
+            "s3.access-key-id": key,
+            "s3.secret-access-key": "s",
+            **ends,
+        }
+        return {**known, "s3.session-token": f"token-of-{key}", "s3.region": "us-east-1"}
+
+    return S3Storage(options("FIRST", left_s), renewal=lambda: options(renewals.pop(0)))
+
+
+@pytest.mark.parametrize(
+    "answer", [an_error(400, "ExpiredToken"), an_error(403, "AccessDenied"), an_error(401, "x")]
+)
+def test_credentials_that_the_service_refuses_are_renewed_once(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    storage = renewable(recorder, ["SECOND"])
+    monkeypatch.setattr(s3, "_YOUNG_S", 0)
+    recorder.answers += [OK, answer]
+    for _ in range(3):
+        storage.read("s3://bucket/key")
+    assert access_keys(recorder) == ["FIRST", "FIRST", "SECOND", "SECOND"]
+
+
+def test_what_is_refused_for_good_is_asked_once_more_and_young_credentials_are_not_renewed(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewals = ["SECOND", "THIRD"]
+    storage = renewable(recorder, renewals)
+    denied = an_error(403, "AccessDenied")
+    recorder.answers += [denied, denied, denied]
+    with pytest.raises(AccessDenied):
+        storage.read("s3://bucket/key")
+    assert access_keys(recorder) == ["FIRST"]
+    monkeypatch.setattr(s3, "_YOUNG_S", 0)
+    with pytest.raises(AccessDenied):
+        storage.read("s3://bucket/key")
+    assert access_keys(recorder) == ["FIRST", "FIRST", "SECOND"]
+
+
+@pytest.mark.parametrize(("left_s", "keys"), [(1000, ["FIRST"]), (0, ["FIRST"]), (None, ["FIRST"])])
+def test_credentials_are_renewed_before_their_end(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, left_s: float | None, keys: list[str]
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(s3.time, "monotonic", lambda: clock[0])
+    storage = renewable(recorder, ["SECOND"], left_s=left_s)
+    storage.read("s3://bucket/key")
+    # Five minutes before the end; credentials of which that is already past are used for a second.
+    for seconds in {1000: (699, 2), 0: (0.5, 1), None: (10_000, 10_000)}[left_s]:
+        clock[0] += seconds
+        storage.read("s3://bucket/key")
+    assert access_keys(recorder) == [*keys, "FIRST", "FIRST" if left_s is None else "SECOND"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 import time
 import uuid
 from collections.abc import Iterator
@@ -727,6 +728,53 @@ def test_a_server_that_removes_one_snapshot_an_update_gets_one_request_of_many(
     run(lake, tmp_path, "resume")
     assert lake.front.bodies[1] == lake.front.bodies[2]
     assert [each.snapshot_id for each in lake.table.metadata.snapshots] == ids[2:]
+
+
+# Credentials of the storage
+
+
+@pytest.mark.parametrize("advertised", [True, False])
+def test_new_credentials_come_from_their_endpoint_or_from_loading_the_table(
+    lake: Lake, advertised: bool
+) -> None:
+    configuration = requests.get(f"{lake.front.behind}/v1/config", timeout=60).json()
+    endpoint = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"
+    others = [each for each in configuration["endpoints"] if each != endpoint]
+    configuration["endpoints"] = [*others, *([endpoint] if advertised else [])]
+    lake.front.contents["/v1/config"] = json.dumps(configuration).encode()
+    committer = RestCommitter(
+        "prod", (lake.namespace, "inner"), "t", {"uri": lake.front.uri, "s3.region": "mars"}, {"own": "first"}
+    )
+    (path,) = {path.partition("?")[0] for method, path in lake.front.requests if "/tables/" in path}
+
+    def credentials(key: str) -> list[dict[str, object]]:
+        whole, part = (
+            {"s3.access-key-id": "WHOLE"},
+            {"s3.access-key-id": key, "s3.secret-access-key": "hidden"},
+        )
+        return [
+            {"prefix": "file:", "config": whole},
+            {"prefix": lake.table.metadata_location.rpartition("/")[0], "config": {**part, "own": "theirs"}},
+            {"prefix": "s3://elsewhere", "config": whole},
+        ]
+
+    answer = {"metadata-location": lake.table.metadata_location, "metadata": {}, "config": {"own": "theirs"}}
+    lake.front.contents[f"{path}/credentials"] = json.dumps(
+        {"storage-credentials": credentials("NEW")}
+    ).encode()
+    lake.front.contents[f"{path}?snapshots=all"] = json.dumps(
+        {**answer, "storage-credentials": credentials("LOADED")}
+    ).encode()
+    # A worker gets a copy, which asks for itself.
+    for renewal in (committer.renewal, pickle.loads(pickle.dumps(committer.renewal))):
+        options = renewal()
+        assert options["s3.access-key-id"] == ("NEW" if advertised else "LOADED")
+        assert (options["s3.secret-access-key"], options["s3.region"], options["own"]) == (
+            "hidden",
+            "mars",
+            "first",
+        )
+        assert "hidden" not in repr(renewal)
 
 
 # Whole runs
