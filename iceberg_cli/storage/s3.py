@@ -424,7 +424,11 @@ class S3Storage(Storage):
         with self._renewing:
             young = refused and time.monotonic() - self._connected_s < _YOUNG_S
             if self._files is files and self._renewal is not None and not young:
-                self._connect(self._renewal())
+                options = self._renewal()
+                if (
+                    S3Options.of(options).key is not None
+                ):  # else they are this process's own, and nobody renews them
+                    self._connect(options)
             return self._files
 
     async def _ask(

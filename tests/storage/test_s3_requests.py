@@ -533,3 +533,17 @@ def test_credentials_are_renewed_before_their_end(
         clock[0] += seconds
         storage.read("s3://bucket/key")
     assert access_keys(recorder) == [*keys, "FIRST", "FIRST" if left_s is None else "SECOND"]
+
+
+def test_credentials_that_are_not_the_catalogs_stay(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3, "_YOUNG_S", 0)
+    known = {"s3.endpoint": recorder.endpoint, "s3.region": "us-east-1"}
+    own = {**known, "s3.access-key-id": "OWN", "s3.secret-access-key": "s"}
+    storage = S3Storage(own, renewal=lambda: known)
+    recorder.answers += [an_error(403, "AccessDenied"), OK]
+    with pytest.raises(AccessDenied):
+        storage.read("s3://bucket/key")
+    storage.read("s3://bucket/key")
+    assert access_keys(recorder) == ["OWN", "OWN"]
