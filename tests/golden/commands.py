@@ -25,6 +25,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.demo import create_demo
+from iceberg_cli.operation import runtime
 from iceberg_cli.testing.crash.world import DELTA_TABLE
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS
 from tests.cli.lakes import four_snapshots
@@ -127,16 +128,20 @@ def fixed() -> Iterator[None]:
     drawn = itertools.count(1)
     random_uuid = uuid.uuid4
 
+    def next_uuid() -> uuid.UUID:
+        return uuid.uuid5(uuid.NAMESPACE_OID, str(next(drawn)))
+
     def new_uuid() -> uuid.UUID:
         # The shell's; temporary files have names that nobody sees, and how many there are is of no interest.
         caller = sys._getframe(1).f_code.co_name
-        if caller == "<lambda>" or "uuid" in caller:
-            return uuid.uuid5(uuid.NAMESPACE_OID, str(next(drawn)))
+        if "uuid" in caller:
+            return next_uuid()
         return random_uuid()
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(time, "time_ns", lambda: CLOCK_MS * 1_000_000)
         patched.setattr(uuid, "uuid4", new_uuid)
+        patched.setattr(runtime, "time_ordered_uuid", lambda _: str(next_uuid()))
         patched.setattr(socket, "gethostname", lambda: "here")
         patched.setattr(os, "getpid", lambda: 4242)
         patched.setenv("COLUMNS", "80")
