@@ -533,15 +533,19 @@ def race(lake: Lake, *, writers: int, commits: int) -> int:
         while done < commits:
             attempt = lake.attempt("a snapshot")
             (added, *_) = attempt.commit.updates
-            match committer.commit(attempt):
+            try:
+                outcome = committer.commit(attempt)
+            except BackendUnavailable:  # the server's database is busy; nothing was sent
+                continue
+            match outcome:
                 case Committed():
                     assert isinstance(added, AddSnapshot)
                     acknowledged.append(added.snapshot.snapshot_id)
                     done += 1
                 case Conflict(reason=reason):
                     conflicts.append(reason)
-                case Unknown(cause=cause):
-                    pytest.fail(cause)
+                case Unknown():
+                    pass  # it may be in the history, and nobody says that it is
 
     with ThreadPoolExecutor(writers) as pool:
         for each in [pool.submit(write) for _ in range(writers)]:
