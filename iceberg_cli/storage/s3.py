@@ -28,6 +28,7 @@ from fsspec.asyn import sync
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
 from iceberg_cli.storage import FileInfo, Renewal, Storage
 from iceberg_cli.storage.redaction import redact
+from iceberg_cli.storage.s3_listing import Listing
 from iceberg_cli.storage.s3_options import S3Options
 from iceberg_cli.storage.s3_retries import (
     TRANSIENT_CODES,
@@ -99,7 +100,7 @@ _BATCH = 1_000  # objects in one DeleteObjects request, by the protocol
 _BEFORE_THE_END_S = 300
 _YOUNG_S = 30  # credentials that were given so short a time ago have not ended
 # Answers of services that know no batches, or cannot read this one.
-_NO_BATCH = frozenset({400, 405, 501})
+_NO_BATCH = frozenset({"KeyTooLongError", "MalformedXML", "MethodNotAllowed", "NotImplemented"})
 
 
 class S3Storage(Storage):
@@ -278,30 +279,28 @@ class S3Storage(Storage):
                 present.add(name)
         return frozenset(present)
 
-    def _items(self, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _items(self, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The path and the listing's entry of every object under the folder."""
         bucket, key = self._split(folder, may_be_bucket=True)
         prefix = f"{key.removesuffix('/')}/" if key else ""
-        request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix}
-        while True:
-            page = self._page(folder, request)
-            for item in page.get("Contents", ()):
-                if item["Key"] != prefix:  # the folder's own marker is not under the folder
-                    yield f"s3://{bucket}/{item['Key']}", item
-            if not page["IsTruncated"]:
-                return
-            if not page.get("NextContinuationToken"):
-                raise BackendUnavailable(
-                    f"Cannot list {folder}: a page says that more follow, but not where."
-                )
-            request["ContinuationToken"] = page["NextContinuationToken"]
+        listing = Listing(lambda request: self._page(folder, {"Bucket": bucket, **request}))
+        for entry in listing.entries(prefix):
+            if entry["Key"] != prefix:  # the folder's own marker is not under the folder
+                yield f"s3://{bucket}/{entry['Key']}", entry
 
     def _page(self, folder: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """One page of a listing."""
+        """One page of a listing.
+
+        Raises:
+            BackendUnavailable: it cannot be had, or it says that more follow and not where.
+        """
         try:
-            return self._call("list_objects_v2", **request)
+            page = self._call("list_objects_v2", **request)
         except TRANSPORT_ERRORS as error:
             raise self._translated("list", folder, error) from error
+        if page["IsTruncated"] and not page.get("NextContinuationToken"):
+            raise BackendUnavailable(f"Cannot list {folder}: a page says that more follow, but not where.")
+        return page
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Delete in batches; in a bucket with versions this adds delete markers and removes no version."""
@@ -335,7 +334,7 @@ class S3Storage(Storage):
             try:
                 answer = self._call("delete_objects", Bucket=bucket, Delete=request)
             except TRANSPORT_ERRORS as error:
-                if status_of(error) in _NO_BATCH:
+                if _code(error) in _NO_BATCH:
                     return reasons | self._delete_alone(bucket, keys)
                 return reasons | dict.fromkeys(keys, _reason(error))
             failures = [each for each in answer.get("Errors", ()) if each.get("Code") != "NoSuchKey"]

@@ -308,20 +308,28 @@ def test_keys_that_a_service_had_no_time_for_go_again_and_alone(recorder: Record
     assert [recorder.keys(0), recorder.keys(1)] == [["a", "b", "c", "d"], ["b", "d"]]
 
 
-@pytest.mark.parametrize("status", [400, 501], ids=["malformed", "not implemented"])
+@pytest.mark.parametrize(("status", "code"), [(400, "MalformedXML"), (501, "NotImplemented")])
 def test_where_a_batch_is_refused_as_such_each_object_is_deleted_by_itself(
-    recorder: Recorder, status: int
+    recorder: Recorder, status: int, code: str
 ) -> None:
     def each(request: Request) -> Answer:
         return an_error(403, "AccessDenied") if request.path == "/bucket/b" else OK
 
-    recorder.answers += [an_error(status, "No"), each, each, each]
+    recorder.answers += [an_error(status, code), each, each, each]
     kept = recorder.storage().delete([f"s3://bucket/{key}" for key in "abc"])
     assert kept == {"s3://bucket/b": "AccessDenied: why"}
     asked = [(request.method, urlsplit(request.path).path) for request in recorder.requests]
     assert [asked[0], *sorted(asked[1:])] == [
         (POST, "/bucket"), (DELETE, "/bucket/a"), (DELETE, "/bucket/b"), (DELETE, "/bucket/c")
     ]  # fmt: skip
+
+
+def test_credentials_that_have_ended_are_not_tried_on_each_object_of_a_batch(recorder: Recorder) -> None:
+    paths = ["s3://bucket/a", "s3://bucket/b"]
+    recorder.answers.append(an_error(400, "ExpiredToken"))
+    # What follows the word token might be one.
+    assert recorder.storage().delete(paths) == dict.fromkeys(paths, "ExpiredToken: ***")
+    assert [request.method for request in recorder.requests] == [POST]
 
 
 def test_a_failure_of_a_key_that_was_not_sent_leaves_none_of_its_batch_for_deleted(
