@@ -35,7 +35,7 @@ class GoServer:
         return CACHE / f"{self.name}-{self.version}" / self.package.rpartition("/")[2]
 
 
-VERSITYGW: Final = GoServer("versitygw", "github.com/versitygw/versitygw/cmd/versitygw", "1.8.0")
+VERSITYGW: Final = GoServer("versitygw", "github.com/versity/versitygw/cmd/versitygw", "1.8.0")
 TOXIPROXY: Final = GoServer("toxiproxy", "github.com/Shopify/toxiproxy/v2/cmd/server", "2.5.0")
 
 
