@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     OnSettled = Callable[[RecoveredOperation], None]
 
+_FRESH_S: Final = 1.0  # how long what was read of a table in opening it is as good as another look
 _PLAN_AGAIN: Final = "The file is not as `plan --output` wrote it: plan again."
 
 
@@ -259,6 +261,7 @@ class Table:
 
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
+        self._fresh_until = time.monotonic() + _FRESH_S
 
     @property
     def name(self) -> str:
@@ -358,7 +361,7 @@ class Table:
         as_of_ms = _or_now(as_of_ms)
         self._check_format(policy)
         verb = format_of(self.format).verbs[policy.verb]
-        planned = verb.plan(self._opened, policy.at(as_of_ms), as_of_ms=as_of_ms)
+        planned = verb.plan(self._newest(), policy.at(as_of_ms), as_of_ms=as_of_ms)
         return Plan(planned.plan, planned.build)
 
     def preflight(self, policy: Policy, *, as_of_ms: int | None = None) -> Preflight:
@@ -377,8 +380,15 @@ class Table:
         return (
             format_of(self.format)
             .verbs[policy.verb]
-            .preflight(self._opened, policy.at(as_of_ms), as_of_ms=as_of_ms)
+            .preflight(self._newest(), policy.at(as_of_ms), as_of_ms=as_of_ms)
         )
+
+    def _newest(self) -> OpenTable:
+        """The table as it is now: as it was opened, where that was a moment ago and nothing was done since."""
+        if time.monotonic() > self._fresh_until:
+            self._opened.load()
+        self._fresh_until = 0.0
+        return self._opened
 
     def _check_format(self, policy: Policy) -> None:
         own = format_of(self.format).verbs[policy.verb].policy
@@ -402,7 +412,7 @@ class Table:
         content = shown.content
         verb = format_of(self.format).verbs[content.verb]
         policy = verb.policy.from_json(content.policy)
-        planned = verb.plan(self._opened, policy, as_of_ms=content.as_of_ms, within=content)
+        planned = verb.plan(self._newest(), policy, as_of_ms=content.as_of_ms, within=content)
         found, expected = planned.plan.base.table_uuid, content.base.table_uuid
         if found != expected:
             raise Refused(
@@ -459,6 +469,7 @@ class Table:
         assert plan.build is not None
         planned = Planned(plan=plan.content, build=plan.build)
         verb = format_of(self.format).verbs[plan.verb]
+        self._fresh_until = 0.0
         return apply(planned, self._opened, verb, runtime or new_runtime(on_event=on_event))
 
     def operations(self, operation_id: str | None = None) -> list[OpenOperation]:
@@ -503,6 +514,7 @@ class Table:
 
         runtime = runtime or new_runtime()
         open_operations = self.operations(operation_id)
+        self._fresh_until = 0.0
         verbs = format_of(self.format).verbs
         return _settled(
             (
@@ -529,7 +541,10 @@ class Table:
         from iceberg_cli.operation.recovery import recover_all
 
         runtime = runtime or new_runtime()
-        return _settled(recover_all(self._opened, runtime, verbs=format_of(self.format).verbs), on_settled)
+        done = _settled(recover_all(self._opened, runtime, verbs=format_of(self.format).verbs), on_settled)
+        if done:
+            self._fresh_until = 0.0
+        return done
 
     def remove_leftovers(self) -> list[str]:
         """Delete the temporary files that killed runs left more than a day ago; those that are gone."""
@@ -569,6 +584,4 @@ def _or_now(as_of_ms: int | None) -> int:
 
 
 def _now_ms() -> int:
-    import time
-
     return time.time_ns() // 1_000_000  # noqa: TID251 - the clock of real runs

@@ -180,7 +180,11 @@ class DeltaTable(OpenTable):
                 state="What was committed before stays.",
             )
         self._snapshot = newest
-        return Base(table_uuid=self._snapshot.metadata.id, version=str(self._snapshot.version))
+        return self.base()
+
+    def base(self) -> Base:
+        """What the table was when it was loaded last."""
+        return Base(table_uuid=self.snapshot.metadata.id, version=str(self.snapshot.version))
 
     def describe(self) -> dict[str, Any]:
         """How plans name this table."""

@@ -157,6 +157,10 @@ class IcebergTable(OpenTable):
         """
         return self.load_from(self.committer.current())
 
+    def base(self) -> Base:
+        """What the table was when it was loaded last."""
+        return base_of(self.metadata, self.metadata_location)
+
     def load_from(self, location: str) -> Base:
         """Read what the pointer was just seen to point to, if it has moved.
 

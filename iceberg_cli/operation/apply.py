@@ -32,7 +32,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
 
     Args:
         planned: the plan, with its removals, and what builds its files.
-        table: where it applies; loaded anew for every attempt.
+        table: where it applies, as it was planned for.
         verb: plans again.
         runtime: clock, ids, limits.
 
@@ -63,7 +63,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
     if plan.removals.count:
         check_others(table, plan.table["name"])
     operation_id = runtime.new_uuid()
-    base = table.load()
+    base = table.base()
     if base.table_uuid != plan.base.table_uuid:
         raise Refused(
             f"Cannot apply this plan: it was made for table {plan.base.table_uuid}, "

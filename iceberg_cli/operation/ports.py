@@ -70,7 +70,7 @@ class Verb(Protocol):
         """What the verb would do to a table, with its removals.
 
         Args:
-            table: loaded anew by this call.
+            table: planned for as it was loaded last.
             policy: what the operator asked for.
             as_of_ms: the "now" of every age.
             within: the plan that this one takes the place of; it should do nothing that `within` does not list.
@@ -137,6 +137,10 @@ class Table(Protocol):
 
     def load(self) -> Base:
         """Look at the pointer and read what it points to."""
+        ...
+
+    def base(self) -> Base:
+        """What the table was when it was loaded last."""
         ...
 
     def vouchers(self) -> Sequence[Voucher]:

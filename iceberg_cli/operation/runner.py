@@ -139,7 +139,9 @@ class OperationRun:
         if step.unconditional and not self._follows_a_commit(step):
             self.journal.append(_no_sweep(step))
             return True
-        base = self._load()
+        # Where the table has moved since it was planned for, a commit is a conflict; nothing else would tell.
+        as_planned = first and not self.resumed and step.change is not None
+        base = self.table.base() if as_planned else self._load()
         retries = self.table.retries()
         waits = retries.waits_ms()
         # What a run before this one staged goes: its names are its own, and it may still be writing them.

@@ -45,20 +45,19 @@ CLEANUP = Verb(operation="expire-snapshots", policy=CLEANUP_POLICY)
 VERBS_WITH_WORLDS = {name: (verb, lambda: Scene().world) for name, verb in VERBS_ASKED.items()} | {
     "log cleanup": (CLEANUP, a_world_of_v2_checkpoints)
 }
-# The begin looks whether it is the same table, each attempt and each plan that is made again at its base, each batch of
-# deletions at what is unreachable by then.
-BEGIN, ATTEMPT, PLAN_AGAIN, BATCH = 1, 1, 1, 1
+# Each step looks for its base, but the first one that commits: that its base was another would be a conflict. So does
+# each batch of deletions, for what is unreachable by then.
+STEP, BATCH = 1, 1
 RANGE, HINT = 1, 1  # whether all commits to compact are there; whether the hint goes back
-LATER_STEP = PLAN_AGAIN + ATTEMPT
 LISTINGS: Mapping[str, int] = {
-    "vacuum": BEGIN + ATTEMPT + BATCH + ATTEMPT,  # VACUUM END is not planned again
-    "vacuum lite": BEGIN + ATTEMPT + BATCH + ATTEMPT,
-    "classic": BEGIN + ATTEMPT + RANGE + HINT,
-    "v2": BEGIN + ATTEMPT + RANGE + HINT,
-    "merge": BEGIN + ATTEMPT,
-    "upgrade": BEGIN + ATTEMPT,
-    "assign": BEGIN + ATTEMPT + 4 * LATER_STEP,  # three batches of files, and the property
-    "log cleanup": BEGIN + ATTEMPT + BATCH + LATER_STEP + BATCH,
+    "vacuum": BATCH + STEP,
+    "vacuum lite": BATCH + STEP,
+    "classic": STEP + RANGE + HINT,
+    "v2": STEP + RANGE + HINT,
+    "merge": 0,
+    "upgrade": 0,
+    "assign": 4 * STEP,  # three batches of files, and the property
+    "log cleanup": STEP + BATCH + STEP + BATCH,
 }
 COMMITS: Mapping[str, int] = {"vacuum": 2, "vacuum lite": 2, "merge": 1, "upgrade": 1, "assign": 5}
 NAMES_A_COMMIT = 2  # the base is the newest version, and it is there still once the new file is

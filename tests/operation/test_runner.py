@@ -88,7 +88,7 @@ class RunTable:
     workers_write: bool = False
     version: str = "v1"
     moves_to: str = ""  # the version that another writer has made when a commit arrives
-    loaded: str = ""
+    loaded: str = field(init=False)
     attempts: int = 4
     gone: set[str] = field(default_factory=set)
     own: tuple[str, ...] = ("list",)  # files that each attempt makes
@@ -107,6 +107,9 @@ class RunTable:
     stuck: dict[str, str] = field(default_factory=dict)
     vouched: tuple[Voucher, ...] = ()
 
+    def __post_init__(self) -> None:
+        self.loaded = self.version
+
     @property
     def workspace(self) -> Self:
         return self
@@ -121,7 +124,10 @@ class RunTable:
     def load(self) -> Base:
         self.note("load")
         self.loaded = self.version
-        base = replace(a_plan().base, version=self.version)
+        return self.base()
+
+    def base(self) -> Base:
+        base = replace(a_plan().base, version=self.loaded)
         return replace(base, table_uuid=self.table_uuid or base.table_uuid)
 
     def retries(self) -> Retries:
@@ -391,7 +397,6 @@ def test_each_effect_comes_after_the_record_that_intends_it_and_before_the_one_t
     run.table.before["commit"] = lambda: setattr(run, "clock_ms", NOW_MS + 7)
     report = finish(run)
     assert run.trace == [
-        "load",
         *("[stage]", "build op-1-a op-1-b"),
         *("bind", "[stage]", "put op-2-list"),
         *("[commit-intent]", "commit", "[commit-outcome]", "discard scratch"),
@@ -467,7 +472,7 @@ def test_a_step_that_changes_nothing_is_only_swept_and_tells_what_it_built() -> 
 def test_a_refused_attempt_keeps_what_it_staged_and_discards_what_was_its_own() -> None:
     run = a_run(outcomes=[REFUSED])
     assert finish(run).status == "done"
-    assert run.trace[6:15] == [
+    assert run.trace[5:14] == [
         *("[commit-intent]", "commit", "[commit-outcome]", "discard scratch op-2.json"),
         *("[discard]", "discard op-2-list"),
         *("load", "bind", "[stage]"),
@@ -493,7 +498,7 @@ def test_a_new_plan_is_built_as_far_as_it_lacks_files_and_the_others_go() -> Non
     assert finish(run).status == "done"
     assert run.verb.asked == [(run.shown.policy, run.shown.as_of_ms)]
     assert run.table.discarded[2] == (["op-1-a"], ["op"])
-    assert run.trace[13:19] == [
+    assert run.trace[12:18] == [
         *("plan", "[discard]", "discard op-1-a"),
         *("[stage]", "build op-7-c", "bind"),
     ]
@@ -729,7 +734,7 @@ def test_a_storage_that_is_down_says_which_steps_are_committed(after: str | None
         raise BackendUnavailable("Cannot read")
 
     if after is None:
-        run.table.before["load"] = down
+        run.table.before["bind"] = down
     else:
         run.table.before[after] = lambda: run.table.before.update(load=down)
     error = error_of(run, BackendUnavailable)

@@ -133,7 +133,7 @@ class AssignRowIdsVerb(Verb):
             UsageError: the policy makes no sense. CorruptFile: statistics, the high-water mark or a footer cannot be
             read.
         """
-        base = table.load()
+        base = table.base()
         snapshot = table.snapshot
         counted = earlier if isinstance(earlier, _RowCounts) else _RowCounts()
         files = _files(table, policy, counted)

@@ -95,7 +95,7 @@ class ExpireSnapshotsVerb(Verb):
             UsageError: the policy makes no sense. Refused: lite mode would miss files.
             CorruptFile: something that must be read cannot be read whole.
         """
-        base = table.load()
+        base = table.base()
         retention = retention_of(table.snapshot.metadata, policy, as_of_ms=as_of_ms)
         only = None if within is None else within.removals
         decision, info = _classify(table, policy, retention, only)

@@ -185,7 +185,7 @@ class MergeDvsVerb(Verb):
             UsageError: the policy makes no sense. CorruptFile: a file of vectors is gone or too short, or what an add
             says of its vector makes no sense.
         """
-        base = table.load()
+        base = table.base()
         snapshot = table.snapshot
         options = _options(policy)
         plan = Plan(

@@ -228,7 +228,7 @@ class RewriteManifestsVerb(Verb):
             UsageError: the range has no commits, or the part size is none.
             InvalidMetadata: a property of the table is wrong.
         """
-        base = table.load()
+        base = table.base()
         snapshot, listing = table.snapshot, table.snapshot.listing
         options = _options(snapshot, policy)
         plan = Plan(

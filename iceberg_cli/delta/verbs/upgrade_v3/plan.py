@@ -63,7 +63,7 @@ VERB: Final = UpgradeV3Verb()
 
 def plan_and_changes(table: DeltaTable, policy: UpgradeV3, *, as_of_ms: int) -> tuple[Plan, Changes]:
     """The plan, and what it follows from. Raises: see `UpgradeV3Verb.plan`."""
-    base = table.load()
+    base = table.base()
     changes = changes_of(table, policy)
     source = "--feature" if policy.features else "default"
     plan = Plan(

@@ -63,7 +63,7 @@ class AssignRowIdsVerb(Verb):
         Raises:
             UsageError: a branch that is named is none. CorruptFile: something that must be read cannot be read whole.
         """
-        base = table.load()
+        base = table.base()
         found = parts(table, policy, table.metadata, within=within)
         plan = Plan(
             verb=self.name,

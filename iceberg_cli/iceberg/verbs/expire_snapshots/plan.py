@@ -34,7 +34,7 @@ class ExpireSnapshotsVerb(Verb):
             UsageError: the policy makes no sense, or names only snapshots that are not there.
             CorruptFile: something that must be read cannot be read whole.
         """
-        base = table.load()
+        base = table.base()
         if within is None:
             expire_snapshots.check_named(table.metadata, policy)
         facts = None

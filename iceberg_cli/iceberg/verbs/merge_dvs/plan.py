@@ -81,7 +81,7 @@ class MergeDvsVerb(Verb):
         Raises:
             UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
         """
-        base = table.load()
+        base = table.base()
         made = plan_on(table, policy, base=base, as_of_ms=as_of_ms, within=within, earlier=earlier)
         return replace(made, plan=table.resolve(made.plan))
 

@@ -65,7 +65,7 @@ class RewriteManifestsVerb(Verb):
             UsageError: the policy makes no sense for this table.
             CorruptFile: the manifest list, or a manifest that must be read, cannot be read whole.
         """
-        base = table.load()
+        base = table.base()
         settings = settings_of(table.metadata, policy)
         plan = Plan(
             verb=self.name,

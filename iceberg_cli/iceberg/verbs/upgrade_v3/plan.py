@@ -191,7 +191,7 @@ class UpgradeV3Verb(Verb):
         Raises:
             UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
         """
-        base = table.load()
+        base = table.base()
         return _UpgradePlanner(
             table=table, base=base, policy=policy, as_of_ms=as_of_ms, within=within, earlier=earlier
         ).planned()
@@ -204,7 +204,7 @@ class UpgradeV3Verb(Verb):
         Raises:
             UsageError: the policy makes no sense. CorruptFile: the metadata or a manifest list cannot be read whole.
         """
-        base = table.load()
+        base = table.base()
         version = table.metadata.format_version
         planner = _UpgradePlanner(table=table, base=base, policy=policy, as_of_ms=as_of_ms)
         looked = planner.looked if version < rules.TARGET else _with_positions(table, planner.looked)

@@ -427,6 +427,7 @@ def test_a_saved_plan_has_nothing_left_to_do_where_the_feature_that_it_found_was
     plan = made.plan
     assert [step.name for step in plan.steps] == ["backfill 0", "enable"]
     write_next(tmp_path, a_protocol(1, 7, writer_features=["appendOnly"]))()
+    table.load()
     assert VERB.plan(table, AssignRowIds(), as_of_ms=NOW_MS, within=plan).plan.steps == ()
 
 
@@ -437,6 +438,7 @@ def test_a_saved_plan_is_carried_out_whatever_came_in_between(tmp_path: Path) ->
     saved = plan_from_json(json.loads(encode(plan.to_json())), removals=plan.removals, path="plan.json")
     assert [step.name for step in saved.steps] == ["declare", "backfill 0", "backfill 1", "enable"]
     write_next(tmp_path, a_remove(path="a"), an_add(path="d"))()
+    table.load()
     made = VERB.plan(table, AssignRowIds(batch_size=2), as_of_ms=NOW_MS, within=saved)
     OPERATOR.apply(made, table)
     assert files(tmp_path) == {"b": (0, 3), "c": (10, 3), "d": (20, 4)}

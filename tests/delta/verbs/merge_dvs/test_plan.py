@@ -415,6 +415,7 @@ def test_a_saved_plan_is_carried_out_as_it_was_shown(tmp_path: Path) -> None:
     # A file that the plan does not list is left alone.
     new = write_vectors(tmp_path, 60, [7])[0]
     write_log(tmp_path, [an_add(path="new", dv=new)], first=1)
+    table.load()
     made = VERB.plan(table, VERB.policy(), as_of_ms=NOW_MS, within=saved)
     assert OPERATOR.apply(made, table).committed_version == 2
     assert "new" not in {add["path"] for add in actions_in(tmp_path, 2, "add")}
