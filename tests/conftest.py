@@ -21,12 +21,14 @@ from tests.servers import (
     postgres_database,
     postgres_server,
     versitygw,
+    versitygw_with_users,
 )
 from tests.shuffling import workers
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
 from tests.spark_tables.rest_lake import rest_s3_lake
 from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session, written
+from tests.vending import rest_with_users
 
 __all__ = [
     "cluster",
@@ -42,10 +44,12 @@ __all__ = [
     "rest_on_s3",
     "rest_s3_lake",
     "rest_server",
+    "rest_with_users",
     "server",
     "spark_session",
     "unconditional",
     "versitygw",
+    "versitygw_with_users",
     "without_conditions",
     "workers",
     "written",

@@ -57,6 +57,7 @@ from tests.rest_servers import (
     Front,
     pyiceberg_options_of,
     rest_server_over,
+    table_of_integers,
     warehouse_on,
 )
 from tests.servers import Versitygw
@@ -126,15 +127,8 @@ class Lake:
 @contextmanager
 def a_lake(server: str, location: str, options: Mapping[str, str]) -> Iterator[Lake]:
     """A table that PyIceberg makes at a location; the options are of its storage."""
-    theirs = RestCatalog(
-        "theirs", uri=server, **options, **{"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
-    )
     namespace = f"n{uuid.uuid4().hex}"
-    theirs.create_namespace((namespace,))
-    theirs.create_namespace((namespace, "inner"))
-    table = theirs.create_table((namespace, "inner", "t"), pa.schema([("i", pa.int64())]), location=location)
-    for number in range(3):
-        table.append(pa.table({"i": [number]}))
+    theirs = table_of_integers(server, (namespace, "inner"), location, range(3), options)
     with Front(server) as front:
         yield Lake(front, theirs, namespace, options)
 
