@@ -12,6 +12,7 @@ import pytest
 from iceberg_cli.engines import selection as choice
 from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
+from tests.nessie import nessie
 from tests.rest_servers import rest_on_s3, rest_server
 from tests.s3_words import unconditional, without_conditions
 from tests.servers import (
@@ -39,6 +40,7 @@ __all__ = [
     "mariadb_database",
     "mariadb_server",
     "moto_server",
+    "nessie",
     "postgres_database",
     "postgres_server",
     "rest_on_s3",

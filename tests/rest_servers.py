@@ -187,16 +187,20 @@ def pyiceberg_options_of(s3: S3Server) -> dict[str, str]:
 
 
 def table_of_integers(
-    server: str, namespace: tuple[str, ...], location: str, rows: Sequence[int], options: Mapping[str, str]
+    server: str,
+    namespace: tuple[str, ...],
+    location: str | None,
+    rows: Sequence[int],
+    options: Mapping[str, str],
 ) -> RestCatalog:
     """A table `t` with the column `i` in a new namespace, which PyIceberg makes: a snapshot for each row.
 
     Args:
         server: its URI.
         namespace: its levels.
-        location: of the table.
+        location: of the table, or None: the catalog decides.
         rows: the values of `i`.
-        options: of the storage.
+        options: of the catalog and the storage.
 
     Returns:
         The catalog as PyIceberg opens it. It writes by fsspec: pyarrow's multipart uploads are not for every service.

@@ -672,6 +672,15 @@ def test_nessie_is_read_only_and_names_no_file(lake: Lake) -> None:
     assert lake.open().read_only_reason() is None
 
 
+def test_an_expiry_on_nessie_is_refused_though_nothing_shows_that_could_expire(
+    lake: Lake, tmp_path: Path
+) -> None:
+    shown_by_nessie = dataclasses.replace(lake, options={"nessie.is-nessie-catalog": "true"})
+    output = run(shown_by_nessie, tmp_path, "expire-snapshots", "--retain-last", "9", "--yes", exit_code=11)
+    assert "Nessie, which shows only the current snapshot" in " ".join(output.split())
+    assert lake.front.bodies == []
+
+
 def test_a_metadata_location_that_is_no_file_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         rest_client, "object_of", lambda _: {"metadata-location": "http://catalog/tree/main", "metadata": {}}
