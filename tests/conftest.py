@@ -12,7 +12,8 @@ import pytest
 from iceberg_cli.engines import selection as choice
 from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
-from tests.rest_servers import rest_server
+from tests.nessie import nessie
+from tests.rest_servers import rest_on_s3, rest_server
 from tests.s3_words import unconditional, without_conditions
 from tests.servers import (
     mariadb_database,
@@ -21,11 +22,14 @@ from tests.servers import (
     postgres_database,
     postgres_server,
     versitygw,
+    versitygw_with_users,
 )
 from tests.shuffling import workers
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
+from tests.spark_tables.rest_lake import rest_s3_lake
 from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session, written
+from tests.vending import rest_with_users
 
 __all__ = [
     "cluster",
@@ -36,13 +40,18 @@ __all__ = [
     "mariadb_database",
     "mariadb_server",
     "moto_server",
+    "nessie",
     "postgres_database",
     "postgres_server",
+    "rest_on_s3",
+    "rest_s3_lake",
     "rest_server",
+    "rest_with_users",
     "server",
     "spark_session",
     "unconditional",
     "versitygw",
+    "versitygw_with_users",
     "without_conditions",
     "workers",
     "written",

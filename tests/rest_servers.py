@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,9 +21,13 @@ from pathlib import Path
 from typing import ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.rest import RestCatalog
 
+from tests.servers import S3Server, Versitygw
 from tests.spark_jars import SQLITE, Jar, NoJar, spark_jars
+from tests.spark_settings import Missing
 
 SOURCE: Final = Path(__file__).parent / "iceberg" / "catalogs" / "RestServer.java"
 # What Spark's own jars lack of what the server needs.
@@ -67,7 +71,17 @@ JARS: Final = (
     Jar("org.eclipse.jetty", "jetty-session", "12.1.8",
         "ebe84dd41942d7adda5f7d1304095d274e7915999451d848e887cbd409f947ea"),
     Jar("org.eclipse.jetty", "jetty-util", "12.1.8",
-        "00432715f20c3ddc8d4fe3b01974253a7772f1830f7712da71af30348b01c822"),    SQLITE,
+        "00432715f20c3ddc8d4fe3b01974253a7772f1830f7712da71af30348b01c822"),
+    SQLITE,
+)  # fmt: skip
+# What it needs besides for a warehouse on S3.
+S3_JARS: Final = (
+    Jar("dev.failsafe", "failsafe", "3.3.2",
+        "2c5dc879a6dac7ea3a7b29d795e27bd49b8e7908b05c2f3e56053c19d79850f5"),
+    Jar("org.apache.iceberg", "iceberg-aws", "1.11.0",
+        "4cfe4a7ba3a4fb247a29e60c614678c3b7a1e9b4b91f54e0ca3406419c9338f0"),
+    Jar("org.apache.iceberg", "iceberg-aws-bundle", "1.11.0",
+        "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f"),
 )  # fmt: skip
 
 
@@ -90,21 +104,37 @@ def rest_server() -> Iterator[str]:
         yield uri
 
 
+@pytest.fixture(scope="session")
+def rest_on_s3(versitygw: Versitygw) -> Iterator[str]:
+    """The URI of a REST catalog over SQLite whose warehouse is on S3, see `warehouse_on`."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ice-rest-") as folder,
+        rest_server_over(f"jdbc:sqlite:{folder}/catalog.db", s3=versitygw) as uri,
+    ):
+        yield uri
+
+
 @contextmanager
-def rest_server_over(database: str, drivers: Sequence[Jar] = ()) -> Iterator[str]:
+def rest_server_over(
+    database: str, drivers: Sequence[Jar] = (), *, s3: S3Server | None = None
+) -> Iterator[str]:
     """The URI of a REST catalog over Java's JdbcCatalog `cat`.
 
     Args:
         database: its JDBC URL.
         drivers: those that it needs besides SQLite's.
+        s3: where its warehouse is, see `warehouse_on`; None: tables have locations that they are given.
+
+    Raises:
+        Missing: there is no JDK, or no jar.
     """
     java = shutil.which("java")
     if java is None or shutil.which("javac") is None or find_spec("pyspark") is None:
-        pytest.skip("Iceberg's REST server needs a JDK, and the jars of pyspark")
+        raise Missing("Iceberg's REST server needs a JDK, and the jars of pyspark")
     try:
-        jars = spark_jars((*JARS, *drivers)).split(",")
+        jars = spark_jars((*JARS, *drivers, *(S3_JARS if s3 else ()))).split(",")
     except NoJar as error:
-        pytest.skip(str(error))
+        raise Missing(str(error)) from error
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -112,8 +142,10 @@ def rest_server_over(database: str, drivers: Sequence[Jar] = ()) -> Iterator[str
     with tempfile.TemporaryDirectory(prefix="ice-rest-") as folder:
         command = [java, "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(jars), str(SOURCE)]
         port = Path(folder, "port")
+        warehouse = warehouse_on(s3) if s3 else f"{folder}/warehouse"
+        properties = [f"{name}={value}" for name, value in java_options_of(s3).items()] if s3 else []
         process = subprocess.Popen(
-            [*command, database, f"{folder}/warehouse", str(port)],
+            [*command, database, warehouse, str(port), *properties],
             stdout=subprocess.DEVNULL,  # where every refusal leaves a trace
             stderr=subprocess.DEVNULL,
         )
@@ -125,6 +157,63 @@ def rest_server_over(database: str, drivers: Sequence[Jar] = ()) -> Iterator[str
         finally:
             process.kill()
             process.wait()
+
+
+def warehouse_on(s3: S3Server) -> str:
+    """The location of the warehouse in the service's bucket."""
+    return f"s3://{s3.bucket}/rest"
+
+
+def java_options_of(s3: S3Server) -> dict[str, str]:
+    """The properties by which a catalog of Iceberg Java keeps its files in a service."""
+    return {
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "s3.endpoint": s3.endpoint,
+        "s3.path-style-access": "true",
+        "s3.access-key-id": s3.options["key"],
+        "s3.secret-access-key": s3.options["secret"],
+        "client.region": s3.options["region"],
+    }
+
+
+def pyiceberg_options_of(s3: S3Server) -> dict[str, str]:
+    """The same for PyIceberg, and so for our own configuration of catalogs."""
+    return {
+        "s3.endpoint": s3.endpoint,
+        "s3.access-key-id": s3.options["key"],
+        "s3.secret-access-key": s3.options["secret"],
+        "s3.region": s3.options["region"],
+    }
+
+
+def table_of_integers(
+    server: str,
+    namespace: tuple[str, ...],
+    location: str | None,
+    rows: Sequence[int],
+    options: Mapping[str, str],
+) -> RestCatalog:
+    """A table `t` with the column `i` in a new namespace, which PyIceberg makes: a snapshot for each row.
+
+    Args:
+        server: its URI.
+        namespace: its levels.
+        location: of the table, or None: the catalog decides.
+        rows: the values of `i`.
+        options: of the catalog and the storage.
+
+    Returns:
+        The catalog as PyIceberg opens it. It writes by fsspec: pyarrow's multipart uploads are not for every service.
+    """
+    theirs = RestCatalog(
+        "theirs", uri=server, **options, **{"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
+    )
+    for depth in range(1, len(namespace) + 1):
+        theirs.create_namespace(namespace[:depth])
+    table = theirs.create_table((*namespace, "t"), pa.schema([("i", pa.int64())]), location=location)
+    for row in rows:
+        table.append(pa.table({"i": [row]}))
+    return theirs
 
 
 Fate = Literal["", "lost before", "lost after", "reset before", "reset after", "500 after", "slow before", "slow after",
@@ -159,6 +248,10 @@ class Front:
     contents: dict[str, bytes] = field(
         default_factory=dict
     )  # by path, answered with 200 instead of by the server
+    # Status and message by which a request is refused, or None; given its method, path, headers and body.
+    refusal: Callable[[str, str, Mapping[str, str], bytes], tuple[int, str] | None] | None = None
+    # Credentials of the storage that are given with each table to those who want them, and by their own endpoint.
+    vended: Mapping[str, str] | None = None
     meanwhile: list[Callable[[], object]] = field(default_factory=list)  # done before a POST is forwarded
     later: Callable[[], object] | None = (
         None  # done after a POST; the answer names the table's location after it
@@ -219,11 +312,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         headers = {key: value for key, value in self.headers.items() if key.lower() != "host"}
         self.front.requests.append((self.command, self.path))
-        if (content := self.front.contents.get(self.path)) is not None:
-            self._answer(200, content)
-            return
-        if self.command == "GET" and self.front.answers_to_gets:
-            self._answer(self.front.answers_to_gets.pop(0), b"{}")
+        if self._is_answered(body):
             return
         if self.command == "POST":
             self.front.bodies.append(body)
@@ -248,12 +337,31 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "POST" and self.front.later:
             self.front.later()
             status, content, kind = self.front.forward("GET", self.path, headers, b"")
+        wants = self.headers.get("X-Iceberg-Access-Delegation", "")
+        if self.front.vended is not None and "vended-credentials" in wants and _is_table(self.path, status):
+            content = json.dumps({**json.loads(content), **_credentials(self.front.vended)}).encode()
         if fate == "500 after":
             self._answer(500, b"<html>an error page</html>")
         elif fate.endswith("after"):
             self._lose(fate)
         else:
             self._answer(status, content, kind)
+
+    def _is_answered(self, body: bytes) -> bool:
+        """Answer what the front answers by itself, of whatever method."""
+        front, own = self.front, dict(self.headers.items())
+        if front.refusal and (refused := front.refusal(self.command, self.path, own, body)):
+            status, message = refused
+            self._answer(status, json.dumps({"error": {"message": message, "code": status}}).encode())
+        elif (content := front.contents.get(self.path)) is not None:
+            self._answer(200, content)
+        elif self.command == "GET" and front.answers_to_gets:
+            self._answer(front.answers_to_gets.pop(0), b"{}")
+        elif front.vended is not None and self.path.endswith("/credentials"):
+            self._answer(200, json.dumps(_credentials(front.vended)).encode())
+        else:
+            return False
+        return True
 
     def _lose(self, fate: Fate) -> None:
         if fate.startswith("slow"):
@@ -270,6 +378,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", self.front.retry_after)
         self.end_headers()
         self.wfile.write(content)
+
+
+def _is_table(path: str, status: int) -> bool:
+    """Whether an answer to a request for this path is a table."""
+    return status == 200 and "/tables/" in path
+
+
+def _credentials(vended: Mapping[str, str]) -> dict[str, list[dict[str, object]]]:
+    return {"storage-credentials": [{"prefix": "s3://", "config": {**vended}}]}
 
 
 def _removed_together(body: bytes) -> list[int]:

@@ -26,7 +26,7 @@ import s3fs
 from botocore.exceptions import ClientError
 from fsspec.asyn import sync
 
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, IcebergCliError, Refused, UsageError
 from iceberg_cli.storage import FileInfo, Renewal, Storage
 from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.s3_listing import Listing
@@ -101,7 +101,7 @@ _MARK = "iceberg-cli-put"
 _BATCH = 1_000  # objects in one DeleteObjects request, by the protocol
 _BATCHES_AT_ONCE = 4  # a bucket's prefix takes 3,500 deletions a second
 _BEFORE_THE_END_S = 300
-_YOUNG_S = 30  # credentials that were given so short a time ago have not ended
+_YOUNG_S = 30  # credentials that were renewed so short a time ago have not ended
 # Answers of services that know no batches, or cannot read this one.
 _NO_BATCH = frozenset({"KeyTooLongError", "MalformedXML", "MethodNotAllowed", "NotImplemented"})
 
@@ -121,6 +121,7 @@ class S3Storage(Storage):
     def __init__(self, options: Mapping[str, str], *, renewal: Renewal | None = None) -> None:
         self._renewal = renewal
         self._renewing = threading.Lock()
+        self._renewed_s: float | None = None  # when, by this process's clock, new ones were given last
         self._connect(options)
 
     def _connect(self, options: Mapping[str, str]) -> None:
@@ -348,6 +349,8 @@ class S3Storage(Storage):
                 if _code(error) in _NO_BATCH:
                     return reasons | self._delete_alone(bucket, keys)
                 return reasons | dict.fromkeys(keys, _reason(error))
+            except IcebergCliError as error:  # of the renewal
+                return reasons | dict.fromkeys(keys, error.message)
             failures = [each for each in answer.get("Errors", ()) if each.get("Code") != "NoSuchKey"]
             named = {each.get("Key", ""): _reason_of(each) for each in failures}
             if not named.keys() <= set(keys):
@@ -370,6 +373,8 @@ class S3Storage(Storage):
                 self._call("delete_object", Bucket=bucket, Key=key)
             except (*TRANSPORT_ERRORS, ValueError) as error:
                 return None if _code(error) == "NoSuchKey" else _reason(error)
+            except IcebergCliError as error:  # of the renewal
+                return error.message
             return None
 
         if len(keys) <= 1:
@@ -432,12 +437,15 @@ class S3Storage(Storage):
 
         Args:
             files: the connection that was used.
-            refused: whether its credentials were refused; where they are young, others would be as well.
+            refused: whether its credentials were refused; where they were renewed just now, others would be as well.
+                Those that a storage begins with may be old: a worker of Spark gets them from a process that has others.
         """
         with self._renewing:
-            young = refused and time.monotonic() - self._connected_s < _YOUNG_S
+            renewed_s = self._renewed_s
+            young = refused and renewed_s is not None and time.monotonic() - renewed_s < _YOUNG_S
             if self._files is files and self._renewal is not None and not young:
                 options = self._renewal()
+                self._renewed_s = time.monotonic()
                 if (
                     S3Options.of(options).key is not None
                 ):  # else they are this process's own, and nobody renews them

@@ -58,3 +58,12 @@ class VendsCredentials(Protocol):
     def renewal(self) -> Renewal:
         """Asks the catalog for new ones."""
         ...
+
+
+@runtime_checkable
+class HidesSnapshots(Protocol):
+    """A committer whose catalog may show less of a table than there is."""
+
+    def hidden_snapshots_reason(self) -> str | None:
+        """Why snapshots may be there that the table does not show, or None."""
+        ...

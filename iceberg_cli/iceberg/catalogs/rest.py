@@ -102,10 +102,19 @@ class RestCommitter:
 
     def read_only_reason(self) -> str | None:
         """Why the server takes no commit that maintains a table, or None."""
-        if any(key.startswith(_NESSIE) for key in self._client.properties):
-            return "its catalog is Nessie, which shows only the current snapshot and refuses the removal of snapshots"
+        if reason := self.hidden_snapshots_reason():
+            return reason
         if not self._client.takes_commits:
             return "its catalog does not take commits: updateTable is not among its endpoints"
+        return None
+
+    def hidden_snapshots_reason(self) -> str | None:
+        """Why there may be snapshots that the server does not show, or None."""
+        if any(key.startswith(_NESSIE) for key in self._client.properties):
+            return (
+                "its catalog is Nessie, which shows only the current snapshot, refuses the removal of snapshots, and "
+                "keeps no metadata log in which a commit could be found again"
+            )
         return None
 
     def current(self) -> str:
