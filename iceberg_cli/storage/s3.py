@@ -22,7 +22,7 @@ from random import random
 from typing import Any
 
 import s3fs
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 from fsspec.asyn import sync
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
@@ -98,6 +98,9 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 _MARK = "iceberg-cli-put"
 _BATCH = 1_000  # objects in one DeleteObjects request, by the protocol
 _BEFORE_THE_END_S = 300
+# The connection bounds its waits for answers, and not those before it may send a body.
+_ANSWER_S = 60
+_SLOWEST = 64 * 1024  # bytes a second
 _YOUNG_S = 30  # credentials that were given so short a time ago have not ended
 # Answers of services that know no batches, or cannot read this one.
 _NO_BATCH = frozenset({"KeyTooLongError", "MalformedXML", "MethodNotAllowed", "NotImplemented"})
@@ -451,7 +454,12 @@ class S3Storage(Storage):
         known = operation.input_shape.members
         shared = {name: value for name, value in self._parameters.items() if name in known}
         bucket = self._access_points.get(request["Bucket"], request["Bucket"])
-        answer: dict[str, Any] = await getattr(client, method)(**{**shared, **request, "Bucket": bucket})
+        sent = getattr(client, method)(**{**shared, **request, "Bucket": bucket})
+        bound_s = _ANSWER_S + len(request.get("Body", b"")) / _SLOWEST
+        try:
+            answer: dict[str, Any] = await asyncio.wait_for(sent, bound_s)
+        except TimeoutError as error:
+            raise ReadTimeoutError(endpoint_url=client.meta.endpoint_url) from error
         if method == "get_object":
             async with answer["Body"] as body:
                 answer["Body"] = await body.read()
