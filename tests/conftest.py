@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from tests.shuffling import workers
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
 from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session, written
+from tests.toxiproxy import toxiproxy
 
 __all__ = [
     "cluster",
@@ -41,6 +43,7 @@ __all__ = [
     "rest_server",
     "server",
     "spark_session",
+    "toxiproxy",
     "unconditional",
     "versitygw",
     "without_conditions",
@@ -103,6 +106,18 @@ def pytest_runtest_makereport(
     report = yield
     tell_once(item, call, report)
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How answers that say nothing for sure were judged."""
+    reports = [each for outcome in ("passed", "failed") for each in terminalreporter.getreports(outcome)]
+    judged = Counter(value for each in reports for name, value in each.user_properties if name == "judged")
+    if judged:
+        total, wrong = sum(judged.values()), judged["wrong"]
+        figures = f"{judged['right']} right, {judged['unknown']} unknown"
+        terminalreporter.write_line(
+            f"Ambiguous answers: {total - wrong} of {total} judged right or unknown ({figures})."
+        )
 
 
 def _group(item: pytest.Item) -> str:
