@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from urllib.parse import parse_qs
 
@@ -21,12 +22,21 @@ class Proxy:
         uri: of the database: on a UNIX socket, or on a port of loopback.
         deliver: whether that COMMIT reaches the database before; None: it is never armed.
         error: what the client gets in place of the database's answer before the connection is cut.
+        meanwhile: done at that COMMIT, after its effect if it has one, before the connection is cut.
     """
 
-    def __init__(self, uri: str, *, deliver: bool | None = None, error: bytes = b"") -> None:
+    def __init__(
+        self,
+        uri: str,
+        *,
+        deliver: bool | None = None,
+        error: bytes = b"",
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
         self.upstream = _upstream_of(uri)
         self.deliver = deliver
         self.error = error
+        self.meanwhile = meanwhile
         self.armed = deliver is not None
         self.muted: socket.socket | None = None
         self.answered = threading.Event()
@@ -66,7 +76,9 @@ class Proxy:
                 if self.deliver:
                     server.sendall(data)
                     assert self.answered.wait(60)
-                client.sendall(self.error)
+                self.meanwhile()
+                if self.error:
+                    client.sendall(self.error)
                 client.shutdown(socket.SHUT_RDWR)
                 break
             server.sendall(data)

@@ -43,7 +43,7 @@ Signal = Literal["time-out before", "time-out after", "reset before", "reset aft
 """
 
 _WAIT_S = 1
-_VOUCHED = UnsafeOverrides(single_writer=True, conditional_writes=True)
+VOUCHED = UnsafeOverrides(single_writer=True, conditional_writes=True)
 _NO_CONNECTION = "a call within this machine has no connection that could be cut"
 _NO_REQUEST = "a call within this machine is over when it returns"
 # Every reason for which a committer cannot meet a signal.
@@ -287,25 +287,25 @@ class FileNames(Scene):
     """An Iceberg table by file names."""
 
     def open(self, storage: Storage) -> Committing:
-        return FilesystemCommitter(self.root, storage, _VOUCHED)
+        return FilesystemCommitter(self.root, storage, VOUCHED)
 
     def make(self) -> None:
         self.make_storages()
         first = commits.first_metadata(self.root)
         self.storage.put_if_absent(f"{self.root}/metadata/v1.metadata.json", first)
-        committer = FilesystemCommitter(self.root, self.troubled_storage, _VOUCHED)
+        committer = FilesystemCommitter(self.root, self.troubled_storage, VOUCHED)
         self.attempt = commits.an_attempt(committer, self.storage, {"ours": "yes"})
         self.troubled = committer
 
     def direct(self) -> Committing:
-        return FilesystemCommitter(self.root, self.storage, _VOUCHED)
+        return FilesystemCommitter(self.root, self.storage, VOUCHED)
 
     def add(self) -> None:
-        committer = FilesystemCommitter(self.root, self.storage, _VOUCHED)
+        committer = FilesystemCommitter(self.root, self.storage, VOUCHED)
         commits.set_property(committer, self.storage, f"theirs-{uuid.uuid4()}")
 
     def commits(self) -> list[str]:
-        committer = FilesystemCommitter(self.root, self.storage, _VOUCHED)
+        committer = FilesystemCommitter(self.root, self.storage, VOUCHED)
         return [name.partition("-")[0] for name in commits.properties_of(self.storage, committer)]
 
     @abstractmethod
@@ -449,12 +449,14 @@ Request = tuple[str, str, dict[str, str], bytes]
 class S3Front:
     """A server before S3 that passes everything on; PUTs have the fate `error after`, `late`, or none.
 
-    `meanwhile` is done once, after a PUT took effect and before it is answered.
+    `meanwhile` is done once, after a PUT took effect or was held, and before it is answered. `met` tells by the path
+    of a PUT whether any of this is for it.
     """
 
     behind: str
     fate: str = ""
-    meanwhile: Callable[[], None] | None = None
+    meanwhile: Callable[[], object] | None = None
+    met: Callable[[str], bool] = lambda _: True
     late: list[Request] = dataclasses.field(default_factory=list)
     address: str = ""
 
@@ -502,14 +504,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         request = (self.command, self.path, dict(self.headers.items()), body)
-        fate = self.front.fate if self.command == "PUT" else ""
+        is_met = self.command == "PUT" and self.front.met(self.path)
+        fate = self.front.fate if is_met else ""
         if fate == "late":
             self.front.late.append(request)
-            return
-        status, headers, content = self.front.forward(request)
-        if self.command == "PUT" and self.front.meanwhile is not None:
+        else:
+            status, headers, content = self.front.forward(request)
+        if is_met and self.front.meanwhile is not None:
             meanwhile, self.front.meanwhile = self.front.meanwhile, None
             meanwhile()
+        if fate == "late":  # and the connection ends without an answer
+            return
         if fate == "error after":
             status, headers, content = 500, [], b"<Error><Code>InternalError</Code></Error>"
         length = [value for name, value in headers if name == "Content-Length" and self.command == "HEAD"]
