@@ -15,6 +15,7 @@ from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.router import open_storage
+from iceberg_cli.testing.conformance.catalogs import CatalogUnderTest
 from iceberg_cli.testing.conformance.commits import first_metadata
 from iceberg_cli.testing.memory_catalog import MemoryCatalog, MemoryCommitter
 
@@ -27,7 +28,7 @@ V1_COLUMN = "ALTER TABLE iceberg_tables ADD COLUMN iceberg_type VARCHAR(5)"
 
 
 @dataclass(frozen=True)
-class Catalog:
+class Catalog(CatalogUnderTest):
     """Where one table is: everything but `memory` can be opened in another process."""
 
     kind: Literal["filesystem", "sql", "memory"]
@@ -41,8 +42,12 @@ class Catalog:
         return _storage(frozenset((self.options or {}).items()))
 
     @property
-    def commits_by_file(self) -> bool:
+    def commits_by_file(self) -> bool:  # type: ignore[override]
         return self.kind == "filesystem"
+
+    @property
+    def commits_at_once(self) -> bool:  # type: ignore[override]
+        return self.commits_by_file
 
     def open(self, storage: Storage | None = None, **more: Any) -> Committer:
         storage = storage or self.storage
