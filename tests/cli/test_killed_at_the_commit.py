@@ -23,7 +23,8 @@ from iceberg_cli.testing.conformance.commits import load, properties_of, set_pro
 from iceberg_cli.testing.conformance.delta_logs import add_version, names_of
 from tests.cli.lakes import catalog_table
 from tests.cli.running import Ran, iceberg_cli
-from tests.conformance.troubles import VOUCHED, S3Front
+from tests.conformance.catalogs import VOUCHED
+from tests.conformance.troubles import S3Front
 from tests.database_proxy import Proxy, through
 from tests.delta import test_writers_on_s3 as delta_on_s3
 from tests.iceberg.catalogs import test_filesystem_on_s3 as by_names_on_s3

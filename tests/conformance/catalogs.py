@@ -14,11 +14,13 @@ from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 from iceberg_cli.storage import Storage
-from iceberg_cli.storage.router import open_storage
+from iceberg_cli.storage.router import UnsafeOverrides, open_storage
 from iceberg_cli.testing.conformance.catalogs import CatalogUnderTest
 from iceberg_cli.testing.conformance.commits import first_metadata
 from iceberg_cli.testing.memory_catalog import MemoryCatalog, MemoryCommitter
 
+# Means nothing on a local disk.
+VOUCHED = UnsafeOverrides(single_writer=True, conditional_writes=True)
 # The statements of Java's JdbcCatalog: JdbcUtil.V0_CREATE_CATALOG_SQL, and the column that V1 adds.
 V0 = """CREATE TABLE iceberg_tables (
     catalog_name VARCHAR(255) NOT NULL, table_namespace VARCHAR(255) NOT NULL, table_name VARCHAR(255) NOT NULL,
@@ -53,7 +55,7 @@ class Catalog(CatalogUnderTest):
         storage = storage or self.storage
         match self.kind:
             case "filesystem":
-                return FilesystemCommitter(self.folder, storage)
+                return FilesystemCommitter(self.folder, storage, VOUCHED)
             case "sql":
                 return SqlCommitter(
                     self.uri, catalog_name="cat", namespace="a.b", table="t", storage=storage, **more

@@ -26,11 +26,11 @@ from iceberg_cli.iceberg.catalogs.rest import RestCommitter
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 from iceberg_cli.operation.outcomes import Attempt, Outcome
 from iceberg_cli.storage import Storage, s3, s3_retries
-from iceberg_cli.storage.router import UnsafeOverrides, open_storage
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.storage.s3 import S3Storage
 from iceberg_cli.testing.conformance import commits, delta_logs
 from iceberg_cli.testing.conformance.faults import FaultyStorage
-from tests.conformance.catalogs import Catalog, execute, make_table
+from tests.conformance.catalogs import VOUCHED, Catalog, execute, make_table
 from tests.database_proxy import ERRORS, Proxy, at_port, through
 from tests.iceberg.catalogs.test_rest import Lake, shows
 from tests.servers import Versitygw
@@ -43,7 +43,6 @@ Signal = Literal["time-out before", "time-out after", "reset before", "reset aft
 """
 
 _WAIT_S = 1
-VOUCHED = UnsafeOverrides(single_writer=True, conditional_writes=True)
 _NO_CONNECTION = "a call within this machine has no connection that could be cut"
 _NO_REQUEST = "a call within this machine is over when it returns"
 # Every reason for which a committer cannot meet a signal.
