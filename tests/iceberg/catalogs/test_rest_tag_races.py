@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import RESTError
@@ -50,6 +51,7 @@ class Race:
         self.config.write_text(f"catalog:\n  prod:\n    type: rest\n    uri: {lake.front.uri}\n")
         self.tags: dict[str, int] = {}  # seen, or made while a run looked elsewhere, and still there
         self.met: Counter[str] = Counter()
+        self.deleted = 0  # files of the table
 
     def run(self, verb: str, *arguments: str) -> Ran:
         return iceberg_cli(verb, self.name, *arguments, "--catalog-config", self.config)
@@ -57,17 +59,20 @@ class Race:
     def play(self, number: int, draw: random.Random) -> None:
         """One round."""
         for _ in range(2):
-            self.lake.append()
+            # So that each snapshot has files which go with it.
+            self.lake.table.overwrite(pa.table({"i": [number]}))
         self.tag(f"seen-{number}", draw.choice(self.going()).snapshot_id)
         table = self.lake.table
         target = draw.choice(self.going())
         needed = files_of(table, target)
         unseen = f"unseen-{number}"
+        before = self.files()
         with self.tagging(unseen, target.snapshot_id, draw) as acknowledged:
             ran = self.run(
                 "expire-snapshots", "--older-than", "0s", "--retain-last", "1", "--yes", "--no-cache"
             )
         assert ran.code in (0, 12, 14), ran.out + ran.err
+        self.deleted += len(before - self.files())
         refs = {name: ref.snapshot_id for name, ref in self.lake.table.metadata.refs.items()}
         assert self.tags.items() <= refs.items()
         if not acknowledged:
@@ -92,6 +97,10 @@ class Race:
         if acknowledged:
             assert all(file.is_file() for file in needed)
         self.check_tags()
+
+    def files(self) -> set[Path]:
+        """All that are in the table's folder."""
+        return {*Path(urlsplit(self.lake.table.location()).path).rglob("*.*")}
 
     def going(self) -> list[Snapshot]:
         """The snapshots that no ref holds."""
@@ -159,7 +168,8 @@ def test_a_seen_tag_stays_and_no_file_of_another_is_deleted(lake: Lake, tmp_path
     race, draw = Race(lake, tmp_path), random.Random(20)
     for number in range(rounds):
         race.play(number, draw)
-    print(dict(race.met))
+    print(dict(race.met), f"{race.deleted} files were deleted")
     assert race.met.total() == rounds
+    assert race.deleted > rounds
     if rounds > 100:
         assert {*race.met} == {"kept", "dropped by the catalog", "refused by the catalog"}
