@@ -1,4 +1,4 @@
-"""`kill -9` of the program between its commit's request and the answer, then `resume`: nothing is lost or done twice.
+"""The program is killed or cut off between its commit's request and the answer, then `resume`: nothing is lost.
 
 The request takes its effect, or is gone; another writer's commit comes first, or builds upon ours; or the request
 arrives when `resume` has settled the operation.
@@ -7,6 +7,7 @@ arrives when `resume` has settled the operation.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from abc import ABC, abstractmethod
@@ -18,6 +19,7 @@ from typing import Final, Literal, get_args
 import pytest
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
+from iceberg_cli.errors import CommitStateUnknown
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.testing.conformance.commits import load, properties_of, set_property
 from iceberg_cli.testing.conformance.delta_logs import add_version, names_of
@@ -35,6 +37,7 @@ from tests.servers import Versitygw
 
 __all__ = ["lake"]
 
+Way = Literal["killed", "cut off"]
 Truth = Literal["came in", "gone", "another's first", "built upon", "late"]
 HAPPENED: Final = ("came in", "built upon")
 
@@ -47,6 +50,7 @@ class Place(ABC):
         folder: of the test.
         stack: of what ends with the test.
         happens: whether the request takes effect.
+        way: what befalls the program then.
     """
 
     truths: tuple[Truth, ...] = get_args(Truth)
@@ -54,9 +58,10 @@ class Place(ABC):
     program: subprocess.Popen[bytes]
 
     def __init__(
-        self, request: pytest.FixtureRequest, folder: Path, stack: ExitStack, *, happens: bool
+        self, request: pytest.FixtureRequest, folder: Path, stack: ExitStack, *, happens: bool, way: Way
     ) -> None:
-        self.request, self.folder, self.stack, self.happens = request, folder, stack, happens
+        self.request, self.folder, self.stack = request, folder, stack
+        self.happens, self.way = happens, way
         self.make()
 
     @abstractmethod
@@ -85,8 +90,15 @@ class Place(ABC):
         """What is late arrives."""
         raise AssertionError
 
-    def dies(self) -> None:
-        """Run it until it is killed, by what meets its commit."""
+    def carry_out(self) -> None:
+        """Run the verb until what meets its commit has killed it, or let it notice that it was cut off."""
+        if self.way == "cut off":
+            with pytest.MonkeyPatch.context() as patches:
+                for name, value in self.environment.items():
+                    patches.setenv(name, value)
+                ran = iceberg_cli(*self.command)
+            assert ran.code == (0 if self.happens else CommitStateUnknown.exit_code), ran.out + ran.err
+            return
         command = [sys.executable, "-m", "iceberg_cli", *map(str, self.command)]
         self.program = subprocess.Popen(
             command,
@@ -97,12 +109,13 @@ class Place(ABC):
             stderr=subprocess.STDOUT,
         )
         output, _ = self.program.communicate(timeout=120)
-        assert self.program.returncode == -9, output.decode()
+        assert self.program.returncode == -signal.SIGKILL, output.decode()
 
-    def kill(self) -> None:
+    def meet(self) -> None:
         """What meets the commit calls this."""
-        self.program.kill()
-        self.program.wait()
+        if self.way == "killed":
+            self.program.kill()
+            self.program.wait()
 
     def run(self, verb: str, *arguments: object) -> Ran:
         return iceberg_cli(verb, *self.table, *arguments)
@@ -118,11 +131,11 @@ class OnRest(Place):
 
     def make(self) -> None:
         self.lake: Lake = self.request.getfixturevalue("lake")
-        self.lake.front.fates.append("" if self.happens else "late")
+        self.lake.front.fates.append("lost after" if self.happens else "late")
         if self.happens:
-            self.lake.front.later = self.kill
+            self.lake.front.later = self.meet
         else:
-            self.lake.front.meanwhile.append(self.kill)
+            self.lake.front.meanwhile.append(self.meet)
         self.older = [snapshot.snapshot_id for snapshot in self.lake.table.metadata.snapshots[:-1]]
         self.config = self.folder / "pyiceberg.yaml"
         self.config.write_text(f"catalog:\n  prod:\n    type: rest\n    uri: {self.lake.front.uri}\n")
@@ -161,7 +174,7 @@ class OnSql(Place):
         patches = self.stack.enter_context(pytest.MonkeyPatch.context())
         self.events = catalog_table(self.folder, patches, appends=3, uri=uri)
         self.older = self.events.snapshot_ids()[:-1]
-        proxy = Proxy(uri, deliver=self.happens, meanwhile=self.kill)
+        proxy = Proxy(uri, deliver=self.happens, meanwhile=self.meet)
         self.stack.callback(proxy.close)
         self.environment = {"PYICEBERG_CATALOG__LAKE__URI": through(proxy, uri)}
 
@@ -203,8 +216,8 @@ class OnS3(Place):
         self.server: Versitygw = self.request.getfixturevalue("versitygw")
         self.front = self.stack.enter_context(S3Front.before(self.server.endpoint))
         self.front.met = lambda path: path.endswith(self.version)
-        self.front.fate = "" if self.happens else "late"
-        self.front.meanwhile = self.kill
+        self.front.fate = "error after" if self.happens else "late"
+        self.front.meanwhile = self.meet
         self.location = self.make_table()
 
     @abstractmethod
@@ -292,23 +305,29 @@ PLACES: dict[str, type[Place]] = {
     "file names on S3": FileNames,
     "Delta log on S3": DeltaLog,
 }
-CASES = [(name, truth) for name, place in PLACES.items() for truth in place.truths]
-ALWAYS = [("REST", "gone"), ("PostgreSQL", "came in")]
+CASES: list[tuple[str, Truth, Way]] = [
+    (name, truth, way)
+    for name, place in PLACES.items()
+    for truth in place.truths
+    for way in get_args(Way)
+    if way == "killed" or truth != "built upon"  # who is cut off looks back, and goes on where it came in
+]
+ALWAYS = [("REST", "gone", "killed"), ("PostgreSQL", "came in", "killed"), ("MariaDB", "gone", "cut off")]
 
 
 @pytest.mark.parametrize(
-    ("name", "truth"),
+    ("name", "truth", "way"),
     [
         pytest.param(*case, id=", ".join(case), marks=() if case in ALWAYS else pytest.mark.deep)
         for case in CASES
     ],
 )
 def test_whoever_resumes_it_ends_it_right(
-    name: str, truth: Truth, request: pytest.FixtureRequest, tmp_path: Path
+    name: str, truth: Truth, way: Way, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        place = PLACES[name](request, tmp_path, stack, happens=truth in HAPPENED)
-        place.dies()
+        place = PLACES[name](request, tmp_path, stack, happens=truth in HAPPENED, way=way)
+        place.carry_out()
         added = int(truth in ("another's first", "built upon"))
         if added:
             place.add()
