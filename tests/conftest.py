@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
 from tests.spark_tables.rest_lake import rest_s3_lake
 from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session, written
+from tests.toxiproxy import toxiproxy
 from tests.vending import rest_with_users
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "rest_with_users",
     "server",
     "spark_session",
+    "toxiproxy",
     "unconditional",
     "versitygw",
     "versitygw_with_users",
@@ -112,6 +115,18 @@ def pytest_runtest_makereport(
     report = yield
     tell_once(item, call, report)
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How answers that say nothing for sure were judged."""
+    reports = [each for outcome in ("passed", "failed") for each in terminalreporter.getreports(outcome)]
+    judged = Counter(value for each in reports for name, value in each.user_properties if name == "judged")
+    if judged:
+        total, wrong = sum(judged.values()), judged["wrong"]
+        figures = f"{judged['right']} right, {judged['unknown']} unknown"
+        terminalreporter.write_line(
+            f"Ambiguous answers: {total - wrong} of {total} judged right or unknown ({figures})."
+        )
 
 
 def _group(item: pytest.Item) -> str:

@@ -23,7 +23,7 @@ from random import random
 from typing import Any
 
 import s3fs
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 from fsspec.asyn import sync
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, IcebergCliError, Refused, UsageError
@@ -102,6 +102,9 @@ _BATCH = 1_000  # objects in one DeleteObjects request, by the protocol
 _BATCHES_AT_ONCE = 4  # a bucket's prefix takes 3,500 deletions a second
 _BEFORE_THE_END_S = 300
 _YOUNG_S = 30  # credentials that were renewed so short a time ago have not ended
+# The connection bounds its waits for answers, and not those before it may send a body.
+_ANSWER_S = 60
+_SLOWEST = 64 * 1024  # bytes a second
 # Answers of services that know no batches, or cannot read this one.
 _NO_BATCH = frozenset({"KeyTooLongError", "MalformedXML", "MethodNotAllowed", "NotImplemented"})
 
@@ -473,7 +476,12 @@ class S3Storage(Storage):
         known = operation.input_shape.members
         shared = {name: value for name, value in self._parameters.items() if name in known}
         bucket = self._access_points.get(request["Bucket"], request["Bucket"])
-        answer: dict[str, Any] = await getattr(client, method)(**{**shared, **request, "Bucket": bucket})
+        sent = getattr(client, method)(**{**shared, **request, "Bucket": bucket})
+        bound_s = _ANSWER_S + len(request.get("Body", b"")) / _SLOWEST
+        try:
+            answer: dict[str, Any] = await asyncio.wait_for(sent, bound_s)
+        except TimeoutError as error:
+            raise ReadTimeoutError(endpoint_url=client.meta.endpoint_url) from error
         if method == "get_object":
             async with answer["Body"] as body:
                 answer["Body"] = await body.read()

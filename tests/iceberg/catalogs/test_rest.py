@@ -47,7 +47,9 @@ from iceberg_cli.iceberg.commit.update import (
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.router import open_storage
+from iceberg_cli.testing.conformance.catalogs import CatalogConformance, CatalogUnderTest
 from iceberg_cli.testing.conformance.commits import load
+from iceberg_cli.testing.conformance.faults import Killed, PutFault
 from tests.budget import FULL
 from tests.database_proxy import jdbc_url_of_postgresql
 from tests.rest_servers import (
@@ -555,6 +557,60 @@ def test_sigv4_does_not_send_a_commit_again(lake: Lake) -> None:
     assert {
         adapter.max_retries.total for adapter in committer._client._catalog._session.adapters.values()
     } == {0}
+
+
+# What every catalog promises
+
+
+@dataclasses.dataclass
+class OfTests(CatalogUnderTest):
+    """A table without snapshots of the reference server."""
+
+    server: str
+    theirs: RestCatalog
+    identifier: tuple[str, str]
+    commits_at_once: bool = True
+    may_arrive: bool = True
+
+    @property
+    def storage(self) -> Storage:
+        return STORAGE
+
+    def open(self, storage: Storage | None = None) -> RestCommitter:  # noqa: ARG002 - the server writes
+        namespace, table = self.identifier
+        return RestCommitter("prod", (namespace,), table, {"uri": self.server}, {})
+
+    def open_failing(self, put: PutFault) -> RestCommitter:
+        committer = self.open()
+        client = committer._client
+        send = client.post
+
+        def post(*arguments: Any, **more: Any) -> requests.Response:
+            if put.endswith("after"):
+                send(*arguments, **more)
+            raise Killed if put.startswith("killed") else rest_client.NoAnswer("reset", sent=True)
+
+        client.post = post  # type: ignore[method-assign]
+        return committer
+
+    def commit_of_others(self, name: str) -> None:
+        """It moves `main` as well."""
+        with self.theirs.load_table(self.identifier).transaction() as transaction:
+            transaction.append(pa.table({"i": [1]}))
+            transaction.set_properties({name: "yes"})
+
+
+class TestRestCatalog(CatalogConformance):
+    """Every sentence about catalogs, on the reference server."""
+
+    @pytest.fixture
+    def catalog(self, rest_server: str, tmp_path: Path) -> OfTests:
+        """A table of one version."""
+        theirs = RestCatalog("theirs", uri=rest_server)
+        identifier = (f"n{uuid.uuid4().hex}", "t")
+        theirs.create_namespace(identifier[:1])
+        theirs.create_table(identifier, pa.schema([("i", pa.int64())]), location=f"file://{tmp_path}/t")
+        return OfTests(rest_server, theirs, identifier)
 
 
 # Many writers
