@@ -13,6 +13,7 @@ from iceberg_cli.engines import selection as choice
 from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
 from tests.rest_servers import rest_server
+from tests.s3_users import guarded_s3
 from tests.s3_words import unconditional, without_conditions
 from tests.servers import (
     mariadb_database,
@@ -30,6 +31,7 @@ from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session, writ
 __all__ = [
     "cluster",
     "delta_lake",
+    "guarded_s3",
     "hadoop",
     "lake",
     "lakes",

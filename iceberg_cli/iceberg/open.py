@@ -54,8 +54,12 @@ def _open_in_catalog(request: OpenRequest) -> IcebergTable:
         request.name, config_file=request.catalog_config, storage_options=request.storage_options
     )
     location = committer.current()
-    renewal = committer.renewal if isinstance(committer, VendsCredentials) else None
-    storage = storage_of(_folder_of(location), options, request.overrides, renewal=renewal)
+    folder = _folder_of(location)
+    if isinstance(committer, VendsCredentials):
+        renewal, credentials = committer.renewal, committer.credentials
+        storage = storage_of(folder, options, request.overrides, renewal=renewal, credentials=credentials)
+    else:
+        storage = storage_of(folder, options, request.overrides)
     return _loaded(request.name, storage, committer, request.overrides, request.on_event, location=location)
 
 

@@ -10,7 +10,7 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
@@ -20,6 +20,21 @@ _RANGE_BYTES: Final = 8 << 20  # read back at once
 
 Renewal = Callable[[], Mapping[str, str]]
 """The options of a storage, with new credentials in place of those that end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageCredential:
+    """The options of a storage for paths that begin with a prefix, as REST catalogs give them: several for one table.
+
+    Args:
+        prefix: of paths, for example `s3://bucket/folder`.
+        options: with credentials.
+        renewal: gives them with new credentials, or None.
+    """
+
+    prefix: str
+    options: Mapping[str, str] = field(repr=False)
+    renewal: Renewal | None = None
 
 
 class FileInfo(NamedTuple):

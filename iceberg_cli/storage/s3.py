@@ -29,7 +29,7 @@ from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageE
 from iceberg_cli.storage import FileInfo, Renewal, Storage
 from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.s3_listing import Listing
-from iceberg_cli.storage.s3_options import S3Options
+from iceberg_cli.storage.s3_options import EXPIRES_AT_MS, S3Options, with_options
 from iceberg_cli.storage.s3_retries import (
     TRANSIENT_CODES,
     TRANSPORT_ERRORS,
@@ -122,6 +122,7 @@ class S3Storage(Storage):
 
     def _connect(self, options: Mapping[str, str]) -> None:
         """Use these options from now on."""
+        self._options = options
         self._connected_s = time.monotonic()
         self._renew_s = _renew_after_s(options)
         known = S3Options.of(options)
@@ -424,10 +425,9 @@ class S3Storage(Storage):
             young = refused and time.monotonic() - self._connected_s < _YOUNG_S
             if self._files is files and self._renewal is not None and not young:
                 options = self._renewal()
-                if (
-                    S3Options.of(options).key is not None
-                ):  # else they are this process's own, and nobody renews them
-                    self._connect(options)
+                # Without a key they are this process's own, and nobody renews them.
+                if S3Options.of(options).key is not None:
+                    self._connect(with_options(self._options, options))
             return self._files
 
     async def _ask(
@@ -473,7 +473,7 @@ class S3Storage(Storage):
 
 def _renew_after_s(options: Mapping[str, str]) -> float | None:
     """In how many seconds credentials have to be renewed, None where their end is not known."""
-    ends_ms = options.get("s3.session-token-expires-at-ms", "")
+    ends_ms = options.get(EXPIRES_AT_MS, "")
     if not ends_ms.isdecimal():
         return None
     left_s = int(ends_ms) / 1_000 - time.time()  # noqa: TID251 - the end is a point in time

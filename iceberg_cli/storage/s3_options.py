@@ -18,6 +18,11 @@ _NAMES: Final = {
     "token": ("token", "s3.session-token", "client.session-token"),
     "region": ("region", "s3.region", "client.region"),
 }
+_KEY_IDS: Final = frozenset(_NAMES["key"])
+_SECRETS: Final = (*_NAMES["secret"], *_NAMES["token"])
+# By which requests are signed, or not at all.
+KEY_OPTIONS: Final = frozenset({*_KEY_IDS, *_SECRETS, "anon", "s3.anonymous"})
+EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"
 _ACCESS_POINT: Final = "s3.access-points."
 _TRUE: Final = frozenset({"1", "true", "yes"})
 _FALSE: Final = frozenset({"", "0", "false", "no"})
@@ -67,7 +72,6 @@ class S3Options:
             ours: next((options[name] for name in names if name in options), None)
             for ours, names in _NAMES.items()
         }
-        secret_names = (*_NAMES["secret"], *_NAMES["token"], "s3.sse.key")
         return cls(
             **found,
             anon=_is_true(options, "anon", "s3.anonymous"),
@@ -78,8 +82,18 @@ class S3Options:
                 for name, value in options.items()
                 if name.startswith(_ACCESS_POINT)
             },
-            secrets=tuple(options[name] for name in secret_names if name in options),
+            secrets=tuple(options[name] for name in (*_SECRETS, "s3.sse.key") if name in options),
         )
+
+
+def with_options(options: Mapping[str, str], over: Mapping[str, str]) -> dict[str, str]:
+    """Options, and others that come before them.
+
+    Keys are taken together or not at all: a secret, a token and their end belong to the key that they came with.
+    """
+    if _KEY_IDS & over.keys():
+        options = {name: text for name, text in options.items() if name not in {*KEY_OPTIONS, EXPIRES_AT_MS}}
+    return {**options, **over}
 
 
 def _is_true(options: Mapping[str, str], *names: str) -> bool:

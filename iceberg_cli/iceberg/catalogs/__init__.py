@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from iceberg_cli.operation.outcomes import Attempt, Outcome
-from iceberg_cli.storage import Renewal
+from iceberg_cli.storage import Renewal, StorageCredential
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
@@ -56,5 +57,10 @@ class VendsCredentials(Protocol):
 
     @property
     def renewal(self) -> Renewal:
-        """Asks the catalog for new ones."""
+        """Asks the catalog for new ones, for paths that are under no prefix of `credentials`."""
+        ...
+
+    @property
+    def credentials(self) -> Sequence[StorageCredential]:
+        """For the paths under their prefixes."""
         ...

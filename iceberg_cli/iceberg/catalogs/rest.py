@@ -9,7 +9,7 @@ Spec: Iceberg REST catalog specification, `loadTable`, `updateTable`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,7 +37,9 @@ from iceberg_cli.operation.outcomes import (
     Unknown,
     digest_of,
 )
+from iceberg_cli.storage import StorageCredential
 from iceberg_cli.storage.router import open_storage
+from iceberg_cli.storage.s3_options import with_options
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit, TableUpdate
@@ -84,21 +86,29 @@ class RestCommitter:
         self._one_by_one = False  # whether the server removes one snapshot an update
         opened = self._client.load()
         self._opened: str | None = opened.location
-        self.storage_options: Mapping[str, str] = {
-            **self._client.storage_options(),
-            **opened.options,
-            **storage_options,
-        }
-        self.renewal: Renewal = CredentialsRenewal(
+        renewal = CredentialsRenewal(
             catalog_name=catalog_name,
             namespace=namespace,
             table=table,
             properties=properties,
-            location=opened.location,
+            prefix=None,
             options=storage_options,
             client=self._client,
         )
-        self._storage: Storage = open_storage(self.storage_options, renewal=self.renewal)
+        general = with_options(self._client.storage_options(), opened.options)
+        self.renewal: Renewal = renewal
+        self.storage_options: Mapping[str, str] = with_options(general, storage_options)
+        self.credentials: Sequence[StorageCredential] = tuple(
+            StorageCredential(
+                prefix=prefix,
+                options=with_options(with_options(general, options), storage_options),
+                renewal=replace(renewal, prefix=prefix),
+            )
+            for prefix, options in opened.credentials.items()
+        )
+        self._storage: Storage = open_storage(
+            self.storage_options, renewal=self.renewal, credentials=self.credentials
+        )
 
     def read_only_reason(self) -> str | None:
         """Why the server takes no commit that maintains a table, or None."""

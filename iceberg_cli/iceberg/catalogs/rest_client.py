@@ -54,10 +54,18 @@ _CATALOGS_OWN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What the server says of a table now: its metadata location, the options of its storage, its own token."""
+    """What the server says of a table now.
+
+    Args:
+        location: of its metadata.
+        options: of its storage, for paths without credentials of their own.
+        credentials: options by the prefix of the paths that they are for.
+        token: the table's own, or None.
+    """
 
     location: str
     options: Mapping[str, str]
+    credentials: Mapping[str, Mapping[str, str]]
     token: str | None
 
 
@@ -126,26 +134,20 @@ class RestClient:
         return {key: text for key, text in texts.items() if not key.startswith(_CATALOGS_OWN)}
 
     def load(self) -> Loaded:
-        """Ask for the table, with every snapshot: by default a server may leave out those without a ref.
+        """Ask for the table, with every snapshot.
 
         Raises:
             TableNotFound, AccessDenied, BackendUnavailable. Refused: its metadata is no file.
         """
-        answer = self._ask()
-        if answer.status_code in (401, 419):
-            try:
-                self._catalog._refresh_token()  # noqa: SLF001 - OAuth2 tokens end
-            except Exception as error:  # an authentication may raise anything
-                raise AccessDenied(
-                    f"Cannot ask the catalog for {self.name}: {self._message_of(error)}"
-                ) from error
-            answer = self._ask()
+        what = f"the catalog for {self.name}"
+        # By default a server may leave out snapshots without a ref.
+        answer = self._get(self._url(), what, params={"snapshots": "all"})
         code = answer.status_code
         if code == requests.codes.not_found:
             raise TableNotFound(f"Cannot find the table {self.name} in its catalog.{self._near()}")
         if code != requests.codes.ok:
             kind = AccessDenied if code in DENIED else BackendUnavailable
-            raise kind(f"Cannot ask the catalog for {self.name}: it answered {code}: {self.reason(answer)}")
+            raise kind(f"Cannot ask {what}: it answered {code}: {self.reason(answer)}")
         document = object_of(answer)
         location = text_of(document, "metadata-location")
         if location.startswith(("http://", "https://")):
@@ -155,28 +157,23 @@ class RestClient:
             )
         config = texts_of(document.get("config"))
         self._secrets += _secrets_of(config)
-        options = {**config, **self._credentials(document, location)}
-        return Loaded(location=location, options=options, token=options.pop("token", None))
+        token = config.pop("token", None)
+        return Loaded(location=location, options=config, credentials=self._credentials(document), token=token)
 
-    def credentials(self, location: str) -> Mapping[str, str]:
-        """New credentials for the table's storage, as options; those for the longest prefix of a location.
+    def credentials(self) -> Mapping[str, Mapping[str, str]]:
+        """New credentials for the table's storage: options by the prefix of the paths that they are for.
 
         Raises:
             As `load`.
         """
         if _LOAD_CREDENTIALS not in self._catalog._supported_endpoints:  # noqa: SLF001
-            return self.load().options
-        try:
-            answer = self._send("GET", f"{self._url()}/credentials")
-        except NoAnswer as error:
-            raise BackendUnavailable(f"Cannot ask for credentials of {self.name}: {error}") from error
+            return self.load().credentials
+        what = f"for credentials of {self.name}"
+        answer = self._get(f"{self._url()}/credentials", what)
         if answer.status_code != requests.codes.ok:
             kind = AccessDenied if answer.status_code in DENIED else BackendUnavailable
-            raise kind(
-                f"Cannot ask for credentials of {self.name}: the catalog answered {answer.status_code}: "
-                f"{self.reason(answer)}"
-            )
-        return self._credentials(object_of(answer), location)
+            raise kind(f"Cannot ask {what}: the catalog answered {answer.status_code}: {self.reason(answer)}")
+        return self._credentials(object_of(answer))
 
     @property
     def takes_keys(self) -> bool:
@@ -231,23 +228,37 @@ class RestClient:
                 adapter.max_retries = Retry(0, read=False)
         return catalog
 
-    def _credentials(self, document: Mapping[str, Any], location: str) -> Mapping[str, str]:
-        """The storage credentials with the longest prefix of a location."""
-        given = document.get("storage-credentials") or ()
-        fitting = [
-            (len(str(each.get("prefix", ""))), texts_of(each.get("config")))
-            for each in given
-            if isinstance(each, Mapping) and location.startswith(str(each.get("prefix", "")))
-        ]
-        longest: Mapping[str, str] = max(fitting, key=lambda pair: pair[0], default=(0, {}))[1]
-        self._secrets += _secrets_of(longest)
-        return longest
+    def _credentials(self, document: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
+        """The storage credentials of an answer, by prefix."""
+        given = document.get("storage-credentials")
+        found: dict[str, Mapping[str, str]] = {}
+        for each in given if isinstance(given, list) else ():
+            if not isinstance(each, Mapping):
+                continue
+            config = texts_of(each.get("config"))
+            self._secrets += _secrets_of(config)
+            found.setdefault(str(each.get("prefix", "")), config)
+        return found
 
-    def _ask(self) -> requests.Response:
+    def _get(self, url: str, what: str, *, params: Mapping[str, str] | None = None) -> requests.Response:
+        """The answer to a request that may be sent again: once more with a new token where the server refuses ours.
+
+        Args:
+            url: of the request.
+            what: it asks, for errors.
+            params: of the query.
+        """
         try:
-            return self._send("GET", self._url(), params={"snapshots": "all"})
+            answer = self._send("GET", url, params=params)
+            if answer.status_code not in (401, 419):
+                return answer
+            try:
+                self._catalog._refresh_token()  # noqa: SLF001 - OAuth2 tokens end
+            except Exception as error:  # an authentication may raise anything
+                raise AccessDenied(f"Cannot ask {what}: {self._message_of(error)}") from error
+            return self._send("GET", url, params=params)
         except NoAnswer as error:
-            raise BackendUnavailable(f"Cannot ask the catalog for {self.name}: {error}") from error
+            raise BackendUnavailable(f"Cannot ask {what}: {error}") from error
 
     def _send(
         self,
