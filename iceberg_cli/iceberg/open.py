@@ -55,11 +55,8 @@ def _open_in_catalog(request: OpenRequest) -> IcebergTable:
     )
     location = committer.current()
     folder = _folder_of(location)
-    if isinstance(committer, VendsCredentials):
-        renewal, credentials = committer.renewal, committer.credentials
-        storage = storage_of(folder, options, request.overrides, renewal=renewal, credentials=credentials)
-    else:
-        storage = storage_of(folder, options, request.overrides)
+    credentials = committer.credentials if isinstance(committer, VendsCredentials) else ()
+    storage = storage_of(folder, options, request.overrides, credentials=credentials)
     return _loaded(request.name, storage, committer, request.overrides, request.on_event, location=location)
 
 

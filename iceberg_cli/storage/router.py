@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.paths import scheme_of
-from iceberg_cli.storage import FileInfo, Obstacle, Renewal, Storage, StorageCredential
+from iceberg_cli.storage import FileInfo, Obstacle, Storage, StorageCredential
 from iceberg_cli.storage.conditional_create import EndpointStorage
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.s3_options import KEY_OPTIONS
@@ -32,8 +32,8 @@ class RoutedStorage(Storage):
         options: passed to every adapter, which takes what it knows.
         trusted_folders: local folders that the operator named, see `LocalStorage`.
         link_targets: local folders to which links below these may lead.
-        renewal: gives the options with new credentials, where those in `options` end; sent along to other processes.
-        credentials: for the paths under their prefixes, in place of `options` and `renewal`; the longest prefix counts.
+        credentials: for the paths under their prefixes, in place of `options`; the longest prefix counts. Sent along to
+            other processes.
     """
 
     def __init__(
@@ -42,11 +42,9 @@ class RoutedStorage(Storage):
         *,
         trusted_folders: Sequence[str] = (),
         link_targets: Sequence[str] = (),
-        renewal: Renewal | None = None,
         credentials: Sequence[StorageCredential] = (),
     ) -> None:
         self._options = dict(options)
-        self._renewal = renewal
         self._credentials = sorted(
             credentials, key=lambda each: len(_with_one_scheme(each.prefix)), reverse=True
         )
@@ -59,7 +57,6 @@ class RoutedStorage(Storage):
         """The state from which another process, maybe on another machine, makes the same storage; with credentials."""
         return {
             "_options": with_environment(self._options, os.environ),
-            "_renewal": self._renewal,
             "_credentials": [
                 replace(each, options=with_environment(each.options, os.environ))
                 for each in self._credentials
@@ -80,7 +77,6 @@ class RoutedStorage(Storage):
             self._options,
             trusted_folders=folders,
             link_targets=self._link_targets,
-            renewal=self._renewal,
             credentials=self._credentials,
         )
 
@@ -105,7 +101,7 @@ class RoutedStorage(Storage):
         spelled = _with_one_scheme(path)
         return next(
             (each for each in self._credentials if spelled.startswith(_with_one_scheme(each.prefix))),
-            StorageCredential(prefix="", options=self._options, renewal=self._renewal),
+            StorageCredential(prefix="", options=self._options),
         )
 
     def _adapter_under(self, folder: str) -> Storage:
@@ -136,7 +132,7 @@ class RoutedStorage(Storage):
                 f"Cannot use {path}: {error.name} is not installed.",
                 next_step=how_to_install(error),
             ) from error
-        return S3Storage(credential.options, renewal=credential.renewal)
+        return S3Storage(credential.options, renewal=credential.renewal, signer=credential.signer)
 
     def canonical(self, path: str) -> str:
         """The spelling that the scheme's adapter gives."""
@@ -301,7 +297,6 @@ def storage_of(
     options: Mapping[str, str],
     overrides: UnsafeOverrides,
     *,
-    renewal: Renewal | None = None,
     credentials: Sequence[StorageCredential] = (),
 ) -> RoutedStorage:
     """The storage of the table at `opened`: links in and above local folders that the operator named are trusted.
@@ -313,7 +308,6 @@ def storage_of(
         options,
         trusted_folders=overrides.local_folders(opened),
         link_targets=targets,
-        renewal=renewal,
         credentials=credentials,
     )
 
@@ -322,7 +316,6 @@ def open_storage(
     options: Mapping[str, str] | None = None,
     *,
     trusted_folders: Sequence[str] = (),
-    renewal: Renewal | None = None,
     credentials: Sequence[StorageCredential] = (),
 ) -> Storage:
     """The storage for paths of all schemes, each handled by its adapter.
@@ -331,9 +324,6 @@ def open_storage(
         options: for the adapters, under their own names or PyIceberg's (`s3.endpoint` and the like).
         trusted_folders: local folders that the operator named. Deleting accepts symbolic links in and above
             them and none below; without any, no part of a deleted local path may be a symbolic link.
-        renewal: see `RoutedStorage`.
         credentials: see `RoutedStorage`.
     """
-    return RoutedStorage(
-        options or {}, trusted_folders=trusted_folders, renewal=renewal, credentials=credentials
-    )
+    return RoutedStorage(options or {}, trusted_folders=trusted_folders, credentials=credentials)

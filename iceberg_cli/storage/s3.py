@@ -26,7 +26,7 @@ from botocore.exceptions import ClientError
 from fsspec.asyn import sync
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
-from iceberg_cli.storage import FileInfo, Renewal, Storage
+from iceberg_cli.storage import FileInfo, Renewal, Signer, Storage
 from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.s3_listing import Listing
 from iceberg_cli.storage.s3_options import EXPIRES_AT_MS, S3Options, with_options
@@ -37,6 +37,7 @@ from iceberg_cli.storage.s3_retries import (
     next_wait_s,
     status_of,
 )
+from iceberg_cli.storage.s3_signing import SigningRefused, session_of
 
 THREADS = 32
 _LIST_FROM = 200  # paths: a listing names a thousand objects in one answer
@@ -110,13 +111,17 @@ class S3Storage(Storage):
         options: see `S3Options`. What is absent comes from the environment, as botocore finds it.
         renewal: gives the options with new credentials, where those in `options` end. It is asked five minutes before
             the end that `s3.session-token-expires-at-ms` tells, and where the service refuses a request.
+        signer: signs the requests where `s3.remote-signing-enabled` says so.
 
     Raises:
         UsageError: an option has a value that it cannot have.
     """
 
-    def __init__(self, options: Mapping[str, str], *, renewal: Renewal | None = None) -> None:
+    def __init__(
+        self, options: Mapping[str, str], *, renewal: Renewal | None = None, signer: Signer | None = None
+    ) -> None:
         self._renewal = renewal
+        self._signer = signer
         self._renewing = threading.Lock()
         self._connect(options)
 
@@ -126,11 +131,18 @@ class S3Storage(Storage):
         self._connected_s = time.monotonic()
         self._renew_s = _renew_after_s(options)
         known = S3Options.of(options)
+        signing: dict[str, Any] = {}
+        if known.is_signed_remotely:
+            if self._signer is None:
+                raise UsageError(
+                    "Cannot use the storage option s3.remote-signing-enabled=true: no REST catalog is there to sign."
+                )
+            signing = {"anon": True, "session": session_of(self._signer)}
         self._secrets = known.secrets
         self._parameters = known.parameters
         self._access_points = known.access_points
         self._files = s3fs.S3FileSystem(
-            anon=known.anon,
+            **{"anon": known.anon, **signing},
             key=known.key,
             secret=known.secret,
             token=known.token,
@@ -140,6 +152,8 @@ class S3Storage(Storage):
             config_kwargs={
                 "retries": {"total_max_attempts": 1},
                 "s3": {"addressing_style": known.addressing_style},
+                # A checksum at the end of a body puts that into chunks, which a signer does not know of.
+                **({"request_checksum_calculation": "when_required"} if signing else {}),
             },
             use_listings_cache=False,
             skip_instance_cache=True,
@@ -335,7 +349,7 @@ class S3Storage(Storage):
             try:
                 answer = self._call("delete_objects", Bucket=bucket, Delete=request)
             except TRANSPORT_ERRORS as error:
-                if _code(error) in _NO_BATCH:
+                if _code(error) in _NO_BATCH or isinstance(error, SigningRefused):
                     return reasons | self._delete_alone(bucket, keys)
                 return reasons | dict.fromkeys(keys, _reason(error))
             failures = [each for each in answer.get("Errors", ()) if each.get("Code") != "NoSuchKey"]
@@ -467,7 +481,8 @@ class S3Storage(Storage):
         if _code(error) in {"NoSuchKey", "404", "NotFound"}:
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         reason = redact(_reason(error), self._secrets)
-        kind = AccessDenied if status_of(error) in (401, 403) else BackendUnavailable
+        denied = status_of(error) in (401, 403) or isinstance(error, SigningRefused)
+        kind = AccessDenied if denied else BackendUnavailable
         return kind(redact(f"Cannot {verb} {path}: {reason}", self._secrets))
 
 

@@ -21,7 +21,8 @@ _NAMES: Final = {
 _KEY_IDS: Final = frozenset(_NAMES["key"])
 _SECRETS: Final = (*_NAMES["secret"], *_NAMES["token"])
 # By which requests are signed, or not at all.
-KEY_OPTIONS: Final = frozenset({*_KEY_IDS, *_SECRETS, "anon", "s3.anonymous"})
+_REMOTE_SIGNING: Final = "s3.remote-signing-enabled"
+KEY_OPTIONS: Final = frozenset({*_KEY_IDS, *_SECRETS, "anon", "s3.anonymous", _REMOTE_SIGNING})
 EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"
 _ACCESS_POINT: Final = "s3.access-points."
 _TRUE: Final = frozenset({"1", "true", "yes"})
@@ -44,6 +45,7 @@ class S3Options:
         token: of a session.
         region: of the buckets.
         anon: whether requests are not signed.
+        is_signed_remotely: whether a catalog signs them.
         addressing_style: whether the bucket's name is in the path or in the host; `auto`: in the path at an endpoint
             that is given, in the host elsewhere.
         parameters: of every request that has them, by botocore's names.
@@ -56,6 +58,7 @@ class S3Options:
     token: str | None
     region: str | None
     anon: bool
+    is_signed_remotely: bool
     addressing_style: Literal["auto", "path", "virtual"]
     parameters: Mapping[str, str | bytes]
     access_points: Mapping[str, str]
@@ -75,6 +78,7 @@ class S3Options:
         return cls(
             **found,
             anon=_is_true(options, "anon", "s3.anonymous"),
+            is_signed_remotely=_is_true(options, _REMOTE_SIGNING),
             addressing_style=_addressing_style(options),
             parameters={**_encryption(options), **_account(options)},
             access_points={

@@ -77,8 +77,8 @@ def test_each_credential_is_renewed_by_itself(guarded_s3: GuardedS3, monkeypatch
     ended = {**guarded_s3.options_of("one"), "s3.secret-access-key": "one-that-has-ended"}
     storage: Storage = RoutedStorage(
         guarded_s3.options_of("one"),
-        renewal=renewal("nobody"),
         credentials=[
+            StorageCredential(prefix="", options=guarded_s3.options_of("one"), renewal=renewal("nobody")),
             StorageCredential(prefix=f"s3://{first}/", options=ended, renewal=renewal("one")),
             StorageCredential(prefix=f"s3://{second}/", options=ended, renewal=renewal("two")),
         ],

@@ -25,6 +25,7 @@ from iceberg_cli.errors import (
 )
 from iceberg_cli.iceberg.catalogs.rest_client import DENIED, NoAnswer, RestClient, object_of, text_of, wait_of
 from iceberg_cli.iceberg.catalogs.rest_renewal import CredentialsRenewal
+from iceberg_cli.iceberg.catalogs.rest_signing import RemoteSigner
 from iceberg_cli.iceberg.commit.draft import OPERATION_ID
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
@@ -43,7 +44,7 @@ from iceberg_cli.storage.s3_options import with_options
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit, TableUpdate
-    from iceberg_cli.storage import Renewal, Storage
+    from iceberg_cli.storage import Storage
 
 _REFUSED: Final = frozenset({400, 409, 422})
 _NOT_DONE: Final = DENIED | {404, 429}  # the specification's answers to what was not carried out
@@ -86,29 +87,26 @@ class RestCommitter:
         self._one_by_one = False  # whether the server removes one snapshot an update
         opened = self._client.load()
         self._opened: str | None = opened.location
-        renewal = CredentialsRenewal(
-            catalog_name=catalog_name,
-            namespace=namespace,
-            table=table,
-            properties=properties,
-            prefix=None,
-            options=storage_options,
-            client=self._client,
-        )
+        which: dict[str, Any] = {
+            "catalog_name": catalog_name,
+            "namespace": namespace,
+            "table": table,
+            "properties": properties,
+            "client": self._client,
+        }
         general = with_options(self._client.storage_options(), opened.options)
-        self.renewal: Renewal = renewal
+        signer = RemoteSigner(**which, loaded=opened)
         self.storage_options: Mapping[str, str] = with_options(general, storage_options)
         self.credentials: Sequence[StorageCredential] = tuple(
             StorageCredential(
                 prefix=prefix,
                 options=with_options(with_options(general, options), storage_options),
-                renewal=replace(renewal, prefix=prefix),
+                renewal=CredentialsRenewal(**which, prefix=prefix, options=storage_options),
+                signer=signer,
             )
-            for prefix, options in opened.credentials.items()
+            for prefix, options in {"": {}, **opened.credentials}.items()
         )
-        self._storage: Storage = open_storage(
-            self.storage_options, renewal=self.renewal, credentials=self.credentials
-        )
+        self._storage: Storage = open_storage(self.storage_options, credentials=self.credentials)
 
     def read_only_reason(self) -> str | None:
         """Why the server takes no commit that maintains a table, or None."""

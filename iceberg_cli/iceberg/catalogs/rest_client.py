@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import pydantic
 import requests
@@ -33,6 +33,12 @@ _WAITS: Final = (_CONNECT_S, _ANSWER_S)
 _LOAD_CREDENTIALS: Final = Endpoint(
     http_method=HttpMethod.GET, path="/v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"
 )
+_SIGN: Final = Endpoint(
+    http_method=HttpMethod.POST, path="/v1/{prefix}/namespaces/{namespace}/tables/{table}/sign"
+)
+_SIGNER_URIS: Final = ("signer.uri", "s3.signer.uri")
+_SIGNER_ENDPOINTS: Final = ("signer.endpoint", "s3.signer.endpoint")
+_OLD_SIGN: Final = "v1/aws/s3/sign"  # of servers that name no endpoint of the table's own
 _KEY_HOLDS_S: Final = 2 * (_CONNECT_S + _ANSWER_S) + 60
 DENIED: Final = frozenset({401, 403, 407, 419})
 _SECRET: Final = (
@@ -53,6 +59,21 @@ _CATALOGS_OWN: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SigningConfig:
+    """What a server wants to see in each request for a signature.
+
+    Args:
+        is_given: whether the server said anything of it.
+        properties: in its document.
+        headers: of its own.
+    """
+
+    is_given: bool
+    properties: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """What the server says of a table now.
 
@@ -61,12 +82,14 @@ class Loaded:
         options: of its storage, for paths without credentials of their own.
         credentials: options by the prefix of the paths that they are for.
         token: the table's own, or None.
+        signing: see `SigningConfig`.
     """
 
     location: str
-    options: Mapping[str, str]
-    credentials: Mapping[str, Mapping[str, str]]
-    token: str | None
+    options: Mapping[str, str] = field(repr=False)
+    credentials: Mapping[str, Mapping[str, str]] = field(repr=False)
+    token: str | None = field(repr=False)
+    signing: SigningConfig = field(repr=False)
 
 
 class NoAnswer(Exception):
@@ -83,6 +106,8 @@ class _Catalog(RestCatalog):
     key_lifetime_s: float = 0.0
 
     def _config_headers(self, session: requests.Session) -> None:
+        # A server gives what it can of these; the configuration may name others.
+        session.headers["X-Iceberg-Access-Delegation"] = "vended-credentials,remote-signing"
         super()._config_headers(session)
         # The first of what is done with each new session: its requests for configuration and tokens set no time-out.
         session.request = partial(session.request, timeout=_WAITS)  # type: ignore[method-assign]
@@ -112,6 +137,8 @@ class RestClient:
         self, catalog_name: str, namespace: tuple[str, ...], table: str, properties: Mapping[str, Any]
     ) -> None:
         self._levels, self._table = namespace, table
+        self._own = properties
+        self._elsewhere: requests.Session | None = None
         self._identifier = (*namespace, table)
         self.name = f"{catalog_name}.{'.'.join(self._identifier)}"
         self._secrets = list(_secrets_of(properties))
@@ -126,7 +153,7 @@ class RestClient:
     @property
     def takes_commits(self) -> bool:
         """Whether `updateTable` is among the server's endpoints."""
-        return Capability.V1_UPDATE_TABLE in self._catalog._supported_endpoints  # noqa: SLF001
+        return self._advertises(Capability.V1_UPDATE_TABLE)
 
     def storage_options(self) -> dict[str, str]:
         """The catalog's properties that may be a storage's, none of its own secrets among them."""
@@ -158,7 +185,15 @@ class RestClient:
         config = texts_of(document.get("config"))
         self._secrets += _secrets_of(config)
         token = config.pop("token", None)
-        return Loaded(location=location, options=config, credentials=self._credentials(document), token=token)
+        signing = _signing_config(document.get("remote-signing-config"))
+        self._secrets += signing.headers.values()
+        return Loaded(
+            location=location,
+            options=config,
+            credentials=self._credentials(document),
+            token=token,
+            signing=signing,
+        )
 
     def credentials(self) -> Mapping[str, Mapping[str, str]]:
         """New credentials for the table's storage: options by the prefix of the paths that they are for.
@@ -166,7 +201,7 @@ class RestClient:
         Raises:
             As `load`.
         """
-        if _LOAD_CREDENTIALS not in self._catalog._supported_endpoints:  # noqa: SLF001
+        if not self._advertises(_LOAD_CREDENTIALS):
             return self.load().credentials
         what = f"for credentials of {self.name}"
         answer = self._get(f"{self._url()}/credentials", what)
@@ -198,6 +233,50 @@ class RestClient:
         return self._send(
             "POST", self._url(), data=data, headers=headers, auth=_Bearer(token) if token else None
         )
+
+    def sign(self, data: bytes, loaded: Loaded) -> requests.Response:
+        """Ask for the signature of a request to the storage.
+
+        The catalog's own authentication goes to the catalog, and where its configuration says that the signer is. To
+        another address that a server names, only the table's token goes.
+
+        Args:
+            data: the request, as the specification's `RemoteSignRequest`.
+            loaded: says where the signer is.
+
+        Raises:
+            NoAnswer. AccessDenied: the signer is at another address without TLS.
+        """
+        url = self._signer_url(loaded)
+        own = (self._catalog.uri, *(str(self._own.get(name, "")) for name in ("uri", *_SIGNER_URIS)))
+        auth = _Bearer(loaded.token) if loaded.token else None
+        headers = {"Content-Type": "application/json", **loaded.signing.headers}
+        if _origin(url) in map(_origin, own):
+            return self._send("POST", url, data=data, headers=headers, auth=auth)
+        if not url.startswith("https://") and self._catalog.uri.startswith("https://"):
+            raise AccessDenied(
+                f"the catalog names a signer without TLS, {redact(url)}",
+                next_step="Where that is right, set s3.signer.uri in the catalog's configuration.",
+            )
+        if self._elsewhere is None:
+            catalog = self._catalog._session  # noqa: SLF001
+            self._elsewhere = requests.Session()
+            self._elsewhere.verify, self._elsewhere.cert = catalog.verify, catalog.cert
+        return self._send(
+            "POST", url, data=data, headers=headers, auth=auth or _NoAuth(), session=self._elsewhere
+        )
+
+    def _signer_url(self, loaded: Loaded) -> str:
+        """See the specification's `LoadTableResult`; properties of old servers have `s3.` before their names."""
+        given = {**texts_of(self._catalog.properties), **loaded.options}
+        base = next((given[name] for name in _SIGNER_URIS if name in given), None)
+        path = next((given[name] for name in _SIGNER_ENDPOINTS if name in given), None)
+        if base is None and path is None and (loaded.signing.is_given or self._advertises(_SIGN)):
+            return f"{self._url()}/sign"
+        return urljoin(f"{(base or self._catalog.uri).rstrip('/')}/", (path or _OLD_SIGN).strip().lstrip("/"))
+
+    def _advertises(self, endpoint: Endpoint) -> bool:
+        return endpoint in self._catalog._supported_endpoints  # noqa: SLF001
 
     def reason(self, answer: requests.Response) -> str:
         """The message of an error answer; of one that is no JSON the beginning."""
@@ -269,13 +348,14 @@ class RestClient:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         auth: requests.auth.AuthBase | None = None,
+        session: requests.Session | None = None,
     ) -> requests.Response:
         """One request; a commit goes to no other address: a redirect is its answer.
 
         Raises:
             NoAnswer: authenticating it failed, and nothing was sent; or whatever went wrong from then on.
         """
-        session = self._catalog._session  # noqa: SLF001 - the session that PyIceberg authenticates
+        session = session or self._catalog._session  # noqa: SLF001 - the session that PyIceberg authenticates
         try:
             request = session.prepare_request(
                 requests.Request(method, url, data=data, params=params, headers=headers, auth=auth)
@@ -296,7 +376,7 @@ class RestClient:
         """What else there is by this name or nearly so, in words."""
         try:
             path = self._catalog._split_identifier_for_path(self._identifier, IdentifierKind.VIEW)  # noqa: SLF001
-            if Capability.V1_LOAD_VIEW in self._catalog._supported_endpoints:  # noqa: SLF001
+            if self._advertises(Capability.V1_LOAD_VIEW):
                 view = self._send("GET", self._catalog.url(Endpoints.load_view, **path))
                 if view.status_code == requests.codes.ok:
                     return " It is a view."
@@ -320,6 +400,33 @@ class _Bearer(requests.auth.AuthBase):
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         request.headers["Authorization"] = f"Bearer {self._token}"
         return request
+
+
+class _NoAuth(requests.auth.AuthBase):
+    """Nothing, in place of what a file of passwords may have for the host."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        return request
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
+
+
+def _signing_config(value: object) -> SigningConfig:
+    """The `RemoteSigningConfig` of an answer."""
+    config = value if isinstance(value, Mapping) else {}
+    headers = config.get("headers")
+    return SigningConfig(
+        is_given=isinstance(value, Mapping),
+        properties=texts_of(config.get("properties")),
+        headers={
+            str(name): ", ".join(map(str, values))
+            for name, values in (headers.items() if isinstance(headers, Mapping) else ())
+            if isinstance(values, list)
+        },
+    )
 
 
 def _was_not_sent(error: Exception) -> bool:

@@ -24,7 +24,7 @@ class CredentialsRenewal:
         namespace: see `RestClient`.
         table: see `RestClient`.
         properties: see `RestClient`.
-        prefix: of the paths; None: those without credentials of their own.
+        prefix: of the paths; empty for those without credentials of their own.
         options: that come before what the catalog gives.
     """
 
@@ -32,7 +32,7 @@ class CredentialsRenewal:
     namespace: tuple[str, ...]
     table: str
     properties: Mapping[str, Any] = field(repr=False)
-    prefix: str | None
+    prefix: str
     options: Mapping[str, str] = field(repr=False)
     client: RestClient | None = field(default=None, repr=False)
 
@@ -45,7 +45,7 @@ class CredentialsRenewal:
         if self.client is None:
             self.client = RestClient(self.catalog_name, self.namespace, self.table, self.properties)
         options = self.client.storage_options()
-        if self.prefix is None:
+        if not self.prefix:
             given = self.client.load().options
         else:
             fitting = {

@@ -775,11 +775,9 @@ def test_new_credentials_come_from_their_endpoint_or_from_loading_the_table(
         return {name: text for name, text in credential.items() if name != "namespace-separator"}
 
     # A key is not mixed with the token of another one, and the table's token is no storage's.
-    assert options_of(committer.storage_options) == {
-        **region, **key("first config"), "s3.session-token": "of config"
-    }  # fmt: skip
     found = {each.prefix: options_of(each.options) for each in committer.credentials}
     assert found == {
+        "": {**region, **key("first config"), "s3.session-token": "of config"},
         "s3://b/t": {**region, **key("first short")},
         "s3://b/t/data/": {**region, **key("first long")},
         "s3://c": {**region, **key("first config"), "s3.session-token": "of c"},
@@ -791,10 +789,10 @@ def test_new_credentials_come_from_their_endpoint_or_from_loading_the_table(
     for prefix, name in [
         ("s3://b/t", f"{when} short"),
         ("s3://b/t/data/", f"{when} long"),
-        (None, "loaded config"),
+        ("", "loaded config"),
     ]:
         # A worker gets a copy, which asks for itself.
-        renewal = renewals[prefix] if prefix else committer.renewal
+        renewal = renewals[prefix]
         assert renewal is not None
         for each in (renewal, pickle.loads(pickle.dumps(renewal))):
             assert key(name).items() <= each().items()
