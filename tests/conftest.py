@@ -15,6 +15,7 @@ from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
 from tests.nessie import nessie
 from tests.rest_servers import rest_on_s3, rest_server
+from tests.s3_users import guarded_s3
 from tests.s3_words import unconditional, without_conditions
 from tests.servers import (
     mariadb_database,
@@ -36,6 +37,7 @@ from tests.vending import rest_with_users
 __all__ = [
     "cluster",
     "delta_lake",
+    "guarded_s3",
     "hadoop",
     "lake",
     "lakes",

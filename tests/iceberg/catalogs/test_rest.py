@@ -853,39 +853,59 @@ def test_new_credentials_come_from_their_endpoint_or_from_loading_the_table(
     others = [each for each in configuration["endpoints"] if each != endpoint]
     configuration["endpoints"] = [*others, *([endpoint] if advertised else [])]
     lake.front.contents["/v1/config"] = json.dumps(configuration).encode()
-    committer = RestCommitter(
-        "prod", (lake.namespace, "inner"), "t", {"uri": lake.front.uri, "s3.region": "mars"}, {"own": "first"}
-    )
+    lake.open()
     (path,) = {path.partition("?")[0] for method, path in lake.front.requests if "/tables/" in path}
 
-    def credentials(key: str) -> list[dict[str, object]]:
-        whole, part = (
-            {"s3.access-key-id": "WHOLE"},
-            {"s3.access-key-id": key, "s3.secret-access-key": "hidden"},
-        )
-        return [
-            {"prefix": "file:", "config": whole},
-            {"prefix": lake.table.metadata_location.rpartition("/")[0], "config": {**part, "own": "theirs"}},
-            {"prefix": "s3://elsewhere", "config": whole},
-        ]
+    def key(name: str) -> dict[str, str]:
+        return {"s3.access-key-id": name, "s3.secret-access-key": f"hidden {name}"}
 
-    answer = {"metadata-location": lake.table.metadata_location, "metadata": {}, "config": {"own": "theirs"}}
-    lake.front.contents[f"{path}/credentials"] = json.dumps(
-        {"storage-credentials": credentials("NEW")}
-    ).encode()
-    lake.front.contents[f"{path}?snapshots=all"] = json.dumps(
-        {**answer, "storage-credentials": credentials("LOADED")}
-    ).encode()
-    # A worker gets a copy, which asks for itself.
-    for renewal in (committer.renewal, pickle.loads(pickle.dumps(committer.renewal))):
-        options = renewal()
-        assert options["s3.access-key-id"] == ("NEW" if advertised else "LOADED")
-        assert (options["s3.secret-access-key"], options["s3.region"], options["own"]) == (
-            "hidden",
-            "mars",
-            "first",
-        )
-        assert "hidden" not in repr(renewal)
+    def answer(when: str) -> bytes:
+        first = {**key(f"{when} config"), "s3.session-token": "of config", "own": "theirs", "token": "T"}
+        given = [
+            {"prefix": "s3://b/t", "config": {**key(f"{when} short"), "own": "theirs"}},
+            {"prefix": "s3://b/t/data/", "config": key(f"{when} long")},
+            {"prefix": "s3://b/t/data/", "config": key("of the same prefix")},
+            {"prefix": "s3://c", "config": {"s3.session-token": "of c"}},
+            "no credential",
+        ]
+        location = lake.table.metadata_location
+        return json.dumps(
+            {"metadata-location": location, "config": first, "storage-credentials": given}
+        ).encode()
+
+    lake.front.contents[f"{path}?snapshots=all"] = answer("first")
+    properties = {"uri": lake.front.uri, "s3.region": "mars", "key": "OURS", "token": "OURS"}
+    committer = RestCommitter("prod", (lake.namespace, "inner"), "t", properties, {"own": "first"})
+    region = {"s3.region": "mars", "own": "first"}
+
+    def options_of(credential: Mapping[str, str]) -> dict[str, str]:
+        return {name: text for name, text in credential.items() if name != "namespace-separator"}
+
+    # A key is not mixed with the token of another one, and the table's token is no storage's.
+    found = {each.prefix: options_of(each.options) for each in committer.credentials}
+    assert found == {
+        "": {**region, **key("first config"), "s3.session-token": "of config"},
+        "s3://b/t": {**region, **key("first short")},
+        "s3://b/t/data/": {**region, **key("first long")},
+        "s3://c": {**region, **key("first config"), "s3.session-token": "of c"},
+    }
+    lake.front.contents[f"{path}?snapshots=all"] = answer("loaded")
+    lake.front.contents[f"{path}/credentials"] = answer("new")
+    renewals = {each.prefix: each.renewal for each in committer.credentials}
+    when = "new" if advertised else "loaded"
+    for prefix, name in [
+        ("s3://b/t", f"{when} short"),
+        ("s3://b/t/data/", f"{when} long"),
+        ("", "loaded config"),
+    ]:
+        # A worker gets a copy, which asks for itself.
+        renewal = renewals[prefix]
+        assert renewal is not None
+        for each in (renewal, pickle.loads(pickle.dumps(renewal))):
+            assert key(name).items() <= each().items()
+            assert region.items() <= each().items()
+            assert "hidden" not in repr(each)
+    assert "hidden" not in repr(committer.credentials)
 
 
 # Whole runs
