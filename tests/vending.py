@@ -86,8 +86,10 @@ class Vending:
         return verb, f"prod.{'.'.join(self.name)}", *options, "--catalog-config", self.config, "--no-cache"
 
     def run(self, verb: str, *options: object) -> Ran:
-        """Run a command in this process."""
-        return iceberg_cli(*self.arguments(verb, *options), "--format", "json", "--no-progress")
+        """Run a command in this process; to later ones nothing happens."""
+        ran = iceberg_cli(*self.arguments(verb, *options), "--format", "json", "--no-progress")
+        self.service.before = {}
+        return ran
 
 
 @contextmanager

@@ -11,12 +11,13 @@ A closed operation's files are deleted, its last record at the end.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from typing import TypeVar
 
 from iceberg_cli.encoding.strict_json import loads
-from iceberg_cli.errors import CorruptFile, TakenOver
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, TakenOver
 from iceberg_cli.operation.records import (
     Begin,
     Close,
@@ -229,14 +230,15 @@ class Journal:
         """Delete a closed operation's files, then the folders that are empty.
 
         The first record goes first: without it no process can append. The closing record goes last: it explains what
-        is left. Where a deletion fails the rest stays for the next try.
+        is left. Where the storage fails the rest stays for the next try: the operation itself is done.
         """
         first, last = (self._storage.canonical(self._path(number)) for number in (0, self._next - 1))
-        others = [path for path in self._storage.paths(self.folder) if path not in (first, last)]
-        for paths in ([first], others, [last]):
-            if self._storage.delete(paths):
-                return
-        self._storage.prune(self.folder.rsplit("/", 2)[0])
+        with contextlib.suppress(BackendUnavailable):
+            others = [path for path in self._storage.paths(self.folder) if path not in (first, last)]
+            for paths in ([first], others, [last]):
+                if self._storage.delete(paths):
+                    return
+            self._storage.prune(self.folder.rsplit("/", 2)[0])
 
     def _delete_all(self) -> None:
         """Delete the files that this process wrote after another one had deleted the journal."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from iceberg_cli.errors import CorruptFile, TakenOver
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, TakenOver
 from iceberg_cli.operation.journal import Journal, prune_folders
 from iceberg_cli.operation.workspace import open_operations
 from iceberg_cli.storage.local import LocalStorage
@@ -26,10 +26,16 @@ class WatchedStorage(LocalStorage):
         self.deletions: list[list[str]] = []
         self.stuck = ""
         self.before_read: Callable[[str], None] = lambda _: None
+        self.is_listable = True
 
     def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
         self.before_read(path)
         return super().read(path, span)
+
+    def paths(self, folder: str) -> Iterator[str]:
+        if not self.is_listable:
+            raise BackendUnavailable(f"Cannot list {folder}: 403")
+        return super().paths(folder)
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         self.deletions.append(sorted(Path(path).name for path in paths))
@@ -257,6 +263,19 @@ def test_a_half_deleted_journal_reads_as_closed_and_is_cleaned_up(place: Place) 
     assert operation is not None
     assert operation.closed == "done"
     place.storage.stuck = ""
+    journal.clean_up()
+    assert place.left() == ["data"]
+
+
+def test_an_operation_that_is_done_stays_so_where_its_journal_cannot_be_listed(place: Place) -> None:
+    place.storage.is_listable = False
+    place.begun().close("done")
+    assert place.storage.deletions == []
+    place.storage.is_listable = True
+    journal = place.loaded()
+    operation = journal.operation()
+    assert operation is not None
+    assert operation.closed == "done"
     journal.clean_up()
     assert place.left() == ["data"]
 
