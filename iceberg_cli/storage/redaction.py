@@ -1,21 +1,42 @@
-"""The removal of secrets from text for operators, logs and journals."""
+"""The removal of secrets from text for operators, logs and journals.
+
+Errors that other libraries raise are not kept as causes of ours where they may have secrets in them: a traceback would
+show their text.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 _NAMED = re.compile(
     r"""(?ix)
     ( [\w.\-]*
       (?:token|secret|password|passwd|credential|authorization|signature|sas|access[-_.]?key)
       [\w.\-]*
-      ["']? \s* [=:] \s* (?:bearer\s+|basic\s+)? ["']? )
-    [^\s"'&,;<>)\]}]+
+      \\*["']? \s* [=:] \s* (?:bearer\s+|basic\s+)? \\*["']? )  # JSON may be a text in JSON
+    (?: [^\s"'&,;<>)\]}\\] | \\(?!["'\\]) )+
     """
 )
 _QUERY = re.compile(r"(?i)\b(x-amz-[\w-]+|sig|sv|AWSAccessKeyId)=[^\s\"'&<>]+")
 _USER = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@\"'<>]+@")
+
+_SECRET_NAMES: Final = (
+    "token", "credential", "secret", "password", "access-key", "account-key", "connection-string", "api-key", "api_key",
+    "header.",
+)  # fmt: skip
+
+
+def secrets_of(properties: Mapping[str, Any]) -> Sequence[str]:
+    """The values of secret-looking names in a configuration or in options, of nested sections as well."""
+    secrets: list[str] = []
+    for name, value in properties.items():
+        if isinstance(value, Mapping):
+            secrets += secrets_of(value)
+        elif isinstance(value, str) and any(word in name.lower() for word in _SECRET_NAMES):
+            secrets += [value, *value.split(":", 1)]
+    return secrets
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:

@@ -128,6 +128,7 @@ class S3Storage(Storage):
     ) -> None:
         self._renewal = renewal
         self._signer = signer
+        self._secrets: tuple[str, ...] = ()
         self._renewing = threading.Lock()
         self._renewed_s: float | None = None  # when, by this process's clock, new ones were given last
         self._connect(options)
@@ -145,7 +146,8 @@ class S3Storage(Storage):
                     "Cannot use the storage option s3.remote-signing-enabled=true: no REST catalog is there to sign."
                 )
             signing = {"anon": True, "session": session_of(self._signer)}
-        self._secrets = known.secrets
+        # What is answered to an earlier request may have earlier ones.
+        self._secrets = (*dict.fromkeys((*self._secrets, *known.secrets)),)
         self._parameters = known.parameters
         self._access_points = known.access_points
         self._files = s3fs.S3FileSystem(
@@ -195,12 +197,7 @@ class S3Storage(Storage):
         if span is None:
             return self._get(path)
         offset, length = span
-        try:
-            return self._get(path, Range=f"bytes={offset}-{offset + length - 1}")
-        except BackendUnavailable as error:
-            if status_of(error.__cause__) == 416:  # the offset is at or after the end
-                return b""
-            raise
+        return self._get(path, Range=f"bytes={offset}-{offset + length - 1}")
 
     def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
         """What is known of objects, by listing the folder that many share, and a request for each of the others.
@@ -231,7 +228,7 @@ class S3Storage(Storage):
         try:
             return self._call("head_object", Bucket=bucket, Key=key)
         except TRANSPORT_ERRORS as error:
-            raise self._translated("look at", path, error) from error
+            raise self._translated("look at", path, error) from None
 
     def endpoint(self, path: str) -> str:  # noqa: ARG002 - one for all buckets
         """The URL that requests go to, without the bucket."""
@@ -252,7 +249,7 @@ class S3Storage(Storage):
                 if status_of(error) in {409, 412} and self._bears(path, mark):
                     return
                 if status_of(error) == 412:
-                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
                 if status_of(error) == 501:
                     raise Refused(
                         redact(
@@ -260,10 +257,10 @@ class S3Storage(Storage):
                             self._secrets,
                         ),
                         next_step="Keep the table in a service that has them.",
-                    ) from error
+                    ) from None
                 wait_s = next_wait_s(error, tries, share=_share())
                 if wait_s is None:
-                    raise self._translated("write", path, error) from error
+                    raise self._translated("write", path, error) from None
                 sync(self._files.loop, asyncio.sleep, wait_s)
             else:
                 return
@@ -274,7 +271,7 @@ class S3Storage(Storage):
         try:
             self._call("put_object", Bucket=bucket, Key=key, Body=data)
         except TRANSPORT_ERRORS as error:
-            raise self._translated("write", path, error) from error
+            raise self._translated("write", path, error) from None
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         """Every object under the folder by key, page by page."""
@@ -325,7 +322,7 @@ class S3Storage(Storage):
         try:
             page = self._call("list_objects_v2", **request)
         except TRANSPORT_ERRORS as error:
-            raise self._translated("list", folder, error) from error
+            raise self._translated("list", folder, error) from None
         if page["IsTruncated"] and not page.get("NextContinuationToken"):
             raise BackendUnavailable(f"Cannot list {folder}: a page says that more follow, but not where.")
         return page
@@ -422,7 +419,7 @@ class S3Storage(Storage):
             translated = self._translated("look at", path, error)
             if isinstance(translated, FileNotFoundError):
                 return False
-            raise translated from error
+            raise translated from None
         return bool(head.get("Metadata", {}).get(_MARK) == mark)
 
     def _get(self, path: str, **request: Any) -> bytes:
@@ -430,7 +427,9 @@ class S3Storage(Storage):
         try:
             answer: bytes = self._call("get_object", Bucket=bucket, Key=key, **request)["Body"]
         except TRANSPORT_ERRORS as error:
-            raise self._translated("read", path, error) from error
+            if status_of(error) == 416:  # the offset is at or after the end
+                return b""
+            raise self._translated("read", path, error) from None
         return answer
 
     def _call(self, method: str, *, again: bool = True, **request: Any) -> dict[str, Any]:

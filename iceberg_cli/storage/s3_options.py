@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from iceberg_cli.errors import UsageError
+from iceberg_cli.storage.redaction import secrets_of
 
 _NAMES: Final = {
     "endpoint_url": ("endpoint_url", "s3.endpoint"),
@@ -86,7 +87,11 @@ class S3Options:
                 for name, value in options.items()
                 if name.startswith(_ACCESS_POINT)
             },
-            secrets=tuple(options[name] for name in (*_SECRETS, "s3.sse.key") if name in options),
+            secrets=(
+                *(options[name] for name in (*_SECRETS, "s3.sse.key") if name in options),
+                # Those of other services too, whatever they are doing here.
+                *secrets_of({name: value for name, value in options.items() if name not in _KEY_IDS}),
+            ),
         )
 
 

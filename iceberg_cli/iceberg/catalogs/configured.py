@@ -177,7 +177,7 @@ def _from_pyiceberg(catalog: str) -> Mapping[str, Any]:
         # The last is what PyIceberg says to a file that holds no mapping.
         raise UsageError(
             f"Cannot read PyIceberg's configuration: {_in_one_line(error)}", next_step=_MEND
-        ) from error
+        ) from None
 
 
 def _from_file(catalog: str, config_file: str) -> Mapping[str, Any]:
@@ -191,7 +191,7 @@ def _from_file(catalog: str, config_file: str) -> Mapping[str, Any]:
     except (strictyaml.YAMLError, OSError, ValueError) as error:
         raise UsageError(
             f"Cannot read the configuration {config_file}: {_in_one_line(error)}", next_step=_MEND
-        ) from error
+        ) from None
     for part in ("catalog", catalog):
         entries = content if isinstance(content, dict) else {}
         content = {key.lower(): value for key, value in entries.items()}.get(part.lower())

@@ -80,15 +80,15 @@ class PythonClassCommitter(ReadOnlyCommitter):
         cannot = f"Cannot open the catalog {catalog_name}: {self._class}"
         try:
             found = getattr(importlib.import_module(module), name)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it may raise anything
             raise UsageError(
                 f"{cannot} cannot be imported: {self._reason(error)}",
                 next_step=f"Correct {PY_CATALOG_IMPL}, or install its module beside this tool.",
-            ) from error
+            ) from None
         try:
             catalog = found(catalog_name, **properties)
-        except Exception as error:
-            raise BackendUnavailable(f"{cannot} says {self._reason(error)}") from error
+        except Exception as error:  # noqa: BLE001 - it may raise anything
+            raise BackendUnavailable(f"{cannot} says {self._reason(error)}") from None
         if not isinstance(catalog, Catalog):
             raise UsageError(f"{cannot} is no catalog of PyIceberg.", next_step=f"Correct {PY_CATALOG_IMPL}.")
         return catalog
@@ -96,12 +96,12 @@ class PythonClassCommitter(ReadOnlyCommitter):
     def _load(self) -> Table:
         try:
             return self._catalog.load_table(self._identifier)
-        except (NoSuchTableError, NoSuchNamespaceError) as error:
-            raise TableNotFound(f"Cannot find the table {self._name} in its catalog.") from error
-        except Exception as error:
+        except (NoSuchTableError, NoSuchNamespaceError):
+            raise TableNotFound(f"Cannot find the table {self._name} in its catalog.") from None
+        except Exception as error:  # noqa: BLE001 - it may raise anything
             raise BackendUnavailable(
                 f"Cannot ask the catalog for {self._name}: {self._class} says {self._reason(error)}"
-            ) from error
+            ) from None
 
     def _reason(self, error: Exception) -> str:
         """The error's class and text in one line, without what may be secret."""

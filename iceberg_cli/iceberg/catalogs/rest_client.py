@@ -25,7 +25,7 @@ from urllib3.util import Retry
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, TableNotFound, UsageError
 from iceberg_cli.plan.text import did_you_mean
-from iceberg_cli.storage.redaction import redact
+from iceberg_cli.storage.redaction import redact, secrets_of
 
 _CONNECT_S: Final = 30
 _ANSWER_S: Final = 300  # a server writes the metadata of a large table meanwhile
@@ -41,10 +41,6 @@ _SIGNER_ENDPOINTS: Final = ("signer.endpoint", "s3.signer.endpoint")
 _OLD_SIGN: Final = "v1/aws/s3/sign"  # of servers that name no endpoint of the table's own
 _KEY_HOLDS_S: Final = 2 * (_CONNECT_S + _ANSWER_S) + 60
 DENIED: Final = frozenset({401, 403, 407, 419})
-_SECRET: Final = (
-    "token", "credential", "secret", "password", "access-key", "account-key", "connection-string", "api-key", "api_key",
-    "header.",
-)  # fmt: skip
 # The catalog's own, and no storage's.
 _CATALOGS_OWN: Final = (
     "token",
@@ -101,9 +97,19 @@ class NoAnswer(Exception):
 
 
 class _Catalog(RestCatalog):
-    """PyIceberg's client, none of whose requests waits for ever; it remembers for how long keys of requests hold."""
+    """PyIceberg's client, none of whose requests waits for ever; it remembers for how long keys of requests hold.
+
+    Args:
+        name: as it is configured.
+        secrets: gets what requests are authenticated with.
+        properties: as PyIceberg names them.
+    """
 
     key_lifetime_s: float = 0.0
+
+    def __init__(self, name: str, secrets: list[str], properties: Mapping[str, Any]) -> None:
+        self._sent_secrets = secrets
+        super().__init__(name, **properties)
 
     def _config_headers(self, session: requests.Session) -> None:
         # A server gives what it can of these; the configuration may name others.
@@ -111,9 +117,11 @@ class _Catalog(RestCatalog):
         super()._config_headers(session)
         # The first of what is done with each new session: its requests for configuration and tokens set no time-out.
         session.request = partial(session.request, timeout=_WAITS)  # type: ignore[method-assign]
-        session.hooks["response"].append(self._look_at_configuration)
+        session.hooks["response"].append(self._look_at)
 
-    def _look_at_configuration(self, answer: requests.Response, **_: object) -> None:
+    def _look_at(self, answer: requests.Response, **_: object) -> None:
+        secrets = _sent_with(answer.request)
+        self._sent_secrets += [each for each in secrets if each not in self._sent_secrets]
         if urlsplit(answer.url).path.endswith("/" + Endpoints.get_config) and answer.ok:
             self.key_lifetime_s = _key_lifetime_s(answer)
 
@@ -141,9 +149,9 @@ class RestClient:
         self._elsewhere: requests.Session | None = None
         self._identifier = (*namespace, table)
         self.name = f"{catalog_name}.{'.'.join(self._identifier)}"
-        self._secrets = list(_secrets_of(properties))
+        self._secrets = list(secrets_of(properties))
         self._catalog = self._connect(catalog_name, properties)
-        self._secrets += _secrets_of(self._catalog.properties)
+        self._secrets += secrets_of(self._catalog.properties)
 
     @property
     def properties(self) -> Mapping[str, Any]:
@@ -183,7 +191,7 @@ class RestClient:
                 next_step="Open the table by its folder; it is read-only there.",
             )
         config = texts_of(document.get("config"))
-        self._secrets += _secrets_of(config)
+        self._secrets += secrets_of(config)
         token = config.pop("token", None)
         signing = _signing_config(document.get("remote-signing-config"))
         self._secrets += signing.headers.values()
@@ -284,23 +292,22 @@ class RestClient:
             message = texts_of(object_of(answer).get("error")).get("message", "")
         except BackendUnavailable:
             message = answer.text[:200]
-        sent = str(answer.request.headers.get("Authorization", ""))
-        secrets = [*self._secrets, sent, sent.rpartition(" ")[2]]
+        secrets = [*self._secrets, *_sent_with(answer.request)]
         return redact(" ".join(message.split()), secrets) or answer.reason or "without a reason"
 
     def _connect(self, catalog_name: str, properties: Mapping[str, Any]) -> _Catalog:
         try:
-            catalog = _Catalog(catalog_name, **properties)
+            catalog = _Catalog(catalog_name, self._secrets, properties)
         except requests.RequestException as error:
             raise BackendUnavailable(
                 f"Cannot reach the catalog {catalog_name}: {self._message_of(error)}"
-            ) from error
+            ) from None
         except (RESTError, pydantic.ValidationError) as error:
             raise BackendUnavailable(
                 f"Cannot use the catalog {catalog_name}: {self._message_of(error)}"
-            ) from error
+            ) from None
         except (ValueError, KeyError, TypeError, ImportError) as error:
-            raise UsageError(f"Cannot open the catalog {catalog_name}: {self._message_of(error)}") from error
+            raise UsageError(f"Cannot open the catalog {catalog_name}: {self._message_of(error)}") from None
         for adapter in catalog._session.adapters.values():  # noqa: SLF001
             if isinstance(adapter, requests.adapters.HTTPAdapter):
                 # With SigV4 the client's own would send a commit again.
@@ -315,7 +322,7 @@ class RestClient:
             if not isinstance(each, Mapping):
                 continue
             config = texts_of(each.get("config"))
-            self._secrets += _secrets_of(config)
+            self._secrets += secrets_of(config)
             found.setdefault(str(each.get("prefix", "")), config)
         return found
 
@@ -333,11 +340,11 @@ class RestClient:
                 return answer
             try:
                 self._catalog._refresh_token()  # noqa: SLF001 - OAuth2 tokens end
-            except Exception as error:  # an authentication may raise anything
-                raise AccessDenied(f"Cannot ask {what}: {self._message_of(error)}") from error
+            except Exception as error:  # noqa: BLE001 - an authentication may raise anything
+                raise AccessDenied(f"Cannot ask {what}: {self._message_of(error)}") from None
             return self._send("GET", url, params=params)
         except NoAnswer as error:
-            raise BackendUnavailable(f"Cannot ask {what}: {error}") from error
+            raise BackendUnavailable(f"Cannot ask {what}: {error}") from None
 
     def _send(
         self,
@@ -361,12 +368,12 @@ class RestClient:
                 requests.Request(method, url, data=data, params=params, headers=headers, auth=auth)
             )
             settings = session.merge_environment_settings(url, {}, None, None, None)
-        except Exception as error:  # an authentication may raise anything
-            raise NoAnswer(self._message_of(error), sent=False) from error
+        except Exception as error:  # noqa: BLE001 - an authentication may raise anything
+            raise NoAnswer(self._message_of(error), sent=False) from None
         try:
             return session.send(request, timeout=_WAITS, allow_redirects=method == "GET", **settings)
-        except Exception as error:  # not all that goes wrong below requests is wrapped there
-            raise NoAnswer(self._message_of(error), sent=not _was_not_sent(error)) from error
+        except Exception as error:  # noqa: BLE001 - not all that goes wrong below requests is wrapped there
+            raise NoAnswer(self._message_of(error), sent=not _was_not_sent(error)) from None
 
     def _url(self) -> str:
         path = self._catalog._split_identifier_for_path(self._identifier)  # noqa: SLF001
@@ -429,6 +436,13 @@ def _signing_config(value: object) -> SigningConfig:
     )
 
 
+def _sent_with(request: requests.PreparedRequest) -> Sequence[str]:
+    """What a request is authenticated with."""
+    header = request.headers.get("Authorization", "")
+    text = header.decode(errors="replace") if isinstance(header, bytes) else header
+    return text, text.rpartition(" ")[2]
+
+
 def _was_not_sent(error: Exception) -> bool:
     """Whether no connection was made: nothing can have been sent."""
     cause = getattr(error.args[0] if error.args else None, "reason", None)
@@ -465,7 +479,7 @@ def object_of(answer: requests.Response) -> Mapping[str, Any]:
     try:
         content = json.loads(answer.content)
     except ValueError as error:
-        raise BackendUnavailable(f"Cannot use the catalog's answer: it is no JSON: {error}") from error
+        raise BackendUnavailable(f"Cannot use the catalog's answer: it is no JSON: {error}") from None
     if not isinstance(content, dict):
         raise BackendUnavailable("Cannot use the catalog's answer: it is no JSON object")
     return content
@@ -487,14 +501,3 @@ def texts_of(value: object) -> dict[str, str]:
     """The texts of a JSON object; of anything else none."""
     items = value.items() if isinstance(value, Mapping) else ()
     return {str(key): text for key, text in items if isinstance(text, str)}
-
-
-def _secrets_of(properties: Mapping[str, Any]) -> Sequence[str]:
-    """The values that must not be shown, of nested sections as well."""
-    secrets: list[str] = []
-    for key, value in properties.items():
-        if isinstance(value, Mapping):
-            secrets += _secrets_of(value)
-        elif isinstance(value, str) and any(word in key.lower() for word in _SECRET):
-            secrets += [value, *value.split(":", 1)]
-    return secrets

@@ -93,7 +93,7 @@ class SqlCommitter(SwapCommitter):
         except (sa.exc.SQLAlchemyError, OSError) as error:
             raise BackendUnavailable(
                 f"Cannot ask the catalog for {self._name}: {self._reason(error)}"
-            ) from error
+            ) from None
         if row is None:
             raise TableNotFound(f"Cannot find the table {self._name} in its catalog.{near}")
         return row[0]
@@ -135,7 +135,7 @@ class SqlCommitter(SwapCommitter):
         except (sa.exc.SQLAlchemyError, OSError) as error:
             if _is_conflict(error):
                 return False
-            raise BackendUnavailable(f"Cannot commit to {self._name}: {self._reason(error)}") from error
+            raise BackendUnavailable(f"Cannot commit to {self._name}: {self._reason(error)}") from None
 
     def _update(self, connection: sa.Connection, key: sa.ColumnElement[bool], attempt: Attempt) -> bool:
         """Whether the row was changed, which is not committed yet.
@@ -265,9 +265,9 @@ def _open_engine(uri: str, wait_s: int) -> tuple[sa.Engine, list[str]]:
     except ImportError as error:
         raise UsageError(
             f"Cannot open the catalog's database: {redact(str(error))}", next_step=how_to_install(error)
-        ) from error
+        ) from None
     except (sa.exc.ArgumentError, ValueError) as error:
-        raise UsageError(f"Cannot open the catalog's database: {redact(str(error))}") from error
+        raise UsageError(f"Cannot open the catalog's database: {redact(str(error))}") from None
     if backend == "postgresql":
         _bound_connections(engine, 3 * max(wait_s, 1))
     return engine, secrets

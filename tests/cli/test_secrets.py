@@ -1,0 +1,597 @@
+"""No secret shows in what a command prints, logs or writes, whatever it is given and whatever goes wrong.
+
+Each secret is a marker: a text of its own, with no word in it that tells it for one. Where something goes wrong,
+servers answer with all that they were sent and all that they gave.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import re
+import traceback
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+from xml.sax.saxutils import escape
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+
+from iceberg_cli.api import open_table
+from iceberg_cli.errors import IcebergCliError
+from iceberg_cli.storage import s3, s3_retries
+from tests.cli.running import iceberg_cli
+from tests.rest_servers import Fate, Front
+from tests.storage.test_s3_requests import Answer, Recorder, Request, recorder, usual
+
+__all__ = ["recorder"]
+TABLE: Final = "prod.{namespace}.t"
+EXPIRE: Final = (
+    "expire-snapshots",
+    "TABLE",
+    "--older-than=0s",
+    "--retain-last=1",
+    "--unsafe-allow-root=s3://b/t",
+)
+COMMANDS: Final = (
+    ("inspect", "TABLE"),
+    ("inspect", "TABLE", "--check", "--verbose"),
+    ("inspect", "TABLE", "--format=json"),
+    ("plan", "TABLE"),
+    (*EXPIRE, "--dry-run", "--verbose"),
+    ("plan", "TABLE", "expire-snapshots", *EXPIRE[2:], "--output=PLAN"),
+    ("rewrite-manifests", "TABLE", "--yes", "--format=json"),
+    ("apply", "PLAN", "--yes"),
+    (*EXPIRE, "--yes", "--format=json"),
+    (*EXPIRE, "--yes"),
+    ("resume", "TABLE", "--list"),
+    ("resume", "TABLE"),
+    ("merge-dvs", "TABLE", "--yes"),
+    ("upgrade-v3", "TABLE", "--yes", "--verbose"),
+    ("assign-row-ids", "TABLE", "--yes"),
+)  # fmt: skip
+
+
+@dataclass
+class Markers:
+    """The secrets of one case, by where they are."""
+
+    by_place: dict[str, str] = field(default_factory=dict)
+
+    def at(self, place: str) -> str:
+        return self.by_place.setdefault(place, f"zq{uuid.uuid4().hex[:20]}")
+
+    def found_in(self, text: str) -> list[str]:
+        return [place for place, marker in self.by_place.items() if marker in text]
+
+
+Failure = Callable[[str], tuple[int, bytes]]
+"""An answer that tells a text."""
+
+
+def an_error(status: int) -> Failure:
+    def failure(told: str) -> tuple[int, bytes]:
+        error = {"message": f"why: {told}", "type": "Why", "code": status, "stack": [told]}
+        return status, json.dumps({"error": error, "error_description": told}).encode()
+
+    return failure
+
+
+def an_oauth_error(told: str) -> tuple[int, bytes]:
+    return 400, json.dumps({"error": "invalid_client", "error_description": told}).encode()
+
+
+def a_page(told: str) -> tuple[int, bytes]:
+    return 502, f"<html>{told}</html>".encode()
+
+
+def no_json(told: str) -> tuple[int, bytes]:
+    return 200, told.encode()
+
+
+def cut_off(told: str) -> tuple[int, bytes]:
+    return 200, f'{{"metadata-location": "{told}'.encode()
+
+
+def other_types(told: str) -> tuple[int, bytes]:
+    names = ("access_token", "token_type", "endpoints", "defaults", "metadata-location", "config")
+    return 200, json.dumps({name: {"of": told} for name in names} | {"storage-credentials": told}).encode()
+
+
+@dataclass
+class TellingFront(Front):
+    """A catalog that vends credentials, and whose failures tell what it was sent and gave.
+
+    Args:
+        markers: gets what it gives.
+        endpoint: of the storage.
+        failing: a pattern of method and path of what fails; empty: nothing.
+        failure: how.
+    """
+
+    markers: Markers = field(default_factory=Markers)
+    endpoint: str = ""
+    failing: str = ""
+    failure: Failure = a_page
+    given: set[str] = field(default_factory=set)
+    signs: bool = False
+
+    def forward(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes, str]:
+        status, content = self._answer(method, path, headers, body)
+        if self.failing and re.search(self.failing, f"{method} {urlsplit(path).path}"):
+            # What is given for the first time has its names.
+            first = content.decode() if status == 200 and path.endswith("/tokens") else ""
+            status, content = self.failure(" ".join([*headers.values(), body.decode(), *self.given, first]))
+        else:
+            # A refresh token is kept nowhere, so that nobody could know it again.
+            self.given |= set(re.findall("zq[0-9a-f]{20}", content.decode())) - {
+                self.markers.at("refresh token")
+            }
+        return status, content, "application/json"
+
+    def _answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        at = self.markers.at
+        if path.endswith("/tokens"):
+            tokens = {"access_token": at("access token"), "refresh_token": at("refresh token")}
+            return 200, json.dumps({**tokens, "token_type": "bearer", "expires_in": 3600}).encode()
+        if path.endswith("/credentials"):
+            return 200, json.dumps({"storage-credentials": self._credentials("anew")}).encode()
+        status, content, _ = super().forward(method, path, headers, body)
+        if method == "GET" and status == 200 and urlsplit(path).path.endswith("/t"):
+            answer = json.loads(content)
+            answer["config"] = {
+                "token": at("the table's token"),
+                "s3.endpoint": self.endpoint,
+                "client.region": "us-east-1",
+                "s3.access-key-id": "of-config",
+                "s3.secret-access-key": at("key of config"),
+                "s3.session-token": at("session of config"),
+                "adls.sas-token.account": at("SAS of config"),
+                "gcs.oauth2.token": at("token for another storage"),
+            }
+            answer["storage-credentials"] = self._credentials("first")
+            if self.signs:
+                del answer["storage-credentials"]
+                answer["config"]["s3.remote-signing-enabled"] = "true"
+            headers = {"X-Sign": [at("a signer's header")]}
+            answer["remote-signing-config"] = {"headers": headers}
+            content = json.dumps(answer).encode()
+        return status, content
+
+    def _credentials(self, when: str) -> list[dict[str, object]]:
+        return [
+            {
+                "prefix": prefix,
+                "config": {
+                    "s3.access-key-id": "vended",
+                    "s3.secret-access-key": self.markers.at(f"key of {prefix}, {when}"),
+                    "s3.session-token": self.markers.at(f"session of {prefix}, {when}"),
+                    "gcs.oauth2.token": self.markers.at(f"token of {prefix}, {when}"),
+                    "adls.sas-token.account": self.markers.at(f"SAS of {prefix}, {when}"),
+                },
+            }
+            for prefix in ("s3://b", "s3://elsewhere/")
+        ]
+
+
+@dataclass
+class Case:
+    """A table of which data lies on S3, in a catalog with secrets everywhere."""
+
+    front: TellingFront
+    storage: Recorder
+    markers: Markers
+    folder: Path
+    namespace: str
+    caplog: pytest.LogCaptureFixture
+    properties: dict[str, object] = field(default_factory=dict)
+    options: list[str] = field(default_factory=list)
+
+    def run(self, *command: str) -> int:
+        """Run one command and look for markers in all that it shows and leaves; its exit code."""
+        config = self.folder / "given" / "pyiceberg.yaml"
+        config.write_text(_yaml({"catalog": {"prod": self.properties}}))
+        names = {"TABLE": TABLE.format(namespace=self.namespace)}
+        plan = str(self.folder / "left" / "plan.json")
+        arguments = [names.get(each, each.replace("PLAN", plan)) for each in command]
+        self.caplog.clear()
+        self.front.given.clear()
+        ran = iceberg_cli(*arguments, "--catalog-config", config, *self.options)
+        shown = {"output": ran.out, "errors": ran.err, "logs": self.caplog.text}
+        for path in (
+            *self.folder.joinpath("left").rglob("*"),
+            *Path(os.environ["XDG_CACHE_HOME"]).rglob("*"),
+        ):
+            if path.is_file():
+                shown[str(path)] = path.read_bytes().decode("latin-1")
+        for path in self.folder.joinpath("t").rglob("*"):
+            if path.is_file():
+                shown[str(path)] = path.read_bytes().decode("latin-1")
+        for where, text in shown.items():
+            assert self._found(text) == [], f"{command}: {where}: {text[:3000]}"
+        return ran.code
+
+    def open(self) -> str:
+        """Open the table by the Python API; the traceback where that fails."""
+        config = self.folder / "given" / "pyiceberg.yaml"
+        config.write_text(_yaml({"catalog": {"prod": self.properties}}))
+        self.front.given.clear()
+        try:
+            open_table(TABLE.format(namespace=self.namespace), catalog_config=str(config))
+        except IcebergCliError as error:
+            text = _trace(error)
+            assert self._found(text) == [], text
+            return text
+        return ""
+
+    def _found(self, text: str) -> list[str]:
+        return self.markers.found_in(text)
+
+
+def _trace(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def _yaml(value: object, indent: str = "") -> str:
+    if not isinstance(value, dict):
+        return f" {value}\n"
+    return "\n" * bool(indent) + "".join(
+        f"{indent}{key}:{_yaml(each, indent + '  ')}" for key, each in value.items()
+    )
+
+
+@pytest.fixture
+def case(
+    rest_server: str,
+    recorder: Recorder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> Iterator[Case]:
+    for name in ("given", "left", "cache"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(s3_retries, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(s3_retries, "_FIRST_THROTTLED_WAIT_S", 0.001)
+    caplog.set_level(logging.INFO)
+    theirs = RestCatalog(
+        "theirs",
+        uri=rest_server,
+        **{
+            "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
+            "s3.endpoint": recorder.endpoint,
+            "s3.access-key-id": "theirs",
+            "s3.secret-access-key": "theirs",
+            "s3.region": "us-east-1",
+        },
+    )
+    namespace = f"n{uuid.uuid4().hex}"
+    theirs.create_namespace((namespace,))
+    table = theirs.create_table(
+        (namespace, "t"),
+        pa.schema([("i", pa.int64())]),
+        location=f"file://{tmp_path}/t",
+        properties={"write.data.path": "s3://b/t/data", "format-version": "1"},
+    )
+    for number in range(3):
+        table.overwrite(pa.table({"i": [number]}))
+    markers = Markers()
+    at = markers.at
+    caplog.clear()
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "environment",
+        "AWS_SECRET_ACCESS_KEY": at("AWS_SECRET_ACCESS_KEY"),
+        "AWS_SESSION_TOKEN": at("AWS_SESSION_TOKEN"),
+        "PYICEBERG_CATALOG__OTHER__TOKEN": at("the token of another catalog"),
+        "PYICEBERG_CATALOG__PROD__HEADER__X_API_KEY": at("a header by the environment"),
+        "PYICEBERG_CATALOG__PROD__ADLS__ACCOUNT_KEY": at("a key by the environment"),
+        "HTTPS_PROXY": f"http://user:{at('password of a proxy')}@127.0.0.1:9",
+        "ICEBERG_CLI_TEST_OPTION": at("an option by the environment"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    file = tmp_path / "given" / "option"
+    file.write_text(at("an option by a file"))
+    with TellingFront(rest_server, markers=markers, endpoint=recorder.endpoint) as front:
+        found = Case(front, recorder, markers, tmp_path, namespace, caplog)
+        found.properties = {
+            "type": "rest",
+            "uri": front.uri,
+            "s3.secret-access-key": at("key in the configuration"),
+            "s3.session-token": at("session in the configuration"),
+            "header.X-Secret": at("a header in the configuration"),
+            "gcs.oauth2.token": at("token of Google in the configuration"),
+            "adls.client-secret": at("secret of Azure in the configuration"),
+            "adls.connection-string": at("connection string in the configuration"),
+            "s3.sse.key": at("key of encryption"),
+            "unknown.password": at("a password of nobody"),
+            "header.Cookie": at("a cookie"),
+            "header.X-Signature": at("another header"),
+            "s3.proxy-uri": f"http://user:{at('password of a proxy of S3')}@127.0.0.1:9",
+            "hf.token": at("token of another service"),
+            "client.secret-access-key": at("key of all clients"),
+            "client.session-token": at("session of all clients"),
+        }
+        found.options = [
+            "--storage-option=adls.sas-token=" + at("an option"),
+            f"--storage-option=adls.account-key=@{file}",
+            "--storage-option=gcs.token=env:ICEBERG_CLI_TEST_OPTION",
+        ]
+        yield found
+
+
+def with_token(case: Case) -> None:
+    case.properties["token"] = case.markers.at("token")
+
+
+def with_credential(case: Case) -> None:
+    case.properties["credential"] = f"id:{case.markers.at('credential')}"
+    case.properties["oauth2-server-uri"] = f"{case.front.uri}/v1/oauth/tokens"
+
+
+def with_basic(case: Case) -> None:
+    password = case.markers.at("password")
+    case.markers.by_place["the password's header"] = base64.b64encode(f"user:{password}".encode()).decode()
+    case.properties["auth"] = {"type": "basic", "basic": {"username": "user", "password": password}}
+
+
+def with_oauth2(case: Case) -> None:
+    about = {
+        "client_id": "id",
+        "client_secret": case.markers.at("client_secret"),
+        "token_url": f"{case.front.uri}/v1/oauth/tokens",
+    }
+    case.properties["auth"] = {"type": "oauth2", "oauth2": about}
+
+
+def with_header(case: Case) -> None:
+    case.properties["header.Authorization"] = f"Bearer {case.markers.at('header.Authorization')}"
+
+
+def with_user_in_uri(case: Case) -> None:
+    password = case.markers.at("password in the URI")
+    case.markers.by_place["its header"] = base64.b64encode(f"user:{password}".encode()).decode()
+    case.properties["uri"] = case.front.uri.replace("://", f"://user:{password}@")
+
+
+AUTHENTICATIONS: Final = (with_token, with_credential, with_basic, with_oauth2, with_header, with_user_in_uri)
+FAILURES: Final = (
+    an_error(400), an_error(401), an_error(403), an_error(404), an_error(419), an_error(500), an_error(503), a_page,
+    no_json, cut_off, other_types, an_oauth_error,
+)  # fmt: skip
+CONFIG, TOKENS, LOAD, COMMIT = r"GET .*/config$", r"POST .*/tokens$", r"GET .*/t$", r"POST .*/t$"
+
+
+def run_all(case: Case) -> list[int]:
+    return [case.run(*command) for command in COMMANDS]
+
+
+@pytest.mark.deep
+def test_nothing_shows_where_all_goes_well(case: Case) -> None:
+    with_credential(case)
+    assert [(command, code) for command, code in zip(COMMANDS, run_all(case), strict=True) if code] == []
+    assert len(case.markers.by_place) >= 40
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("authentication", AUTHENTICATIONS)
+def test_nothing_shows_where_the_catalog_fails_to_answer(
+    case: Case, authentication: Callable[[Case], None]
+) -> None:
+    authentication(case)
+    for failing in (CONFIG, TOKENS, LOAD):
+        for failure in FAILURES:
+            # A table that was open once: the catalog knows what it gave.
+            case.front.failing = ""
+            case.open()
+            case.front.failing, case.front.failure = failing, failure
+            case.open()
+            case.run("inspect", "TABLE")
+
+
+@pytest.mark.deep
+def test_nothing_shows_where_every_command_meets_a_catalog_that_fails(case: Case) -> None:
+    with_credential(case)
+    case.run("plan", "TABLE", "expire-snapshots", *EXPIRE[2:], "--output=PLAN")
+    for failure in FAILURES:
+        case.front.failing, case.front.failure = LOAD, failure
+        for command in COMMANDS:
+            assert case.run(*command)
+
+
+@pytest.mark.parametrize(
+    "failure", [an_error(500), *(pytest.param(each, marks=pytest.mark.deep) for each in FAILURES)]
+)
+def test_nothing_shows_where_a_commit_fails(case: Case, failure: Failure) -> None:
+    with_basic(case)
+    case.front.failing, case.front.failure = COMMIT, failure
+    # Done: the server carried it out, and answered something else.
+    for kind in ("text", "json"):
+        assert case.run(*EXPIRE, "--yes", f"--format={kind}") in (0, 10, 11, 12, 13, 14, 16)
+    case.run("resume", "TABLE", "--list")
+    case.run("resume", "TABLE")
+    case.front.failing = ""
+    case.run("resume", "TABLE")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("fate", ["lost before", "lost after", "reset before", "reset after", "500 after"])
+def test_nothing_shows_where_the_answer_to_a_commit_is_lost(case: Case, fate: Fate) -> None:
+    with_header(case)
+    case.front.fates = [fate]
+    assert case.run(*EXPIRE, "--yes") in (0, 13)
+    case.run("resume", "TABLE", "--list")
+    case.run("resume", "TABLE")
+
+
+def in_xml(status: int, code: str) -> Callable[[str], Answer]:
+    return lambda told: (
+        status,
+        {},
+        f"<Error><Code>{code}</Code><Message>why: {escape(told)}</Message></Error>".encode(),
+    )
+
+
+def no_xml(told: str) -> Answer:
+    return 200, {}, f"<ListBucketResult>{told}".encode()
+
+
+STORAGE_FAILURES: Final = (
+    in_xml(400, "ExpiredToken"), in_xml(403, "AccessDenied"), in_xml(403, "SignatureDoesNotMatch"),
+    in_xml(404, "NoSuchBucket"), in_xml(500, "InternalError"), in_xml(503, "SlowDown"), no_xml,
+)  # fmt: skip
+
+
+def fail(case: Case, failing: Callable[[Request], bool], failure: Callable[[str], Answer]) -> None:
+    """Let the storage answer with the credentials that its requests are made with, and their headers."""
+
+    def answer(request: Request) -> Answer:
+        case.storage.answers.append(answer)
+        if not failing(request):
+            return usual(request)
+        vended = [marker for place, marker in case.markers.by_place.items() if "s3://b" in place]
+        return failure(" ".join([*request.headers.values(), *vended]))
+
+    case.storage.answers[:] = [answer]
+
+
+def is_listing(request: Request) -> bool:
+    return request.method == "GET"
+
+
+def is_deletion(request: Request) -> bool:
+    return request.method in ("POST", "DELETE")
+
+
+def is_later_deletion(request: Request) -> bool:
+    """Of the files, and not of the names by which the right to delete is found out."""
+    return is_deletion(request) and b"-probe" not in request.body
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("failing", [is_listing, is_deletion, is_later_deletion])
+@pytest.mark.parametrize("failure", STORAGE_FAILURES)
+def test_nothing_shows_where_the_storage_fails(
+    case: Case,
+    failing: Callable[[Request], bool],
+    failure: Callable[[str], Answer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(s3, "_YOUNG_S", 0)  # so that credentials are asked for anew
+    with_oauth2(case)
+    fail(case, failing, failure)
+    assert case.run(*EXPIRE, "--yes") in (14, 16)
+    # What the journal has of it is in the table's folder now.
+    case.run("resume", "TABLE", "--list")
+    case.run("resume", "TABLE")
+    case.run("inspect", "TABLE", "--check", "--verbose")
+    case.run("rewrite-manifests", "TABLE", "--yes", "--format=json")
+
+
+def test_nothing_shows_where_single_files_cannot_be_deleted(case: Case) -> None:
+    with_token(case)
+
+    def a_result(told: str) -> Answer:
+        keys = re.findall("<Key>(.*?)</Key>", case.storage.requests[-1].body.decode())
+        errors = "".join(
+            f"<Error><Key>{key}</Key><Code>AccessDenied</Code><Message>{escape(told)}</Message></Error>"
+            for key in keys
+        )
+        return 200, {}, f"<DeleteResult>{errors}</DeleteResult>".encode()
+
+    fail(case, is_later_deletion, a_result)
+    assert case.run(*EXPIRE, "--yes", "--format=json") == 14
+    assert case.run("resume", "TABLE", "--format=json") == 14
+    case.run("resume", "TABLE", "--list", "--format=json")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("failure", FAILURES)
+def test_nothing_shows_where_credentials_cannot_be_had_anew(
+    case: Case, failure: Failure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3, "_YOUNG_S", 0)
+    with_credential(case)
+    fail(case, is_listing, in_xml(403, "AccessDenied"))
+    case.front.failing, case.front.failure = r"GET .*/credentials$", failure
+    assert case.run(*EXPIRE, "--yes") == 16
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("failure", FAILURES)
+def test_nothing_shows_where_requests_are_not_signed(case: Case, failure: Failure) -> None:
+    with_credential(case)
+    case.front.signs = True
+    case.front.failing, case.front.failure = r"POST .*/sign$", failure
+    assert case.run(*EXPIRE, "--yes") == 16
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "catalog:\n  prod:\n    token: {0}\n   uri: {1}\n",
+        "catalog:\n  prod: [{0}, {1}\n",
+        "catalog:\n  prod:\n    token: &{0} {1}\n",
+        "catalog:\n  prod:\n    token: {0}\n    token: {1}\n",
+        "catalog:\n  prod:\n    password: {0}: {1}\n",
+        "catalog: {0} {1}\n",
+        "catalog:\n  prod:\n    type: rest\n    token: {0}\n    auth:\n      type: {1}\n",
+        "catalog:\n  prod:\n    type: rest\n    uri: nowhere://user:{0}@127.0.0.1:1/?password={1}\n",
+        "catalog:\n  prod:\n    type: sql\n    uri: postgresql://user:{0}@127.0.0.1:1/x?password={1}\n",
+        "catalog:\n  prod:\n    type: sql\n    uri: mysql+pymysql://user:{0}@127.0.0.1:1/x?passwd={1}\n",
+        "catalog:\n  prod:\n    type: sql\n    uri: 'sqlite:////no/file?password={0}{1}'\n",
+        "catalog:\n  prod:\n    type: sql\n    uri: '://user:{0}@x/{1}'\n",
+        "catalog:\n  prod:\n    py-catalog-impl: no.Such\n    token: {0}\n    password: {1}\n",
+    ],
+)
+def test_nothing_shows_of_a_configuration_that_cannot_be_used(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    markers, file = Markers(), tmp_path / "pyiceberg.yaml"
+    file.write_text(text.format(markers.at("first"), markers.at("second")))
+    for arguments in (("--catalog-config", file), ("--catalog-config", file, "--format=json")):
+        ran = iceberg_cli("inspect", "prod.a.t", *arguments)
+        assert ran.code not in (0, 1)
+        assert markers.found_in(ran.out + ran.err) == []
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    file.rename(tmp_path / ".pyiceberg.yaml")
+    ran = iceberg_cli("inspect", "prod.a.t")
+    assert markers.found_in(ran.out + ran.err) == []
+    with pytest.raises(IcebergCliError) as error:
+        open_table("prod.a.t")
+    assert markers.found_in(_trace(error.value)) == []
+
+
+AT_NO_SERVICE: Final = ("--storage-option=key=a", "--storage-option", "secret={}", "--storage-option")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--storage-option", "secret:{}"),
+        ("--storage-option", "s3.secret-access-key {}"),
+        ("--storage-option", "s3.sse.type=custom", "--storage-option", "s3.sse.key={}"),
+        (*AT_NO_SERVICE, "s3.endpoint=http://user:{}@127.0.0.1:1"),
+        (*AT_NO_SERVICE, "endpoint_url=http://127.0.0.1:1"),
+        ("--storage-option", "token=@/no/file"),
+        ("--spark-conf", "spark.password {}"),
+        ("--spark-conf", "spark.password={}", "--engine", "nothing"),
+        ("--storage-option", "s3.anonymous=maybe", "--storage-option", "token={}"),
+    ],
+)  # fmt: skip
+def test_nothing_shows_of_an_option_that_cannot_be_used(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_retries, "_FIRST_WAIT_S", 0.001)
+    markers = Markers()
+    given = [each.format(markers.at(str(place))) for place, each in enumerate(arguments)]
+    for form in ("text", "json"):
+        ran = iceberg_cli("inspect", "s3://bucket/t", *given, "--format", form)
+        assert ran.code not in (0, 1), ran.out + ran.err
+        assert markers.found_in(ran.out + ran.err) == []
