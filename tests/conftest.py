@@ -12,7 +12,7 @@ import pytest
 from iceberg_cli.engines import selection as choice
 from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
-from tests.rest_servers import rest_server
+from tests.rest_servers import rest_on_s3, rest_server
 from tests.s3_words import unconditional, without_conditions
 from tests.servers import (
     mariadb_database,
@@ -25,6 +25,7 @@ from tests.servers import (
 from tests.shuffling import workers
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
+from tests.spark_tables.rest_lake import rest_s3_lake
 from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session, written
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "moto_server",
     "postgres_database",
     "postgres_server",
+    "rest_on_s3",
+    "rest_s3_lake",
     "rest_server",
     "server",
     "spark_session",

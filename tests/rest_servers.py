@@ -23,7 +23,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.servers import S3Server, Versitygw
 from tests.spark_jars import SQLITE, Jar, NoJar, spark_jars
+from tests.spark_settings import Missing
 
 SOURCE: Final = Path(__file__).parent / "iceberg" / "catalogs" / "RestServer.java"
 # What Spark's own jars lack of what the server needs.
@@ -67,7 +69,17 @@ JARS: Final = (
     Jar("org.eclipse.jetty", "jetty-session", "12.1.8",
         "ebe84dd41942d7adda5f7d1304095d274e7915999451d848e887cbd409f947ea"),
     Jar("org.eclipse.jetty", "jetty-util", "12.1.8",
-        "00432715f20c3ddc8d4fe3b01974253a7772f1830f7712da71af30348b01c822"),    SQLITE,
+        "00432715f20c3ddc8d4fe3b01974253a7772f1830f7712da71af30348b01c822"),
+    SQLITE,
+)  # fmt: skip
+# What it needs besides for a warehouse on S3.
+S3_JARS: Final = (
+    Jar("dev.failsafe", "failsafe", "3.3.2",
+        "2c5dc879a6dac7ea3a7b29d795e27bd49b8e7908b05c2f3e56053c19d79850f5"),
+    Jar("org.apache.iceberg", "iceberg-aws", "1.11.0",
+        "4cfe4a7ba3a4fb247a29e60c614678c3b7a1e9b4b91f54e0ca3406419c9338f0"),
+    Jar("org.apache.iceberg", "iceberg-aws-bundle", "1.11.0",
+        "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f"),
 )  # fmt: skip
 
 
@@ -90,21 +102,37 @@ def rest_server() -> Iterator[str]:
         yield uri
 
 
+@pytest.fixture(scope="session")
+def rest_on_s3(versitygw: Versitygw) -> Iterator[str]:
+    """The URI of a REST catalog over SQLite whose warehouse is on S3, see `warehouse_on`."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ice-rest-") as folder,
+        rest_server_over(f"jdbc:sqlite:{folder}/catalog.db", s3=versitygw) as uri,
+    ):
+        yield uri
+
+
 @contextmanager
-def rest_server_over(database: str, drivers: Sequence[Jar] = ()) -> Iterator[str]:
+def rest_server_over(
+    database: str, drivers: Sequence[Jar] = (), *, s3: S3Server | None = None
+) -> Iterator[str]:
     """The URI of a REST catalog over Java's JdbcCatalog `cat`.
 
     Args:
         database: its JDBC URL.
         drivers: those that it needs besides SQLite's.
+        s3: where its warehouse is, see `warehouse_on`; None: tables have locations that they are given.
+
+    Raises:
+        Missing: there is no JDK, or no jar.
     """
     java = shutil.which("java")
     if java is None or shutil.which("javac") is None or find_spec("pyspark") is None:
-        pytest.skip("Iceberg's REST server needs a JDK, and the jars of pyspark")
+        raise Missing("Iceberg's REST server needs a JDK, and the jars of pyspark")
     try:
-        jars = spark_jars((*JARS, *drivers)).split(",")
+        jars = spark_jars((*JARS, *drivers, *(S3_JARS if s3 else ()))).split(",")
     except NoJar as error:
-        pytest.skip(str(error))
+        raise Missing(str(error)) from error
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -112,8 +140,10 @@ def rest_server_over(database: str, drivers: Sequence[Jar] = ()) -> Iterator[str
     with tempfile.TemporaryDirectory(prefix="ice-rest-") as folder:
         command = [java, "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(jars), str(SOURCE)]
         port = Path(folder, "port")
+        warehouse = warehouse_on(s3) if s3 else f"{folder}/warehouse"
+        properties = [f"{name}={value}" for name, value in java_options_of(s3).items()] if s3 else []
         process = subprocess.Popen(
-            [*command, database, f"{folder}/warehouse", str(port)],
+            [*command, database, warehouse, str(port), *properties],
             stdout=subprocess.DEVNULL,  # where every refusal leaves a trace
             stderr=subprocess.DEVNULL,
         )
@@ -125,6 +155,33 @@ def rest_server_over(database: str, drivers: Sequence[Jar] = ()) -> Iterator[str
         finally:
             process.kill()
             process.wait()
+
+
+def warehouse_on(s3: S3Server) -> str:
+    """The location of the warehouse in the service's bucket."""
+    return f"s3://{s3.bucket}/rest"
+
+
+def java_options_of(s3: S3Server) -> dict[str, str]:
+    """The properties by which a catalog of Iceberg Java keeps its files in a service."""
+    return {
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "s3.endpoint": s3.endpoint,
+        "s3.path-style-access": "true",
+        "s3.access-key-id": s3.options["key"],
+        "s3.secret-access-key": s3.options["secret"],
+        "client.region": s3.options["region"],
+    }
+
+
+def pyiceberg_options_of(s3: S3Server) -> dict[str, str]:
+    """The same for PyIceberg, and so for our own configuration of catalogs."""
+    return {
+        "s3.endpoint": s3.endpoint,
+        "s3.access-key-id": s3.options["key"],
+        "s3.secret-access-key": s3.options["secret"],
+        "s3.region": s3.options["region"],
+    }
 
 
 Fate = Literal["", "lost before", "lost after", "reset before", "reset after", "500 after", "slow before", "slow after",

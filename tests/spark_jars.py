@@ -49,6 +49,8 @@ ICEBERG: Final = Jar("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.
         "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82")  # fmt: skip
 SQLITE: Final = Jar("org.xerial", "sqlite-jdbc", "3.50.3.0",
         "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08")  # fmt: skip
+AWS: Final = Jar("org.apache.iceberg", "iceberg-aws-bundle", "1.12.0",
+        "dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957")  # fmt: skip
 DELTA: Final = (
     Jar("io.delta", "delta-spark_4.1_2.13", "4.4.0",
         "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10"),

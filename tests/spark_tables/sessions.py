@@ -14,14 +14,14 @@ from iceberg_cli.engines.selection import EngineChoice
 from iceberg_cli.engines.spark.session import Session
 from iceberg_cli.engines.spark.startup import open_session, prepare
 from iceberg_cli.storage.local import LocalStorage
-from tests.spark_jars import ICEBERG, SQLITE
+from tests.spark_jars import AWS, ICEBERG, SQLITE
 from tests.spark_settings import FOR_STATEMENTS, HERE_AND_TINY, settings_of_jvm, starting
 from tests.spark_tables.lake import Lake
 from tests.spark_tables.shape import Writing
 
 # A process has one Spark, and what is asked for second goes on with it: it must find Iceberg there. Where both are, the
 # engine's is to be the first, as in the order of the files: a Spark that runs takes no settings of events any more.
-JARS = (ICEBERG, SQLITE)
+JARS = (ICEBERG, SQLITE, AWS)
 SHARED = {
     **HERE_AND_TINY,
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",

@@ -14,7 +14,7 @@ import org.eclipse.jetty.server.ServerConnector;
 
 /**
  * Iceberg's reference implementation of a REST catalog over the JDBC catalog `cat`, on a free port of loopback, which it
- * writes to a file. Arguments: the JDBC URL, the warehouse, the file.
+ * writes to a file. Arguments: the JDBC URL, the warehouse, the file, and more properties of the catalog as NAME=VALUE.
  */
 public class RestServer {
   public static void main(String[] arguments) throws Exception {
@@ -24,6 +24,10 @@ public class RestServer {
     properties.put("warehouse", arguments[1]);
     properties.put("jdbc.schema-version", "V1");
     properties.put("io-impl", "org.apache.iceberg.hadoop.HadoopFileIO");
+    for (int place = 3; place < arguments.length; place++) {
+      String[] property = arguments[place].split("=", 2);
+      properties.put(property[0], property[1]);
+    }
     RESTCatalogAdapter adapter =
         new RESTCatalogAdapter(CatalogUtil.buildIcebergCatalog("cat", properties, new Configuration()));
     Server server = new Server(new InetSocketAddress("127.0.0.1", 0));

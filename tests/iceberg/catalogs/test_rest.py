@@ -7,8 +7,10 @@ import json
 import pickle
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +45,21 @@ from iceberg_cli.iceberg.commit.update import (
     requirements_for,
 )
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
+from iceberg_cli.storage import Storage
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import load
-from tests.rest_servers import SLOW_S, Fate, Front
+from tests.budget import FULL
+from tests.database_proxy import jdbc_url_of_postgresql
+from tests.rest_servers import (
+    DRIVERS,
+    SLOW_S,
+    Fate,
+    Front,
+    pyiceberg_options_of,
+    rest_server_over,
+    warehouse_on,
+)
+from tests.servers import Versitygw
 
 STORAGE = open_storage()
 MARK = "iceberg-cli.operation-id"
@@ -59,9 +73,14 @@ class Lake:
     front: Front
     theirs: RestCatalog
     namespace: str
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of the storage
 
     def open(self) -> RestCommitter:
-        return RestCommitter("prod", (self.namespace, "inner"), "t", {"uri": self.front.uri}, {})
+        return RestCommitter("prod", (self.namespace, "inner"), "t", {"uri": self.front.uri}, self.options)
+
+    @cached_property
+    def storage(self) -> Storage:
+        return open_storage(self.options)
 
     @property
     def table(self) -> Table:
@@ -78,7 +97,7 @@ class Lake:
         """Of a commit that adds a snapshot, or that removes the oldest one."""
         committer = self.open()
         location = committer.current()
-        base = load(STORAGE, location)
+        base = load(self.storage, location)
         head = base.current_snapshot()
         assert head is not None
         updates: tuple[TableUpdate, ...] = (RemoveSnapshots(snapshot_ids=(base.snapshots[0].snapshot_id,)),)
@@ -104,19 +123,43 @@ class Lake:
         return dataclasses.replace(committer.prepare(commit, base_location=location), fresh=fresh)
 
 
-@pytest.fixture
-def lake(rest_server: str, tmp_path: Path) -> Iterator[Lake]:
-    theirs = RestCatalog("theirs", uri=rest_server)
+@contextmanager
+def a_lake(server: str, location: str, options: Mapping[str, str]) -> Iterator[Lake]:
+    """A table that PyIceberg makes at a location; the options are of its storage."""
+    theirs = RestCatalog(
+        "theirs", uri=server, **options, **{"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
+    )
     namespace = f"n{uuid.uuid4().hex}"
     theirs.create_namespace((namespace,))
     theirs.create_namespace((namespace, "inner"))
-    table = theirs.create_table(
-        (namespace, "inner", "t"), pa.schema([("i", pa.int64())]), location=f"file://{tmp_path}/t"
-    )
+    table = theirs.create_table((namespace, "inner", "t"), pa.schema([("i", pa.int64())]), location=location)
     for number in range(3):
         table.append(pa.table({"i": [number]}))
-    with Front(rest_server) as front:
-        yield Lake(front, theirs, namespace)
+    with Front(server) as front:
+        yield Lake(front, theirs, namespace, options)
+
+
+@pytest.fixture
+def lake(rest_server: str, tmp_path: Path) -> Iterator[Lake]:
+    with a_lake(rest_server, f"file://{tmp_path}/t", {}) as made:
+        yield made
+
+
+@pytest.fixture
+def lake_on_s3(postgres_database: str, versitygw: Versitygw) -> Iterator[Lake]:
+    """The same on S3, in a catalog over PostgreSQL."""
+    with (
+        jdbc_url_of_postgresql(postgres_database) as database,
+        rest_server_over(database, DRIVERS, s3=versitygw) as uri,
+        a_lake(uri, f"{warehouse_on(versitygw)}/{uuid.uuid4()}", pyiceberg_options_of(versitygw)) as made,
+    ):
+        yield made
+
+
+@pytest.fixture(params=["lake", pytest.param("lake_on_s3", marks=pytest.mark.deep)])
+def either_lake(request: pytest.FixtureRequest) -> Lake:
+    made: Lake = request.getfixturevalue(request.param)
+    return made
 
 
 def shows(lake: Lake, attempt: Attempt) -> bool:
@@ -566,6 +609,11 @@ def test_many_racing_writers_lose_no_commit(lake: Lake) -> None:
     assert race(lake, writers=16, commits=40) > 0
 
 
+@pytest.mark.deep
+def test_racing_writers_lose_no_commit_on_s3(lake_on_s3: Lake) -> None:
+    assert race(lake_on_s3, **({"writers": 16, "commits": 40} if FULL else {"writers": 8, "commits": 5})) > 0
+
+
 # Opening
 
 
@@ -787,7 +835,8 @@ def test_new_credentials_come_from_their_endpoint_or_from_loading_the_table(
 def run(lake: Lake, folder: Path, *arguments: str, exit_code: int = 0) -> str:
     """Run a command on the table, from its configuration on; what it prints. The requests are counted anew."""
     config = folder / "pyiceberg.yaml"
-    config.write_text(f"catalog:\n  prod:\n    type: rest\n    uri: {lake.front.uri}\n")
+    options = "".join(f"    {name}: {value}\n" for name, value in lake.options.items())
+    config.write_text(f"catalog:\n  prod:\n    type: rest\n    uri: {lake.front.uri}\n{options}")
     command, *rest_of_it = arguments
     lake.front.requests.clear()
     result = CliRunner().invoke(
@@ -820,7 +869,8 @@ VERBS = [
 ]
 
 
-def test_every_verb_maintains_a_table_that_others_read(lake: Lake, tmp_path: Path) -> None:
+def test_every_verb_maintains_a_table_that_others_read(either_lake: Lake, tmp_path: Path) -> None:
+    lake = either_lake
     time.sleep(1.1)  # an expiry by age takes nothing that is younger than a second
     ids = {snapshot.snapshot_id for snapshot in lake.table.metadata.snapshots}
     for arguments in VERBS:

@@ -17,7 +17,7 @@ from tests.cli.lakes import catalog_table, rows
 from tests.cli.running import iceberg_cli, process
 from tests.conformance.catalogs import Catalog, make_table
 from tests.conformance.racing import race
-from tests.database_proxy import Proxy
+from tests.database_proxy import jdbc_url_of_postgresql
 from tests.rest_servers import DRIVERS, rest_server_over
 
 # What PyIceberg says when another was faster: to an append, or to the expiry of what it is reading, or of what it began
@@ -51,12 +51,11 @@ def javas(catalog: Catalog) -> Iterator[str]:
             with rest_server_over(f"jdbc:sqlite:{url.database}") as uri:
                 yield uri
         case "postgresql":
-            proxy = Proxy(catalog.uri)  # Java's driver does not speak over a UNIX socket
-            user = f"user={url.username}&sslmode=disable"
-            database = f"jdbc:postgresql://127.0.0.1:{proxy.port}/{url.database}?{user}"
-            with rest_server_over(database, DRIVERS) as uri:
+            with (
+                jdbc_url_of_postgresql(catalog.uri) as database,
+                rest_server_over(database, DRIVERS) as uri,
+            ):
                 yield uri
-            proxy.close()
         case _:
             database = f"jdbc:mariadb://127.0.0.1:{url.port}/{url.database}?user={url.username}"
             with rest_server_over(database, DRIVERS) as uri:
