@@ -30,7 +30,7 @@ from iceberg_cli.paths import scheme_of
 from iceberg_cli.storage import Storage, put_checked
 
 _LOCAL_THREADS = 4
-_REMOTE_THREADS = 32
+_REMOTE_THREADS = 64
 _MOST_WORKERS = 2  # each takes some 100 MB while it decodes
 _BATCH_FILES = 1_024
 _AHEAD_BYTES = 16 << 20  # stored: about as much as a batch, so that the readers work while it is parsed

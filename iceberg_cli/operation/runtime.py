@@ -27,7 +27,7 @@ class Runtime:
     limit_deletes: int | None = None
     deadline_ms: int | None = None  # a point in time
     sweep_batch: int = 5_000  # files whose deletion is journalled at once, at first
-    quick_batch_ms: int = 250  # a batch that takes less time is followed by one of twice as many files
+    quick_batch_ms: int = 2_000  # a batch that takes less time is followed by one of twice as many files
     stop_requested: Callable[[], bool] = field(default=lambda: False)
     deletes_left: int = 0
 

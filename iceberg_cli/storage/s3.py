@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from random import random
 from typing import Any
 
@@ -30,6 +31,7 @@ from iceberg_cli.storage import FileInfo, Renewal, Storage
 from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.s3_listing import Listing
 from iceberg_cli.storage.s3_options import S3Options
+from iceberg_cli.storage.s3_reads import ObjectReads
 from iceberg_cli.storage.s3_retries import (
     TRANSIENT_CODES,
     TRANSPORT_ERRORS,
@@ -38,7 +40,7 @@ from iceberg_cli.storage.s3_retries import (
     status_of,
 )
 
-THREADS = 32
+THREADS = 64
 _LIST_FROM = 200  # paths: a listing names a thousand objects in one answer
 _LISTED_FOR_EACH = 20  # a listing ends where it names so many more objects than are requested
 
@@ -97,6 +99,7 @@ _LOCATION = re.compile(rf"(?:{'|'.join(SCHEMES)})://([^/]+)(?:/(.*))?", re.IGNOR
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r")
 _MARK = "iceberg-cli-put"
 _BATCH = 1_000  # objects in one DeleteObjects request, by the protocol
+_BATCHES_AT_ONCE = 4  # a bucket's prefix takes 3,500 deletions a second
 _BEFORE_THE_END_S = 300
 _YOUNG_S = 30  # credentials that were given so short a time ago have not ended
 # Answers of services that know no batches, or cannot read this one.
@@ -138,11 +141,13 @@ class S3Storage(Storage):
             # `_ask` sends requests again, where that is safe.
             config_kwargs={
                 "retries": {"total_max_attempts": 1},
+                "max_pool_connections": THREADS,
                 "s3": {"addressing_style": known.addressing_style},
             },
             use_listings_cache=False,
             skip_instance_cache=True,
         )
+        self._reads = ObjectReads(known, self._files) if ObjectReads.can_serve(known) else None
 
     def canonical(self, path: str) -> str:
         """`s3://bucket/key` for the schemes s3, s3a and s3n; the key stays as it is, character for character.
@@ -161,12 +166,16 @@ class S3Storage(Storage):
 
     def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
         """The whole object, or a part of it."""
+        if span is not None and span[1] == 0:
+            self.stat(path)
+            return b""
+        self._connection()
+        data = self._reads.read(*self._split(path), span) if self._reads else None
+        if data is not None:
+            return data
         if span is None:
             return self._get(path)
         offset, length = span
-        if length == 0:
-            self.stat(path)
-            return b""
         try:
             return self._get(path, Range=f"bytes={offset}-{offset + length - 1}")
         except BackendUnavailable as error:
@@ -318,8 +327,10 @@ class S3Storage(Storage):
             alone = [key for key in keys if _NOT_IN_XML.search(key)]
             together = [key for key in keys if not _NOT_IN_XML.search(key)]
             reasons = self._delete_alone(bucket, alone)
-            for start in range(0, len(together), _BATCH):
-                reasons |= self._delete_batch(bucket, together[start : start + _BATCH])
+            batches = [together[start : start + _BATCH] for start in range(0, len(together), _BATCH)]
+            with ThreadPoolExecutor(_BATCHES_AT_ONCE) as pool:
+                for some in pool.map(partial(self._delete_batch, bucket), batches):
+                    reasons |= some
             failures |= {keys[key]: redact(reason, self._secrets) for key, reason in reasons.items()}
         return failures
 
@@ -401,9 +412,7 @@ class S3Storage(Storage):
 
     def _call(self, method: str, *, again: bool = True, **request: Any) -> dict[str, Any]:
         """One request and its whole response; `again`: sent again after a while when the failure may pass."""
-        files = self._files
-        if self._renew_s is not None and time.monotonic() - self._connected_s >= self._renew_s:
-            files = self._renewed(files)
+        files = self._connection()
         try:
             answer: dict[str, Any] = sync(files.loop, self._ask, files, method, request, again=again)
         except ClientError as error:
@@ -412,6 +421,11 @@ class S3Storage(Storage):
                 raise
             answer = sync(new.loop, self._ask, new, method, request, again=again)
         return answer
+
+    def _connection(self) -> s3fs.S3FileSystem:
+        """The connection, with new credentials where it is time for them."""
+        due = self._renew_s is not None and time.monotonic() - self._connected_s >= self._renew_s
+        return self._renewed(self._files) if due else self._files
 
     def _renewed(self, files: s3fs.S3FileSystem, *, refused: bool = False) -> s3fs.S3FileSystem:
         """The connection with new credentials, or the same one: there are none, or they have just been renewed.

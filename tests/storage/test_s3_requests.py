@@ -46,6 +46,8 @@ class Request:
         }
 
 
+LEFT_TO_BOTOCORE = "s3://bucket/a key"  # obstore is not asked for a key with a space
+
 UNTOLD = {"x-amz-date", "x-amz-content-sha256", "x-amz-meta-iceberg-cli-put", "x-amz-sdk-checksum-algorithm",
           "x-amz-decoded-content-length", "x-amz-trailer"}  # fmt: skip
 
@@ -129,7 +131,7 @@ def recorder() -> Iterator[Recorder]:
 def every_request(storage: S3Storage) -> None:
     storage.put_if_absent("s3://bucket/key", b"x")
     storage.replace("s3://bucket/key", b"x")
-    storage.read("s3://bucket/key", (0, 1))
+    storage.read(LEFT_TO_BOTOCORE, (0, 1))
     storage.stat("s3://bucket/key")
     storage.delete(["s3://bucket/key"])
     storage.delete(["s3://bucket/\x01"])
@@ -218,7 +220,7 @@ def test_a_customers_key_in_an_answer_is_not_said(recorder: Recorder) -> None:
         (400, {}, f"<Error><Code>Bad</Code><Message>{KEY_TEXT}</Message></Error>".encode())
     )
     with pytest.raises(BackendUnavailable, match=r"Bad: \*\*\*"):
-        recorder.storage(s3__sse__type="custom", s3__sse__key=KEY_TEXT).read("s3://bucket/key")
+        recorder.storage(s3__sse__type="custom", s3__sse__key=KEY_TEXT).read(LEFT_TO_BOTOCORE)
 
 
 # Where requests go
@@ -342,9 +344,14 @@ def test_a_failure_of_a_key_that_was_not_sent_leaves_none_of_its_batch_for_delet
 
 def test_a_refused_batch_is_reported_and_the_next_one_is_sent(recorder: Recorder) -> None:
     paths = [f"s3://bucket/{number:04}" for number in range(1500)]
-    recorder.answers.append(an_error(403, "AccessDenied"))
+
+    def refused_if_full(request: Request) -> Answer:
+        full = request.body.count(b"<Key>") == 1000
+        return an_error(403, "AccessDenied") if full else a_delete_result()
+
+    recorder.answers += [refused_if_full] * 2
     assert recorder.storage().delete(paths) == dict.fromkeys(paths[:1000], "AccessDenied: why")
-    assert [len(recorder.keys(number)) for number in (0, 1)] == [1000, 500]
+    assert sorted(len(recorder.keys(number)) for number in (0, 1)) == [500, 1000]
 
 
 # Sending again
@@ -355,7 +362,7 @@ def test_a_service_with_too_many_requests_is_given_the_time_that_it_asks_for(
     recorder: Recorder, status: int
 ) -> None:
     recorder.answers += [an_error(status, "SlowDown", Retry_After="1"), (200, {}, b"bytes")]
-    assert recorder.storage().read("s3://bucket/key") == b"bytes"
+    assert recorder.storage().read(LEFT_TO_BOTOCORE) == b"bytes"
     first, second = recorder.requests
     assert second.at_s - first.at_s >= 1
 
@@ -363,7 +370,7 @@ def test_a_service_with_too_many_requests_is_given_the_time_that_it_asks_for(
 def test_who_asks_for_hours_is_not_waited_for(recorder: Recorder) -> None:
     recorder.answers += [an_error(503, "SlowDown", Retry_After="7200")] * 2
     with pytest.raises(BackendUnavailable, match="SlowDown: why"):
-        recorder.storage().read("s3://bucket/key")
+        recorder.storage().read(LEFT_TO_BOTOCORE)
     assert len(recorder.requests) == 1
 
 
@@ -508,7 +515,7 @@ def test_credentials_that_the_service_refuses_are_renewed_once(
     monkeypatch.setattr(s3, "_YOUNG_S", 0)
     recorder.answers += [OK, answer]
     for _ in range(3):
-        storage.read("s3://bucket/key")
+        storage.read(LEFT_TO_BOTOCORE)
     assert access_keys(recorder) == ["FIRST", "FIRST", "SECOND", "SECOND"]
 
 
@@ -520,11 +527,11 @@ def test_what_is_refused_for_good_is_asked_once_more_and_young_credentials_are_n
     denied = an_error(403, "AccessDenied")
     recorder.answers += [denied, denied, denied]
     with pytest.raises(AccessDenied):
-        storage.read("s3://bucket/key")
+        storage.read(LEFT_TO_BOTOCORE)
     assert access_keys(recorder) == ["FIRST"]
     monkeypatch.setattr(s3, "_YOUNG_S", 0)
     with pytest.raises(AccessDenied):
-        storage.read("s3://bucket/key")
+        storage.read(LEFT_TO_BOTOCORE)
     assert access_keys(recorder) == ["FIRST", "FIRST", "SECOND"]
 
 
@@ -535,11 +542,11 @@ def test_credentials_are_renewed_before_their_end(
     clock = [100.0]
     monkeypatch.setattr(s3.time, "monotonic", lambda: clock[0])
     storage = renewable(recorder, ["SECOND"], left_s=left_s)
-    storage.read("s3://bucket/key")
+    storage.read(LEFT_TO_BOTOCORE)
     # Five minutes before the end; credentials of which that is already past are used for a second.
     for seconds in {1000: (699, 2), 0: (0.5, 1), None: (10_000, 10_000)}[left_s]:
         clock[0] += seconds
-        storage.read("s3://bucket/key")
+        storage.read(LEFT_TO_BOTOCORE)
     assert access_keys(recorder) == [*keys, "FIRST", "FIRST" if left_s is None else "SECOND"]
 
 
@@ -552,6 +559,6 @@ def test_credentials_that_are_not_the_catalogs_stay(
     storage = S3Storage(own, renewal=lambda: known)
     recorder.answers += [an_error(403, "AccessDenied"), OK]
     with pytest.raises(AccessDenied):
-        storage.read("s3://bucket/key")
-    storage.read("s3://bucket/key")
+        storage.read(LEFT_TO_BOTOCORE)
+    storage.read(LEFT_TO_BOTOCORE)
     assert access_keys(recorder) == ["OWN", "OWN"]
