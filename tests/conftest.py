@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import pytest
 from iceberg_cli.engines import selection as choice
 from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
+from tests.nessie import nessie
 from tests.rest_servers import rest_on_s3, rest_server
+from tests.s3_users import guarded_s3
 from tests.s3_words import unconditional, without_conditions
 from tests.servers import (
     mariadb_database,
@@ -21,31 +24,39 @@ from tests.servers import (
     postgres_database,
     postgres_server,
     versitygw,
+    versitygw_with_users,
 )
 from tests.shuffling import workers
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
 from tests.spark_tables.rest_lake import rest_s3_lake
 from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session, written
+from tests.toxiproxy import toxiproxy
+from tests.vending import rest_with_users
 
 __all__ = [
     "cluster",
     "delta_lake",
+    "guarded_s3",
     "hadoop",
     "lake",
     "lakes",
     "mariadb_database",
     "mariadb_server",
     "moto_server",
+    "nessie",
     "postgres_database",
     "postgres_server",
     "rest_on_s3",
     "rest_s3_lake",
     "rest_server",
+    "rest_with_users",
     "server",
     "spark_session",
+    "toxiproxy",
     "unconditional",
     "versitygw",
+    "versitygw_with_users",
     "without_conditions",
     "workers",
     "written",
@@ -106,6 +117,18 @@ def pytest_runtest_makereport(
     report = yield
     tell_once(item, call, report)
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How answers that say nothing for sure were judged."""
+    reports = [each for outcome in ("passed", "failed") for each in terminalreporter.getreports(outcome)]
+    judged = Counter(value for each in reports for name, value in each.user_properties if name == "judged")
+    if judged:
+        total, wrong = sum(judged.values()), judged["wrong"]
+        figures = f"{judged['right']} right, {judged['unknown']} unknown"
+        terminalreporter.write_line(
+            f"Ambiguous answers: {total - wrong} of {total} judged right or unknown ({figures})."
+        )
 
 
 def _group(item: pytest.Item) -> str:

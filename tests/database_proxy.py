@@ -6,8 +6,8 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from urllib.parse import parse_qs
 
 import sqlalchemy as sa
@@ -21,11 +21,22 @@ class Proxy:
     Args:
         uri: of the database: on a UNIX socket, or on a port of loopback.
         deliver: whether that COMMIT reaches the database before; None: it is never armed.
+        error: what the client gets in place of the database's answer before the connection is cut.
+        meanwhile: done at that COMMIT, after its effect if it has one, before the connection is cut.
     """
 
-    def __init__(self, uri: str, *, deliver: bool | None = None) -> None:
+    def __init__(
+        self,
+        uri: str,
+        *,
+        deliver: bool | None = None,
+        error: bytes = b"",
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> None:
         self.upstream = _upstream_of(uri)
         self.deliver = deliver
+        self.error = error
+        self.meanwhile = meanwhile
         self.armed = deliver is not None
         self.muted: socket.socket | None = None
         self.answered = threading.Event()
@@ -54,6 +65,10 @@ class Proxy:
         return server
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError):  # the database ended the connection
+            self._pass_on(client, server)
+
+    def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
         while data := self._received(client):
             if self.armed and COMMIT.search(data):
                 self.armed = False
@@ -61,6 +76,9 @@ class Proxy:
                 if self.deliver:
                     server.sendall(data)
                     assert self.answered.wait(60)
+                self.meanwhile()
+                if self.error:
+                    client.sendall(self.error)
                 client.shutdown(socket.SHUT_RDWR)
                 break
             server.sendall(data)
@@ -95,11 +113,28 @@ def jdbc_url_of_postgresql(uri: str) -> Iterator[str]:
 
 def through(proxy: Proxy, uri: str) -> str:
     """The same database through the proxy."""
-    url = sa.make_url(uri).set(host="127.0.0.1", port=proxy.port)
+    return at_port(proxy.port, uri)
+
+
+def at_port(port: int, uri: str) -> str:
+    """The same database by a port of loopback."""
+    url = sa.make_url(uri).set(host="127.0.0.1", port=port)
     if url.get_backend_name() == "postgresql":
         query = {key: value for key, value in url.query.items() if key != "host"}
         url = url.set(query={**query, "sslmode": "disable", "gssencmode": "disable"})
     return url.render_as_string(hide_password=False)
+
+
+# Answers of servers that are being shut down, which may be given after a COMMIT took effect.
+# Spec: PostgreSQL, "Message Formats", ErrorResponse; MariaDB, "ERR_Packet".
+_FIELDS = b"".join(
+    [b"SFATAL\0", b"VFATAL\0", b"C57P01\0", b"Mterminating connection due to administrator command\0", b"\0"]
+)
+_REASON = b"\xff" + (1053).to_bytes(2, "little") + b"#08S01Server shutdown in progress"
+ERRORS = {
+    "postgresql": b"E" + (4 + len(_FIELDS)).to_bytes(4, "big") + _FIELDS,
+    "mysql": len(_REASON).to_bytes(3, "little") + b"\1" + _REASON,
+}
 
 
 def _upstream_of(uri: str) -> str | int:

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.rest import RestCatalog
 
 from tests.servers import S3Server, Versitygw
 from tests.spark_jars import SQLITE, Jar, NoJar, spark_jars
@@ -184,6 +186,36 @@ def pyiceberg_options_of(s3: S3Server) -> dict[str, str]:
     }
 
 
+def table_of_integers(
+    server: str,
+    namespace: tuple[str, ...],
+    location: str | None,
+    rows: Sequence[int],
+    options: Mapping[str, str],
+) -> RestCatalog:
+    """A table `t` with the column `i` in a new namespace, which PyIceberg makes: a snapshot for each row.
+
+    Args:
+        server: its URI.
+        namespace: its levels.
+        location: of the table, or None: the catalog decides.
+        rows: the values of `i`.
+        options: of the catalog and the storage.
+
+    Returns:
+        The catalog as PyIceberg opens it. It writes by fsspec: pyarrow's multipart uploads are not for every service.
+    """
+    theirs = RestCatalog(
+        "theirs", uri=server, **options, **{"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
+    )
+    for depth in range(1, len(namespace) + 1):
+        theirs.create_namespace(namespace[:depth])
+    table = theirs.create_table((*namespace, "t"), pa.schema([("i", pa.int64())]), location=location)
+    for row in rows:
+        table.append(pa.table({"i": [row]}))
+    return theirs
+
+
 Fate = Literal["", "lost before", "lost after", "reset before", "reset after", "500 after", "slow before", "slow after",
                "late"]  # fmt: skip
 
@@ -216,6 +248,10 @@ class Front:
     contents: dict[str, bytes] = field(
         default_factory=dict
     )  # by path, answered with 200 instead of by the server
+    # Status and message by which a request is refused, or None; given its method, path, headers and body.
+    refusal: Callable[[str, str, Mapping[str, str], bytes], tuple[int, str] | None] | None = None
+    # Credentials of the storage that are given with each table to those who want them, and by their own endpoint.
+    vended: Mapping[str, str] | None = None
     meanwhile: list[Callable[[], object]] = field(default_factory=list)  # done before a POST is forwarded
     later: Callable[[], object] | None = (
         None  # done after a POST; the answer names the table's location after it
@@ -276,11 +312,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         headers = {key: value for key, value in self.headers.items() if key.lower() != "host"}
         self.front.requests.append((self.command, self.path))
-        if (content := self.front.contents.get(self.path)) is not None:
-            self._answer(200, content)
-            return
-        if self.command == "GET" and self.front.answers_to_gets:
-            self._answer(self.front.answers_to_gets.pop(0), b"{}")
+        if self._is_answered(body):
             return
         if self.command == "POST":
             self.front.bodies.append(body)
@@ -305,12 +337,31 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "POST" and self.front.later:
             self.front.later()
             status, content, kind = self.front.forward("GET", self.path, headers, b"")
+        wants = self.headers.get("X-Iceberg-Access-Delegation", "")
+        if self.front.vended is not None and "vended-credentials" in wants and _is_table(self.path, status):
+            content = json.dumps({**json.loads(content), **_credentials(self.front.vended)}).encode()
         if fate == "500 after":
             self._answer(500, b"<html>an error page</html>")
         elif fate.endswith("after"):
             self._lose(fate)
         else:
             self._answer(status, content, kind)
+
+    def _is_answered(self, body: bytes) -> bool:
+        """Answer what the front answers by itself, of whatever method."""
+        front, own = self.front, dict(self.headers.items())
+        if front.refusal and (refused := front.refusal(self.command, self.path, own, body)):
+            status, message = refused
+            self._answer(status, json.dumps({"error": {"message": message, "code": status}}).encode())
+        elif (content := front.contents.get(self.path)) is not None:
+            self._answer(200, content)
+        elif self.command == "GET" and front.answers_to_gets:
+            self._answer(front.answers_to_gets.pop(0), b"{}")
+        elif front.vended is not None and self.path.endswith("/credentials"):
+            self._answer(200, json.dumps(_credentials(front.vended)).encode())
+        else:
+            return False
+        return True
 
     def _lose(self, fate: Fate) -> None:
         if fate.startswith("slow"):
@@ -327,6 +378,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", self.front.retry_after)
         self.end_headers()
         self.wfile.write(content)
+
+
+def _is_table(path: str, status: int) -> bool:
+    """Whether an answer to a request for this path is a table."""
+    return status == 200 and "/tables/" in path
+
+
+def _credentials(vended: Mapping[str, str]) -> dict[str, list[dict[str, object]]]:
+    return {"storage-credentials": [{"prefix": "s3://", "config": {**vended}}]}
 
 
 def _removed_together(body: bytes) -> list[int]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -75,6 +75,30 @@ class Versitygw(S3Server):
 
 
 @dataclass(frozen=True)
+class VersitygwWithUsers(Versitygw):
+    """The same with users, whose requests it answers by 403 from the moment on that they are deleted."""
+
+    def create_user(self, key: str) -> None:
+        """A user with this access key, who may do everything; see `secret_of`."""
+        self._administer("create-user", "-a", key, "-s", self.secret_of(key), "-r", "admin")
+
+    def delete_user(self, key: str) -> None:
+        """Let the user's credentials end."""
+        self._administer("delete-user", "-a", key)
+
+    def secret_of(self, key: str) -> str:
+        """The secret that belongs to an access key."""
+        return f"the-secret-of-{key}"
+
+    def _administer(self, *command: str) -> None:
+        who = ["-a", "AK", "-s", _SECRET, "--endpoint-url", self.endpoint]
+        subprocess.run([go_binary(VERSITYGW), "admin", *who, *command], check=True, capture_output=True)
+
+
+Gateway = TypeVar("Gateway", bound=Versitygw)
+
+
+@dataclass(frozen=True)
 class MotoServer(S3Server):
     """moto, a fake: good for what requests mean and for any key, not for how requests race. Commit nothing to it."""
 
@@ -129,6 +153,21 @@ def _listens(port: int) -> bool:
 @pytest.fixture(scope="session")
 def versitygw() -> Iterator[Versitygw]:
     """A real service on S3's protocol; its folder is on a disk with extended attributes."""
+    with _running_versitygw(Versitygw) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def versitygw_with_users() -> Iterator[VersitygwWithUsers]:
+    """The same with users that come and go."""
+    with tempfile.TemporaryDirectory(prefix="ice-s3-iam-") as folder:
+        users = ["--iam-dir", folder, "--iam-cache-disable"]
+        with _running_versitygw(VersitygwWithUsers, *users) as found:
+            yield found
+
+
+@contextlib.contextmanager
+def _running_versitygw(kind: type[Gateway], *settings: str) -> Iterator[Gateway]:
     binary, port = str(go_binary(VERSITYGW)), free_port()
     with tempfile.TemporaryDirectory(prefix="ice-s3-") as folder:
         data, versions = Path(folder, "data"), Path(folder, "versions")
@@ -136,8 +175,8 @@ def versitygw() -> Iterator[Versitygw]:
         versions.mkdir()
         who = ["--access", "AK", "--secret", _SECRET]
         where = ["--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive"]
-        command = [binary, *who, *where, "posix", "--versioning-dir", str(versions), str(data)]
-        found = Versitygw(
+        command = [binary, *who, *where, *settings, "posix", "--versioning-dir", str(versions), str(data)]
+        found = kind(
             endpoint=f"http://127.0.0.1:{port}",
             bucket="warehouse",
             folder=data / "warehouse",

@@ -54,8 +54,9 @@ def _open_in_catalog(request: OpenRequest) -> IcebergTable:
         request.name, config_file=request.catalog_config, storage_options=request.storage_options
     )
     location = committer.current()
-    renewal = committer.renewal if isinstance(committer, VendsCredentials) else None
-    storage = storage_of(_folder_of(location), options, request.overrides, renewal=renewal)
+    folder = _folder_of(location)
+    credentials = committer.credentials if isinstance(committer, VendsCredentials) else ()
+    storage = storage_of(folder, options, request.overrides, credentials=credentials)
     return _loaded(request.name, storage, committer, request.overrides, request.on_event, location=location)
 
 

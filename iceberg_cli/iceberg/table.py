@@ -17,13 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.engines import Engine
-from iceberg_cli.errors import (
-    InvalidMetadata,
-    Refused,
-    TableNotFound,
-)
+from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound
 from iceberg_cli.iceberg import ownership as own_files
-from iceberg_cli.iceberg.catalogs import Committer
+from iceberg_cli.iceberg.catalogs import Committer, HidesSnapshots
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.commit.verification import mended_lengths, naming_the_way_out, read_kept
@@ -229,6 +225,14 @@ class IcebergTable(OpenTable):
     def read_only_reason(self) -> str | None:
         """Why this table cannot be committed to from here, or None."""
         return self.committer.read_only_reason()
+
+    def blocked(self, plan: Plan) -> Plan:
+        """See `OpenTable`; an expiry is blocked as well where what could expire may be hidden."""
+        plan, hides = super().blocked(plan), self.committer
+        reason = hides.hidden_snapshots_reason() if isinstance(hides, HidesSnapshots) else None
+        if reason is None or plan.verb != "expire-snapshots" or reason in plan.blocked_by:
+            return plan
+        return replace(plan, blocked_by=(*plan.blocked_by, reason))
 
     def closing_refusal(self) -> str | None:
         """Why open operations are not closed without being finished: for that nobody needs to vouch for anything."""

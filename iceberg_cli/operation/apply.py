@@ -10,6 +10,7 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused
+from iceberg_cli.operation.deletion_probe import check_deletable
 from iceberg_cli.operation.journal import PLAN_FILE, Journal, load_plan, load_removals
 from iceberg_cli.operation.late_files import close, look_again, take_over
 from iceberg_cli.operation.ports import Planned, Table, Verb
@@ -41,7 +42,8 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
 
     Raises:
         Refused: an interlock forbids it, or our clock is wrong. StalePlan: the table moved and more would go.
-        CommitConflict, CommitStateUnknown, CorruptFile, BackendUnavailable, Interrupted.
+        CommitConflict, CommitStateUnknown, CorruptFile, BackendUnavailable, Interrupted. AccessDenied: the storage
+        refuses deletions.
     """
     started_ms = runtime.now_ms()
     plan = planned.plan
@@ -69,6 +71,8 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
             f"Cannot apply this plan: it was made for table {plan.base.table_uuid}, "
             f"and {plan.table['name']} is {base.table_uuid}"
         )
+    if plan.removals.count:
+        check_deletable(plan, table.workspace.delete, operation_id)
     journal = table.workspace.journal(operation_id)
     runtime.check_cancelled()
     removals = in_files(plan.removals)

@@ -10,7 +10,7 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
@@ -20,6 +20,44 @@ _RANGE_BYTES: Final = 8 << 20  # read back at once
 
 Renewal = Callable[[], Mapping[str, str]]
 """The options of a storage, with new credentials in place of those that end."""
+
+
+class RequestToSign(NamedTuple):
+    """A request to a storage that is to be sent with a signature; `body` only where a signer has to look at it."""
+
+    method: str
+    url: str
+    region: str
+    headers: Mapping[str, str]
+    body: str | None
+
+
+class SignedRequest(NamedTuple):
+    """The URL that a request goes to, and the headers that it gets besides its own."""
+
+    url: str
+    headers: Mapping[str, str]
+
+
+Signer = Callable[[RequestToSign], SignedRequest]
+"""Signs a request by keys that are not here. `AccessDenied`: it will not. `BackendUnavailable`: it did not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageCredential:
+    """The options of a storage for paths that begin with a prefix, as REST catalogs give them: several for one table.
+
+    Args:
+        prefix: of paths, for example `s3://bucket/folder`; an empty one is that of all.
+        options: with credentials.
+        renewal: gives them with new credentials, or None.
+        signer: of requests, where the options say that they are signed elsewhere, or None.
+    """
+
+    prefix: str
+    options: Mapping[str, str] = field(repr=False)
+    renewal: Renewal | None = None
+    signer: Signer | None = None
 
 
 class FileInfo(NamedTuple):

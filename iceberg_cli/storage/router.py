@@ -10,14 +10,15 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.paths import scheme_of
-from iceberg_cli.storage import FileInfo, Obstacle, Renewal, Storage
+from iceberg_cli.storage import FileInfo, Obstacle, Storage, StorageCredential
 from iceberg_cli.storage.conditional_create import EndpointStorage
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.storage.s3_options import KEY_OPTIONS
 
 Value = TypeVar("Value")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -25,13 +26,14 @@ _S3 = ("s3", "s3a", "s3n")
 
 
 class RoutedStorage(Storage):
-    """A storage of all schemes, each adapter made when its first path arrives.
+    """A storage of all schemes, each adapter made when its first path arrives: one for each scheme and credential.
 
     Args:
         options: passed to every adapter, which takes what it knows.
         trusted_folders: local folders that the operator named, see `LocalStorage`.
         link_targets: local folders to which links below these may lead.
-        renewal: gives the options with new credentials, where those in `options` end; sent along to other processes.
+        credentials: for the paths under their prefixes, in place of `options`; the longest prefix counts. Sent along to
+            other processes.
     """
 
     def __init__(
@@ -40,41 +42,46 @@ class RoutedStorage(Storage):
         *,
         trusted_folders: Sequence[str] = (),
         link_targets: Sequence[str] = (),
-        renewal: Renewal | None = None,
+        credentials: Sequence[StorageCredential] = (),
     ) -> None:
         self._options = dict(options)
-        self._renewal = renewal
+        self._credentials = sorted(
+            credentials, key=lambda each: len(_with_one_scheme(each.prefix)), reverse=True
+        )
         self._link_targets = tuple(link_targets)
         self._local = LocalStorage(trusted_folders=trusted_folders, link_targets=link_targets)
-        self._adapters: dict[str, Storage] = {}
+        self._adapters: dict[tuple[str, str], Storage] = {}  # by scheme and prefix
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
         """The state from which another process, maybe on another machine, makes the same storage; with credentials."""
-        options = with_environment(self._options, os.environ)
         return {
-            "_options": options,
-            "_renewal": self._renewal,
+            "_options": with_environment(self._options, os.environ),
+            "_credentials": [
+                replace(each, options=with_environment(each.options, os.environ))
+                for each in self._credentials
+            ],
             "_link_targets": self._link_targets,
             "_local": self._local,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the storage; its adapters are yet to be made."""
-        self._options, self._renewal, self._link_targets, self._local = (
-            state[name] for name in ("_options", "_renewal", "_link_targets", "_local")
-        )
+        self.__dict__.update(state)
         self._adapters = {}
         self._lock = threading.Lock()
 
     def trusting(self, *folders: str) -> RoutedStorage:
         """The same storage, whose deletions accept symbolic links in and above these local folders."""
         return RoutedStorage(
-            self._options, trusted_folders=folders, link_targets=self._link_targets, renewal=self._renewal
+            self._options,
+            trusted_folders=folders,
+            link_targets=self._link_targets,
+            credentials=self._credentials,
         )
 
     def adapter(self, path: str) -> Storage:
-        """The adapter for the path's scheme.
+        """The adapter for the path's scheme, with the credentials for the path.
 
         Raises:
             UsageError: there is none for this scheme, or what it needs is not installed.
@@ -83,18 +90,29 @@ class RoutedStorage(Storage):
         scheme = match[1].lower() if match else "file"
         if scheme == "file":
             return self._local
+        credential = self._credential(path)
+        name = ("s3" if scheme in _S3 else scheme, credential.prefix)
         with self._lock:
-            if scheme not in self._adapters:
-                self._adapters[scheme] = self._open(scheme, path)
-                if scheme in _S3:
-                    self._adapters |= dict.fromkeys(_S3, self._adapters[scheme])
-            return self._adapters[scheme]
+            if name not in self._adapters:
+                self._adapters[name] = self._open(scheme, path, credential)
+            return self._adapters[name]
 
-    def _open(self, scheme: str, path: str) -> Storage:
+    def _credential(self, path: str) -> StorageCredential:
+        spelled = _with_one_scheme(path)
+        return next(
+            (each for each in self._credentials if spelled.startswith(_with_one_scheme(each.prefix))),
+            StorageCredential(prefix="", options=self._options),
+        )
+
+    def _adapter_under(self, folder: str) -> Storage:
+        """The adapter for what is in a folder."""
+        return self.adapter(folder if folder.endswith("/") else f"{folder}/")
+
+    def _open(self, scheme: str, path: str, credential: StorageCredential) -> Storage:
         from importlib.metadata import entry_points
 
         for entry in entry_points(group="iceberg_cli.storage", name=scheme):
-            storage = entry.load()(self._options)
+            storage = entry.load()(credential.options)
             if not isinstance(storage, Storage):
                 raise UsageError(
                     f"Cannot use {path}: what the entry point {entry.value} makes is no iceberg_cli.storage.Storage.",
@@ -114,7 +132,7 @@ class RoutedStorage(Storage):
                 f"Cannot use {path}: {error.name} is not installed.",
                 next_step=how_to_install(error),
             ) from error
-        return S3Storage(self._options, renewal=self._renewal)
+        return S3Storage(credential.options, renewal=credential.renewal, signer=credential.signer)
 
     def canonical(self, path: str) -> str:
         """The spelling that the scheme's adapter gives."""
@@ -130,15 +148,18 @@ class RoutedStorage(Storage):
 
     def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
         """What is known of objects of any schemes."""
-        return self._each(paths, lambda adapter, own: adapter.stat_many(own, versions=versions))
+        return self._each(paths, self.adapter, lambda adapter, own: adapter.stat_many(own, versions=versions))
 
     def _each(
-        self, paths: Sequence[str], ask: Callable[[Storage, Sequence[str]], list[Value | None]]
+        self,
+        paths: Sequence[str],
+        adapter_of: Callable[[str], Storage],
+        ask: Callable[[Storage, Sequence[str]], list[Value | None]],
     ) -> list[Value | None]:
-        """The answers of the adapters for objects of any schemes, in the order of the paths."""
+        """The answers of the adapters for objects or folders of any schemes, in the order of the paths."""
         if all(path.startswith("/") for path in paths):
             return ask(self._local, paths)
-        adapters = [self.adapter(path) for path in paths]
+        adapters = [adapter_of(path) for path in paths]
         values: list[Value | None] = [None] * len(paths)
         for adapter in {id(adapter): adapter for adapter in adapters}.values():
             places = [place for place, each in enumerate(adapters) if each is adapter]
@@ -161,19 +182,21 @@ class RoutedStorage(Storage):
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         """Every object under the folder by path."""
-        return self.adapter(folder).list(folder)
+        return self._adapter_under(folder).list(folder)
 
     def paths(self, folder: str) -> Iterator[str]:
         """Every object's path under the folder."""
-        return self.adapter(folder).paths(folder)
+        return self._adapter_under(folder).paths(folder)
 
     def holds_any(self, folder: str) -> bool:
         """Whether there is an object under the folder."""
-        return self.adapter(folder).holds_any(folder)
+        return self._adapter_under(folder).holds_any(folder)
 
     def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
         """Which of some names are folders in each of n folders of any schemes."""
-        answers = self._each(folders, lambda adapter, own: [*adapter.subfolders_many(own, names)])
+        answers = self._each(
+            folders, self._adapter_under, lambda adapter, own: [*adapter.subfolders_many(own, names)]
+        )
         return [found or frozenset() for found in answers]
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
@@ -199,7 +222,13 @@ class RoutedStorage(Storage):
 
     def prune(self, folder: str) -> None:
         """Remove empty folders."""
-        self.adapter(folder).prune(folder)
+        self._adapter_under(folder).prune(folder)
+
+
+def _with_one_scheme(path: str) -> str:
+    """A path or a prefix with `s3` where it says `s3a` or `s3n`."""
+    scheme, colon, rest = path.partition(":")
+    return f"s3:{rest}" if colon and scheme.lower() in _S3 else path
 
 
 _VARIABLES = (
@@ -211,8 +240,6 @@ _KEYS = {
     "AWS_SECRET_ACCESS_KEY": "client.secret-access-key",
     "AWS_SESSION_TOKEN": "client.session-token",
 }
-_KEY_OPTIONS = {*_KEYS.values(), "key", "secret", "token", "anon", "s3.anonymous"}
-_KEY_OPTIONS |= {name.replace("client.", "s3.") for name in _KEYS.values()}
 
 
 def with_environment(options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
@@ -221,7 +248,7 @@ def with_environment(options: Mapping[str, str], environment: Mapping[str, str])
     Keys are taken together or not at all: a token belongs to its key.
     """
     found = dict(options)
-    if not _KEY_OPTIONS & found.keys():
+    if not KEY_OPTIONS & found.keys():
         found |= {option: environment[name] for name, option in _KEYS.items() if environment.get(name)}
     for names, option, others in _VARIABLES:
         values = [environment[name] for name in names if environment.get(name)]
@@ -266,7 +293,11 @@ def located(name: str) -> str:
 
 
 def storage_of(
-    opened: str, options: Mapping[str, str], overrides: UnsafeOverrides, *, renewal: Renewal | None = None
+    opened: str,
+    options: Mapping[str, str],
+    overrides: UnsafeOverrides,
+    *,
+    credentials: Sequence[StorageCredential] = (),
 ) -> RoutedStorage:
     """The storage of the table at `opened`: links in and above local folders that the operator named are trusted.
 
@@ -274,7 +305,10 @@ def storage_of(
     """
     targets = tuple(path for path in overrides.allow_roots if scheme_of(path) == "file")
     return RoutedStorage(
-        options, trusted_folders=overrides.local_folders(opened), link_targets=targets, renewal=renewal
+        options,
+        trusted_folders=overrides.local_folders(opened),
+        link_targets=targets,
+        credentials=credentials,
     )
 
 
@@ -282,7 +316,7 @@ def open_storage(
     options: Mapping[str, str] | None = None,
     *,
     trusted_folders: Sequence[str] = (),
-    renewal: Renewal | None = None,
+    credentials: Sequence[StorageCredential] = (),
 ) -> Storage:
     """The storage for paths of all schemes, each handled by its adapter.
 
@@ -290,6 +324,6 @@ def open_storage(
         options: for the adapters, under their own names or PyIceberg's (`s3.endpoint` and the like).
         trusted_folders: local folders that the operator named. Deleting accepts symbolic links in and above
             them and none below; without any, no part of a deleted local path may be a symbolic link.
-        renewal: see `RoutedStorage`.
+        credentials: see `RoutedStorage`.
     """
-    return RoutedStorage(options or {}, trusted_folders=trusted_folders, renewal=renewal)
+    return RoutedStorage(options or {}, trusted_folders=trusted_folders, credentials=credentials)

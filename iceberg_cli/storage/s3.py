@@ -23,14 +23,14 @@ from random import random
 from typing import Any
 
 import s3fs
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ReadTimeoutError
 from fsspec.asyn import sync
 
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
-from iceberg_cli.storage import FileInfo, Renewal, Storage
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, IcebergCliError, Refused, UsageError
+from iceberg_cli.storage import FileInfo, Renewal, Signer, Storage
 from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.s3_listing import Listing
-from iceberg_cli.storage.s3_options import S3Options
+from iceberg_cli.storage.s3_options import EXPIRES_AT_MS, S3Options, with_options
 from iceberg_cli.storage.s3_reads import ObjectReads
 from iceberg_cli.storage.s3_retries import (
     TRANSIENT_CODES,
@@ -39,6 +39,7 @@ from iceberg_cli.storage.s3_retries import (
     next_wait_s,
     status_of,
 )
+from iceberg_cli.storage.s3_signing import SigningRefused, session_of
 
 THREADS = 64
 _LIST_FROM = 200  # paths: a listing names a thousand objects in one answer
@@ -101,7 +102,10 @@ _MARK = "iceberg-cli-put"
 _BATCH = 1_000  # objects in one DeleteObjects request, by the protocol
 _BATCHES_AT_ONCE = 4  # a bucket's prefix takes 3,500 deletions a second
 _BEFORE_THE_END_S = 300
-_YOUNG_S = 30  # credentials that were given so short a time ago have not ended
+_YOUNG_S = 30  # credentials that were renewed so short a time ago have not ended
+# The connection bounds its waits for answers, and not those before it may send a body.
+_ANSWER_S = 60
+_SLOWEST = 64 * 1024  # bytes a second
 # Answers of services that know no batches, or cannot read this one.
 _NO_BATCH = frozenset({"KeyTooLongError", "MalformedXML", "MethodNotAllowed", "NotImplemented"})
 
@@ -113,26 +117,39 @@ class S3Storage(Storage):
         options: see `S3Options`. What is absent comes from the environment, as botocore finds it.
         renewal: gives the options with new credentials, where those in `options` end. It is asked five minutes before
             the end that `s3.session-token-expires-at-ms` tells, and where the service refuses a request.
+        signer: signs the requests where `s3.remote-signing-enabled` says so.
 
     Raises:
         UsageError: an option has a value that it cannot have.
     """
 
-    def __init__(self, options: Mapping[str, str], *, renewal: Renewal | None = None) -> None:
+    def __init__(
+        self, options: Mapping[str, str], *, renewal: Renewal | None = None, signer: Signer | None = None
+    ) -> None:
         self._renewal = renewal
+        self._signer = signer
         self._renewing = threading.Lock()
+        self._renewed_s: float | None = None  # when, by this process's clock, new ones were given last
         self._connect(options)
 
     def _connect(self, options: Mapping[str, str]) -> None:
         """Use these options from now on."""
+        self._options = options
         self._connected_s = time.monotonic()
         self._renew_s = _renew_after_s(options)
         known = S3Options.of(options)
+        signing: dict[str, Any] = {}
+        if known.is_signed_remotely:
+            if self._signer is None:
+                raise UsageError(
+                    "Cannot use the storage option s3.remote-signing-enabled=true: no REST catalog is there to sign."
+                )
+            signing = {"anon": True, "session": session_of(self._signer)}
         self._secrets = known.secrets
         self._parameters = known.parameters
         self._access_points = known.access_points
         self._files = s3fs.S3FileSystem(
-            anon=known.anon,
+            **{"anon": known.anon, **signing},
             key=known.key,
             secret=known.secret,
             token=known.token,
@@ -143,6 +160,8 @@ class S3Storage(Storage):
                 "retries": {"total_max_attempts": 1},
                 "max_pool_connections": THREADS,
                 "s3": {"addressing_style": known.addressing_style},
+                # A checksum at the end of a body puts that into chunks, which a signer does not know of.
+                **({"request_checksum_calculation": "when_required"} if signing else {}),
             },
             use_listings_cache=False,
             skip_instance_cache=True,
@@ -345,9 +364,11 @@ class S3Storage(Storage):
             try:
                 answer = self._call("delete_objects", Bucket=bucket, Delete=request)
             except TRANSPORT_ERRORS as error:
-                if _code(error) in _NO_BATCH:
+                if _code(error) in _NO_BATCH or isinstance(error, SigningRefused):
                     return reasons | self._delete_alone(bucket, keys)
                 return reasons | dict.fromkeys(keys, _reason(error))
+            except IcebergCliError as error:  # of the renewal
+                return reasons | dict.fromkeys(keys, error.message)
             failures = [each for each in answer.get("Errors", ()) if each.get("Code") != "NoSuchKey"]
             named = {each.get("Key", ""): _reason_of(each) for each in failures}
             if not named.keys() <= set(keys):
@@ -370,6 +391,8 @@ class S3Storage(Storage):
                 self._call("delete_object", Bucket=bucket, Key=key)
             except (*TRANSPORT_ERRORS, ValueError) as error:
                 return None if _code(error) == "NoSuchKey" else _reason(error)
+            except IcebergCliError as error:  # of the renewal
+                return error.message
             return None
 
         if len(keys) <= 1:
@@ -432,16 +455,18 @@ class S3Storage(Storage):
 
         Args:
             files: the connection that was used.
-            refused: whether its credentials were refused; where they are young, others would be as well.
+            refused: whether its credentials were refused; where they were renewed just now, others would be as well.
+                Those that a storage begins with may be old: a worker of Spark gets them from a process that has others.
         """
         with self._renewing:
-            young = refused and time.monotonic() - self._connected_s < _YOUNG_S
+            renewed_s = self._renewed_s
+            young = refused and renewed_s is not None and time.monotonic() - renewed_s < _YOUNG_S
             if self._files is files and self._renewal is not None and not young:
                 options = self._renewal()
-                if (
-                    S3Options.of(options).key is not None
-                ):  # else they are this process's own, and nobody renews them
-                    self._connect(options)
+                self._renewed_s = time.monotonic()
+                # Without a key they are this process's own, and nobody renews them.
+                if S3Options.of(options).key is not None:
+                    self._connect(with_options(self._options, options))
             return self._files
 
     async def _ask(
@@ -465,7 +490,12 @@ class S3Storage(Storage):
         known = operation.input_shape.members
         shared = {name: value for name, value in self._parameters.items() if name in known}
         bucket = self._access_points.get(request["Bucket"], request["Bucket"])
-        answer: dict[str, Any] = await getattr(client, method)(**{**shared, **request, "Bucket": bucket})
+        sent = getattr(client, method)(**{**shared, **request, "Bucket": bucket})
+        bound_s = _ANSWER_S + len(request.get("Body", b"")) / _SLOWEST
+        try:
+            answer: dict[str, Any] = await asyncio.wait_for(sent, bound_s)
+        except TimeoutError as error:
+            raise ReadTimeoutError(endpoint_url=client.meta.endpoint_url) from error
         if method == "get_object":
             async with answer["Body"] as body:
                 answer["Body"] = await body.read()
@@ -481,13 +511,14 @@ class S3Storage(Storage):
         if _code(error) in {"NoSuchKey", "404", "NotFound"}:
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         reason = redact(_reason(error), self._secrets)
-        kind = AccessDenied if status_of(error) in (401, 403) else BackendUnavailable
+        denied = status_of(error) in (401, 403) or isinstance(error, SigningRefused)
+        kind = AccessDenied if denied else BackendUnavailable
         return kind(redact(f"Cannot {verb} {path}: {reason}", self._secrets))
 
 
 def _renew_after_s(options: Mapping[str, str]) -> float | None:
     """In how many seconds credentials have to be renewed, None where their end is not known."""
-    ends_ms = options.get("s3.session-token-expires-at-ms", "")
+    ends_ms = options.get(EXPIRES_AT_MS, "")
     if not ends_ms.isdecimal():
         return None
     left_s = int(ends_ms) / 1_000 - time.time()  # noqa: TID251 - the end is a point in time

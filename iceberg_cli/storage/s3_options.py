@@ -18,6 +18,12 @@ _NAMES: Final = {
     "token": ("token", "s3.session-token", "client.session-token"),
     "region": ("region", "s3.region", "client.region"),
 }
+_KEY_IDS: Final = frozenset(_NAMES["key"])
+_SECRETS: Final = (*_NAMES["secret"], *_NAMES["token"])
+# By which requests are signed, or not at all.
+_REMOTE_SIGNING: Final = "s3.remote-signing-enabled"
+KEY_OPTIONS: Final = frozenset({*_KEY_IDS, *_SECRETS, "anon", "s3.anonymous", _REMOTE_SIGNING})
+EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"
 _ACCESS_POINT: Final = "s3.access-points."
 _TRUE: Final = frozenset({"1", "true", "yes"})
 _FALSE: Final = frozenset({"", "0", "false", "no"})
@@ -39,6 +45,7 @@ class S3Options:
         token: of a session.
         region: of the buckets.
         anon: whether requests are not signed.
+        is_signed_remotely: whether a catalog signs them.
         addressing_style: whether the bucket's name is in the path or in the host; `auto`: in the path at an endpoint
             that is given, in the host elsewhere.
         parameters: of every request that has them, by botocore's names.
@@ -51,6 +58,7 @@ class S3Options:
     token: str | None
     region: str | None
     anon: bool
+    is_signed_remotely: bool
     addressing_style: Literal["auto", "path", "virtual"]
     parameters: Mapping[str, str | bytes]
     access_points: Mapping[str, str]
@@ -67,10 +75,10 @@ class S3Options:
             ours: next((options[name] for name in names if name in options), None)
             for ours, names in _NAMES.items()
         }
-        secret_names = (*_NAMES["secret"], *_NAMES["token"], "s3.sse.key")
         return cls(
             **found,
             anon=_is_true(options, "anon", "s3.anonymous"),
+            is_signed_remotely=_is_true(options, _REMOTE_SIGNING),
             addressing_style=_addressing_style(options),
             parameters={**_encryption(options), **_account(options)},
             access_points={
@@ -78,8 +86,18 @@ class S3Options:
                 for name, value in options.items()
                 if name.startswith(_ACCESS_POINT)
             },
-            secrets=tuple(options[name] for name in secret_names if name in options),
+            secrets=tuple(options[name] for name in (*_SECRETS, "s3.sse.key") if name in options),
         )
+
+
+def with_options(options: Mapping[str, str], over: Mapping[str, str]) -> dict[str, str]:
+    """Options, and others that come before them.
+
+    Keys are taken together or not at all: a secret, a token and their end belong to the key that they came with.
+    """
+    if _KEY_IDS & over.keys():
+        options = {name: text for name, text in options.items() if name not in {*KEY_OPTIONS, EXPIRES_AT_MS}}
+    return {**options, **over}
 
 
 def _is_true(options: Mapping[str, str], *names: str) -> bool:

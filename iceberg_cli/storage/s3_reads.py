@@ -74,6 +74,7 @@ class ObjectReads:
         """Whether obstore sends the requests that these options mean."""
         return not (
             options.access_points
+            or options.is_signed_remotely
             or options.addressing_style == "virtual"
             or _OF_READS & options.parameters.keys()
         )

@@ -17,7 +17,9 @@ _THROTTLED_TRIES: Final = 9
 _FIRST_THROTTLED_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 20.0
 _LONGEST_RETRY_AFTER_S: Final = 60
-_NEVER_TRANSIENT: Final = frozenset({"NoCredentialsError", "PartialCredentialsError", "ParamValidationError"})
+_NEVER_TRANSIENT: Final = frozenset(
+    {"NoCredentialsError", "PartialCredentialsError", "ParamValidationError", "SigningRefused"}
+)
 # Of single keys in the answer to a batch, which is a success as a whole.
 TRANSIENT_CODES: Final = frozenset({"InternalError", "OperationAborted", "ServiceUnavailable", "SlowDown"})
 _THROTTLES: Final = frozenset({429, 503})

@@ -14,10 +14,13 @@ from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 from iceberg_cli.storage import Storage
-from iceberg_cli.storage.router import open_storage
+from iceberg_cli.storage.router import UnsafeOverrides, open_storage
+from iceberg_cli.testing.conformance.catalogs import CatalogUnderTest
 from iceberg_cli.testing.conformance.commits import first_metadata
 from iceberg_cli.testing.memory_catalog import MemoryCatalog, MemoryCommitter
 
+# Means nothing on a local disk.
+VOUCHED = UnsafeOverrides(single_writer=True, conditional_writes=True)
 # The statements of Java's JdbcCatalog: JdbcUtil.V0_CREATE_CATALOG_SQL, and the column that V1 adds.
 V0 = """CREATE TABLE iceberg_tables (
     catalog_name VARCHAR(255) NOT NULL, table_namespace VARCHAR(255) NOT NULL, table_name VARCHAR(255) NOT NULL,
@@ -27,7 +30,7 @@ V1_COLUMN = "ALTER TABLE iceberg_tables ADD COLUMN iceberg_type VARCHAR(5)"
 
 
 @dataclass(frozen=True)
-class Catalog:
+class Catalog(CatalogUnderTest):
     """Where one table is: everything but `memory` can be opened in another process."""
 
     kind: Literal["filesystem", "sql", "memory"]
@@ -41,14 +44,18 @@ class Catalog:
         return _storage(frozenset((self.options or {}).items()))
 
     @property
-    def commits_by_file(self) -> bool:
+    def commits_by_file(self) -> bool:  # type: ignore[override]
         return self.kind == "filesystem"
+
+    @property
+    def commits_at_once(self) -> bool:  # type: ignore[override]
+        return self.commits_by_file
 
     def open(self, storage: Storage | None = None, **more: Any) -> Committer:
         storage = storage or self.storage
         match self.kind:
             case "filesystem":
-                return FilesystemCommitter(self.folder, storage)
+                return FilesystemCommitter(self.folder, storage, VOUCHED)
             case "sql":
                 return SqlCommitter(
                     self.uri, catalog_name="cat", namespace="a.b", table="t", storage=storage, **more

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Self, TypeVar
 from unittest.mock import patch
 
 from iceberg_cli.iceberg.catalogs.folder_versions import find_current
@@ -47,7 +48,7 @@ class Scene(suite.Scene):
     kept: set[int] = field(default_factory=lambda: {2, 6, 7})
     foreign: list[int] = field(default_factory=list)
 
-    def copy(self) -> Scene:
+    def copy(self) -> Self:
         """The same, to change it alone."""
         world = self.world.copy()
         writer = TableWriter(
@@ -58,14 +59,17 @@ class Scene(suite.Scene):
             published=self.writer.published,
             version=self.writer.version,
         )
-        return Scene(
+        return type(self)(
             world=world, writer=writer, refs=dict(self.refs), kept={*self.kept}, foreign=list(self.foreign)
         )
 
     @property
     def current(self) -> str:
         """The current metadata location."""
-        return self.world.pointer or find_current(LOCATION, SimStorage(self.world, Script())).location
+        return (
+            self.world.pointer
+            or find_current(self.writer.location, SimStorage(self.world, Script())).location
+        )
 
     def foreign_append(self, *, of: str = "main", again: str = "", keep_log: int | None = None) -> None:
         """Another writer appends a file to a branch, on whatever is current, and is told that it happened.
@@ -151,16 +155,33 @@ class Scene(suite.Scene):
 def a_scene(
     *, catalog: bool = True, served: bool = False, properties: Mapping[str, str] | None = None
 ) -> Scene:
+    """See `a_scene_of`."""
+    return a_scene_of(Scene, catalog=catalog, served=served, properties=properties)
+
+
+SomeScene = TypeVar("SomeScene", bound=Scene)
+
+
+def a_scene_of(
+    scene: type[SomeScene],
+    *,
+    location: str = LOCATION,
+    catalog: bool = True,
+    served: bool = False,
+    properties: Mapping[str, str] | None = None,
+) -> SomeScene:
     """Snapshots 1 to 7; main is 7, the tag `eom` 2, the branch `audit` 6; 1, 3, 4 and 5 are due.
 
     Args:
+        scene: its type.
+        location: of the table.
         catalog: the pointer is a catalog's; otherwise the table is one of the file system.
         served: the catalog writes the metadata itself.
         properties: of the table.
     """
     world = World(files=dict(CANARIES), served=served)
     properties = {"commit.retry.min-wait-ms": "1", **(properties or {})}
-    writer = TableWriter(storage=SimStorage(world, Script()), properties=properties)
+    writer = TableWriter(storage=SimStorage(world, Script()), location=location, properties=properties)
     writer.commit(1, age_ms=10 * DAY_MS, add=["a", "b"])
     writer.commit(2, age_ms=9 * DAY_MS, add=["c"], remove=["a"])
     writer.set_ref("eom", a_tag(2))
@@ -171,7 +192,7 @@ def a_scene(
     writer.commit(7, age_ms=HOUR_MS, add=["i"], remove=["e"])
     location = writer.publish(None if catalog else "v1.metadata.json")
     world.pointer = location if catalog else None
-    return Scene(world=world, writer=writer)
+    return scene(world=world, writer=writer)
 
 
 def journal_files(scene: Scene) -> list[str]:

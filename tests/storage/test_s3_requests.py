@@ -512,7 +512,6 @@ def test_credentials_that_the_service_refuses_are_renewed_once(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
     storage = renewable(recorder, ["SECOND"])
-    monkeypatch.setattr(s3, "_YOUNG_S", 0)
     recorder.answers += [OK, answer]
     for _ in range(3):
         storage.read(LEFT_TO_BOTOCORE)
@@ -524,15 +523,15 @@ def test_what_is_refused_for_good_is_asked_once_more_and_young_credentials_are_n
 ) -> None:
     renewals = ["SECOND", "THIRD"]
     storage = renewable(recorder, renewals)
-    denied = an_error(403, "AccessDenied")
-    recorder.answers += [denied, denied, denied]
-    with pytest.raises(AccessDenied):
-        storage.read(LEFT_TO_BOTOCORE)
-    assert access_keys(recorder) == ["FIRST"]
+    recorder.answers += [an_error(403, "AccessDenied")] * 5
+    for _ in range(2):
+        with pytest.raises(AccessDenied):
+            storage.read(LEFT_TO_BOTOCORE)
+    assert access_keys(recorder) == ["FIRST", "SECOND", "SECOND"]
     monkeypatch.setattr(s3, "_YOUNG_S", 0)
     with pytest.raises(AccessDenied):
         storage.read(LEFT_TO_BOTOCORE)
-    assert access_keys(recorder) == ["FIRST", "FIRST", "SECOND"]
+    assert access_keys(recorder)[3:] == ["SECOND", "THIRD"]
 
 
 @pytest.mark.parametrize(("left_s", "keys"), [(1000, ["FIRST"]), (0, ["FIRST"]), (None, ["FIRST"])])
@@ -550,10 +549,23 @@ def test_credentials_are_renewed_before_their_end(
     assert access_keys(recorder) == [*keys, "FIRST", "FIRST" if left_s is None else "SECOND"]
 
 
+@pytest.mark.parametrize("key", ["key", "a key that XML does not carry\x01"])
+def test_deletions_fail_with_a_reason_where_no_new_credentials_can_be_had(
+    recorder: Recorder, key: str
+) -> None:
+    def renewal() -> dict[str, str]:
+        raise AccessDenied("Cannot ask for credentials of prod.db.t: the catalog answered 403: gone")
+
+    known = {"s3.endpoint": recorder.endpoint, "s3.region": "us-east-1"}
+    storage = S3Storage({**known, "s3.access-key-id": "FIRST", "s3.secret-access-key": "s"}, renewal=renewal)
+    recorder.answers += [an_error(403, "InvalidAccessKeyId")]
+    path = f"s3://bucket/{key}"
+    assert "the catalog answered 403: gone" in storage.delete([path])[path]
+
+
 def test_credentials_that_are_not_the_catalogs_stay(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3, "_YOUNG_S", 0)
     known = {"s3.endpoint": recorder.endpoint, "s3.region": "us-east-1"}
     own = {**known, "s3.access-key-id": "OWN", "s3.secret-access-key": "s"}
     storage = S3Storage(own, renewal=lambda: known)

@@ -362,7 +362,7 @@ def _identity(document: Row) -> list[str]:
     operation = document["operation"] or "operation not said"
     when = f"{moment(document['timestamp_ms'])} ({ago(document['age_ms'])})"
     lines = [
-        f"{document['table']}: Delta, {versions}, at {document['location']}",
+        f"{document['table']['name']}: Delta, {versions}, at {document['location']}",
         f"  id {document['table_uuid']}{called}",
         f"  version {document['version']}{of}: {operation}, {when}",
     ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from iceberg_cli.operation.outcomes import Attempt, Outcome
-from iceberg_cli.storage import Renewal
+from iceberg_cli.storage import StorageCredential
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
@@ -52,9 +53,18 @@ class Committer(Protocol):
 
 @runtime_checkable
 class VendsCredentials(Protocol):
-    """A committer whose catalog gives the credentials of the table's storage, for a while."""
+    """A committer whose catalog gives the credentials of the table's storage for a while, or signs requests to it."""
 
     @property
-    def renewal(self) -> Renewal:
-        """Asks the catalog for new ones."""
+    def credentials(self) -> Sequence[StorageCredential]:
+        """For the paths under their prefixes; one is for all paths."""
+        ...
+
+
+@runtime_checkable
+class HidesSnapshots(Protocol):
+    """A committer whose catalog may show less of a table than there is."""
+
+    def hidden_snapshots_reason(self) -> str | None:
+        """Why snapshots may be there that the table does not show, or None."""
         ...

@@ -9,7 +9,7 @@ Spec: Iceberg REST catalog specification, `loadTable`, `updateTable`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,7 @@ from iceberg_cli.errors import (
 )
 from iceberg_cli.iceberg.catalogs.rest_client import DENIED, NoAnswer, RestClient, object_of, text_of, wait_of
 from iceberg_cli.iceberg.catalogs.rest_renewal import CredentialsRenewal
+from iceberg_cli.iceberg.catalogs.rest_signing import RemoteSigner
 from iceberg_cli.iceberg.commit.draft import OPERATION_ID
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
@@ -37,11 +38,13 @@ from iceberg_cli.operation.outcomes import (
     Unknown,
     digest_of,
 )
+from iceberg_cli.storage import StorageCredential
 from iceberg_cli.storage.router import open_storage
+from iceberg_cli.storage.s3_options import with_options
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit, TableUpdate
-    from iceberg_cli.storage import Renewal, Storage
+    from iceberg_cli.storage import Storage
 
 _REFUSED: Final = frozenset({400, 409, 422})
 _NOT_DONE: Final = DENIED | {404, 429}  # the specification's answers to what was not carried out
@@ -84,28 +87,42 @@ class RestCommitter:
         self._one_by_one = False  # whether the server removes one snapshot an update
         opened = self._client.load()
         self._opened: str | None = opened.location
-        self.storage_options: Mapping[str, str] = {
-            **self._client.storage_options(),
-            **opened.options,
-            **storage_options,
+        which: dict[str, Any] = {
+            "catalog_name": catalog_name,
+            "namespace": namespace,
+            "table": table,
+            "properties": properties,
+            "client": self._client,
         }
-        self.renewal: Renewal = CredentialsRenewal(
-            catalog_name=catalog_name,
-            namespace=namespace,
-            table=table,
-            properties=properties,
-            location=opened.location,
-            options=storage_options,
-            client=self._client,
+        general = with_options(self._client.storage_options(), opened.options)
+        signer = RemoteSigner(**which, loaded=opened)
+        self.storage_options: Mapping[str, str] = with_options(general, storage_options)
+        self.credentials: Sequence[StorageCredential] = tuple(
+            StorageCredential(
+                prefix=prefix,
+                options=with_options(with_options(general, options), storage_options),
+                renewal=CredentialsRenewal(**which, prefix=prefix, options=storage_options),
+                signer=signer,
+            )
+            for prefix, options in {"": {}, **opened.credentials}.items()
         )
-        self._storage: Storage = open_storage(self.storage_options, renewal=self.renewal)
+        self._storage: Storage = open_storage(self.storage_options, credentials=self.credentials)
 
     def read_only_reason(self) -> str | None:
         """Why the server takes no commit that maintains a table, or None."""
-        if any(key.startswith(_NESSIE) for key in self._client.properties):
-            return "its catalog is Nessie, which shows only the current snapshot and refuses the removal of snapshots"
+        if reason := self.hidden_snapshots_reason():
+            return reason
         if not self._client.takes_commits:
             return "its catalog does not take commits: updateTable is not among its endpoints"
+        return None
+
+    def hidden_snapshots_reason(self) -> str | None:
+        """Why there may be snapshots that the server does not show, or None."""
+        if any(key.startswith(_NESSIE) for key in self._client.properties):
+            return (
+                "its catalog is Nessie, which shows only the current snapshot, refuses the removal of snapshots, and "
+                "keeps no metadata log in which a commit could be found again"
+            )
         return None
 
     def current(self) -> str:

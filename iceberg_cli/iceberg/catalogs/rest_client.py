@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import pydantic
 import requests
@@ -33,6 +33,12 @@ _WAITS: Final = (_CONNECT_S, _ANSWER_S)
 _LOAD_CREDENTIALS: Final = Endpoint(
     http_method=HttpMethod.GET, path="/v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"
 )
+_SIGN: Final = Endpoint(
+    http_method=HttpMethod.POST, path="/v1/{prefix}/namespaces/{namespace}/tables/{table}/sign"
+)
+_SIGNER_URIS: Final = ("signer.uri", "s3.signer.uri")
+_SIGNER_ENDPOINTS: Final = ("signer.endpoint", "s3.signer.endpoint")
+_OLD_SIGN: Final = "v1/aws/s3/sign"  # of servers that name no endpoint of the table's own
 _KEY_HOLDS_S: Final = 2 * (_CONNECT_S + _ANSWER_S) + 60
 DENIED: Final = frozenset({401, 403, 407, 419})
 _SECRET: Final = (
@@ -53,12 +59,37 @@ _CATALOGS_OWN: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SigningConfig:
+    """What a server wants to see in each request for a signature.
+
+    Args:
+        is_given: whether the server said anything of it.
+        properties: in its document.
+        headers: of its own.
+    """
+
+    is_given: bool
+    properties: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What the server says of a table now: its metadata location, the options of its storage, its own token."""
+    """What the server says of a table now.
+
+    Args:
+        location: of its metadata.
+        options: of its storage, for paths without credentials of their own.
+        credentials: options by the prefix of the paths that they are for.
+        token: the table's own, or None.
+        signing: see `SigningConfig`.
+    """
 
     location: str
-    options: Mapping[str, str]
-    token: str | None
+    options: Mapping[str, str] = field(repr=False)
+    credentials: Mapping[str, Mapping[str, str]] = field(repr=False)
+    token: str | None = field(repr=False)
+    signing: SigningConfig = field(repr=False)
 
 
 class NoAnswer(Exception):
@@ -75,6 +106,8 @@ class _Catalog(RestCatalog):
     key_lifetime_s: float = 0.0
 
     def _config_headers(self, session: requests.Session) -> None:
+        # A server gives what it can of these; the configuration may name others.
+        session.headers["X-Iceberg-Access-Delegation"] = "vended-credentials,remote-signing"
         super()._config_headers(session)
         # The first of what is done with each new session: its requests for configuration and tokens set no time-out.
         session.request = partial(session.request, timeout=_WAITS)  # type: ignore[method-assign]
@@ -104,6 +137,8 @@ class RestClient:
         self, catalog_name: str, namespace: tuple[str, ...], table: str, properties: Mapping[str, Any]
     ) -> None:
         self._levels, self._table = namespace, table
+        self._own = properties
+        self._elsewhere: requests.Session | None = None
         self._identifier = (*namespace, table)
         self.name = f"{catalog_name}.{'.'.join(self._identifier)}"
         self._secrets = list(_secrets_of(properties))
@@ -118,7 +153,7 @@ class RestClient:
     @property
     def takes_commits(self) -> bool:
         """Whether `updateTable` is among the server's endpoints."""
-        return Capability.V1_UPDATE_TABLE in self._catalog._supported_endpoints  # noqa: SLF001
+        return self._advertises(Capability.V1_UPDATE_TABLE)
 
     def storage_options(self) -> dict[str, str]:
         """The catalog's properties that may be a storage's, none of its own secrets among them."""
@@ -126,26 +161,20 @@ class RestClient:
         return {key: text for key, text in texts.items() if not key.startswith(_CATALOGS_OWN)}
 
     def load(self) -> Loaded:
-        """Ask for the table, with every snapshot: by default a server may leave out those without a ref.
+        """Ask for the table, with every snapshot.
 
         Raises:
             TableNotFound, AccessDenied, BackendUnavailable. Refused: its metadata is no file.
         """
-        answer = self._ask()
-        if answer.status_code in (401, 419):
-            try:
-                self._catalog._refresh_token()  # noqa: SLF001 - OAuth2 tokens end
-            except Exception as error:  # an authentication may raise anything
-                raise AccessDenied(
-                    f"Cannot ask the catalog for {self.name}: {self._message_of(error)}"
-                ) from error
-            answer = self._ask()
+        what = f"the catalog for {self.name}"
+        # By default a server may leave out snapshots without a ref.
+        answer = self._get(self._url(), what, params={"snapshots": "all"})
         code = answer.status_code
         if code == requests.codes.not_found:
             raise TableNotFound(f"Cannot find the table {self.name} in its catalog.{self._near()}")
         if code != requests.codes.ok:
             kind = AccessDenied if code in DENIED else BackendUnavailable
-            raise kind(f"Cannot ask the catalog for {self.name}: it answered {code}: {self.reason(answer)}")
+            raise kind(f"Cannot ask {what}: it answered {code}: {self.reason(answer)}")
         document = object_of(answer)
         location = text_of(document, "metadata-location")
         if location.startswith(("http://", "https://")):
@@ -155,28 +184,31 @@ class RestClient:
             )
         config = texts_of(document.get("config"))
         self._secrets += _secrets_of(config)
-        options = {**config, **self._credentials(document, location)}
-        return Loaded(location=location, options=options, token=options.pop("token", None))
+        token = config.pop("token", None)
+        signing = _signing_config(document.get("remote-signing-config"))
+        self._secrets += signing.headers.values()
+        return Loaded(
+            location=location,
+            options=config,
+            credentials=self._credentials(document),
+            token=token,
+            signing=signing,
+        )
 
-    def credentials(self, location: str) -> Mapping[str, str]:
-        """New credentials for the table's storage, as options; those for the longest prefix of a location.
+    def credentials(self) -> Mapping[str, Mapping[str, str]]:
+        """New credentials for the table's storage: options by the prefix of the paths that they are for.
 
         Raises:
             As `load`.
         """
-        if _LOAD_CREDENTIALS not in self._catalog._supported_endpoints:  # noqa: SLF001
-            return self.load().options
-        try:
-            answer = self._send("GET", f"{self._url()}/credentials")
-        except NoAnswer as error:
-            raise BackendUnavailable(f"Cannot ask for credentials of {self.name}: {error}") from error
+        if not self._advertises(_LOAD_CREDENTIALS):
+            return self.load().credentials
+        what = f"for credentials of {self.name}"
+        answer = self._get(f"{self._url()}/credentials", what)
         if answer.status_code != requests.codes.ok:
             kind = AccessDenied if answer.status_code in DENIED else BackendUnavailable
-            raise kind(
-                f"Cannot ask for credentials of {self.name}: the catalog answered {answer.status_code}: "
-                f"{self.reason(answer)}"
-            )
-        return self._credentials(object_of(answer), location)
+            raise kind(f"Cannot ask {what}: the catalog answered {answer.status_code}: {self.reason(answer)}")
+        return self._credentials(object_of(answer))
 
     @property
     def takes_keys(self) -> bool:
@@ -201,6 +233,50 @@ class RestClient:
         return self._send(
             "POST", self._url(), data=data, headers=headers, auth=_Bearer(token) if token else None
         )
+
+    def sign(self, data: bytes, loaded: Loaded) -> requests.Response:
+        """Ask for the signature of a request to the storage.
+
+        The catalog's own authentication goes to the catalog, and where its configuration says that the signer is. To
+        another address that a server names, only the table's token goes.
+
+        Args:
+            data: the request, as the specification's `RemoteSignRequest`.
+            loaded: says where the signer is.
+
+        Raises:
+            NoAnswer. AccessDenied: the signer is at another address without TLS.
+        """
+        url = self._signer_url(loaded)
+        own = (self._catalog.uri, *(str(self._own.get(name, "")) for name in ("uri", *_SIGNER_URIS)))
+        auth = _Bearer(loaded.token) if loaded.token else None
+        headers = {"Content-Type": "application/json", **loaded.signing.headers}
+        if _origin(url) in map(_origin, own):
+            return self._send("POST", url, data=data, headers=headers, auth=auth)
+        if not url.startswith("https://") and self._catalog.uri.startswith("https://"):
+            raise AccessDenied(
+                f"the catalog names a signer without TLS, {redact(url)}",
+                next_step="Where that is right, set s3.signer.uri in the catalog's configuration.",
+            )
+        if self._elsewhere is None:
+            catalog = self._catalog._session  # noqa: SLF001
+            self._elsewhere = requests.Session()
+            self._elsewhere.verify, self._elsewhere.cert = catalog.verify, catalog.cert
+        return self._send(
+            "POST", url, data=data, headers=headers, auth=auth or _NoAuth(), session=self._elsewhere
+        )
+
+    def _signer_url(self, loaded: Loaded) -> str:
+        """See the specification's `LoadTableResult`; properties of old servers have `s3.` before their names."""
+        given = {**texts_of(self._catalog.properties), **loaded.options}
+        base = next((given[name] for name in _SIGNER_URIS if name in given), None)
+        path = next((given[name] for name in _SIGNER_ENDPOINTS if name in given), None)
+        if base is None and path is None and (loaded.signing.is_given or self._advertises(_SIGN)):
+            return f"{self._url()}/sign"
+        return urljoin(f"{(base or self._catalog.uri).rstrip('/')}/", (path or _OLD_SIGN).strip().lstrip("/"))
+
+    def _advertises(self, endpoint: Endpoint) -> bool:
+        return endpoint in self._catalog._supported_endpoints  # noqa: SLF001
 
     def reason(self, answer: requests.Response) -> str:
         """The message of an error answer; of one that is no JSON the beginning."""
@@ -231,23 +307,37 @@ class RestClient:
                 adapter.max_retries = Retry(0, read=False)
         return catalog
 
-    def _credentials(self, document: Mapping[str, Any], location: str) -> Mapping[str, str]:
-        """The storage credentials with the longest prefix of a location."""
-        given = document.get("storage-credentials") or ()
-        fitting = [
-            (len(str(each.get("prefix", ""))), texts_of(each.get("config")))
-            for each in given
-            if isinstance(each, Mapping) and location.startswith(str(each.get("prefix", "")))
-        ]
-        longest: Mapping[str, str] = max(fitting, key=lambda pair: pair[0], default=(0, {}))[1]
-        self._secrets += _secrets_of(longest)
-        return longest
+    def _credentials(self, document: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
+        """The storage credentials of an answer, by prefix."""
+        given = document.get("storage-credentials")
+        found: dict[str, Mapping[str, str]] = {}
+        for each in given if isinstance(given, list) else ():
+            if not isinstance(each, Mapping):
+                continue
+            config = texts_of(each.get("config"))
+            self._secrets += _secrets_of(config)
+            found.setdefault(str(each.get("prefix", "")), config)
+        return found
 
-    def _ask(self) -> requests.Response:
+    def _get(self, url: str, what: str, *, params: Mapping[str, str] | None = None) -> requests.Response:
+        """The answer to a request that may be sent again: once more with a new token where the server refuses ours.
+
+        Args:
+            url: of the request.
+            what: it asks, for errors.
+            params: of the query.
+        """
         try:
-            return self._send("GET", self._url(), params={"snapshots": "all"})
+            answer = self._send("GET", url, params=params)
+            if answer.status_code not in (401, 419):
+                return answer
+            try:
+                self._catalog._refresh_token()  # noqa: SLF001 - OAuth2 tokens end
+            except Exception as error:  # an authentication may raise anything
+                raise AccessDenied(f"Cannot ask {what}: {self._message_of(error)}") from error
+            return self._send("GET", url, params=params)
         except NoAnswer as error:
-            raise BackendUnavailable(f"Cannot ask the catalog for {self.name}: {error}") from error
+            raise BackendUnavailable(f"Cannot ask {what}: {error}") from error
 
     def _send(
         self,
@@ -258,13 +348,14 @@ class RestClient:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         auth: requests.auth.AuthBase | None = None,
+        session: requests.Session | None = None,
     ) -> requests.Response:
         """One request; a commit goes to no other address: a redirect is its answer.
 
         Raises:
             NoAnswer: authenticating it failed, and nothing was sent; or whatever went wrong from then on.
         """
-        session = self._catalog._session  # noqa: SLF001 - the session that PyIceberg authenticates
+        session = session or self._catalog._session  # noqa: SLF001 - the session that PyIceberg authenticates
         try:
             request = session.prepare_request(
                 requests.Request(method, url, data=data, params=params, headers=headers, auth=auth)
@@ -285,7 +376,7 @@ class RestClient:
         """What else there is by this name or nearly so, in words."""
         try:
             path = self._catalog._split_identifier_for_path(self._identifier, IdentifierKind.VIEW)  # noqa: SLF001
-            if Capability.V1_LOAD_VIEW in self._catalog._supported_endpoints:  # noqa: SLF001
+            if self._advertises(Capability.V1_LOAD_VIEW):
                 view = self._send("GET", self._catalog.url(Endpoints.load_view, **path))
                 if view.status_code == requests.codes.ok:
                     return " It is a view."
@@ -309,6 +400,33 @@ class _Bearer(requests.auth.AuthBase):
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         request.headers["Authorization"] = f"Bearer {self._token}"
         return request
+
+
+class _NoAuth(requests.auth.AuthBase):
+    """Nothing, in place of what a file of passwords may have for the host."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        return request
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
+
+
+def _signing_config(value: object) -> SigningConfig:
+    """The `RemoteSigningConfig` of an answer."""
+    config = value if isinstance(value, Mapping) else {}
+    headers = config.get("headers")
+    return SigningConfig(
+        is_given=isinstance(value, Mapping),
+        properties=texts_of(config.get("properties")),
+        headers={
+            str(name): ", ".join(map(str, values))
+            for name, values in (headers.items() if isinstance(headers, Mapping) else ())
+            if isinstance(values, list)
+        },
+    )
 
 
 def _was_not_sent(error: Exception) -> bool:

@@ -7,6 +7,9 @@ under the row's lock: by many a database's collation `T` is `t`, or `t` with spa
 from __future__ import annotations
 
 import os
+import socket
+import threading
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -49,7 +52,7 @@ class SqlCommitter(SwapCommitter):
         namespace: second part, levels joined by dots.
         table: third part.
         storage: where the metadata files are.
-        wait_s: how long to wait for a connection or for another writer's lock.
+        wait_s: how long to wait for a connection or for another writer's lock; for answers a small multiple of it.
 
     Raises:
         UsageError: the URL cannot be used, or its driver is not installed.
@@ -258,13 +261,48 @@ def _open_engine(uri: str, wait_s: int) -> tuple[sa.Engine, list[str]]:
             }
         secrets = [value for key, value in url.query.items() if "pass" in key and isinstance(value, str)]
         secrets += [url.password] if isinstance(url.password, str) else []
-        return sa.create_engine(url, poolclass=NullPool, connect_args=arguments, **options), secrets
+        engine = sa.create_engine(url, poolclass=NullPool, connect_args=arguments, **options)
     except ImportError as error:
         raise UsageError(
             f"Cannot open the catalog's database: {redact(str(error))}", next_step=how_to_install(error)
         ) from error
     except (sa.exc.ArgumentError, ValueError) as error:
         raise UsageError(f"Cannot open the catalog's database: {redact(str(error))}") from error
+    if backend == "postgresql":
+        _bound_connections(engine, 3 * max(wait_s, 1))
+    return engine, secrets
+
+
+def _bound_connections(engine: sa.Engine, most_s: int) -> None:
+    """End each connection after so many seconds: PostgreSQL's drivers wait for an answer for ever.
+
+    A network that drops packets, or a proxy whose server is gone, gives none and does not end the connection either.
+    """
+
+    def begin(connection: Any, record: Any) -> None:
+        if not hasattr(connection, "fileno"):
+            return
+        ours = socket.socket(fileno=os.dup(connection.fileno()))
+        timer = threading.Timer(most_s, _shut, (ours,))
+        timer.daemon = True
+        timer.start()
+        record.info[_bound_connections] = (timer, ours)
+
+    def end(_connection: Any, record: Any) -> None:
+        timer, ours = record.info.pop(_bound_connections, (None, None))
+        if timer is not None:
+            timer.cancel()
+            ours.close()
+
+    # Before SQLAlchemy's own, which asks the server for its version.
+    sa.event.listen(engine, "connect", begin, insert=True)
+    sa.event.listen(engine, "close", end)
+
+
+def _shut(connection: socket.socket) -> None:
+    """End a connection for whoever reads from it."""
+    with suppress(OSError):  # it has ended by now
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _check_file(url: sa.URL) -> None:

@@ -249,7 +249,7 @@ def summary_text(document: Row) -> Iterator[Lines | Grid]:
 def _identity(document: Row) -> list[str]:
     uuid = "no uuid" if document["table_uuid"] is None else f"uuid {document['table_uuid']}"
     lines = [
-        f"{document['table']}: Iceberg v{document['format_version']} at {document['location']}",
+        f"{document['table']['name']}: Iceberg v{document['format_version']} at {document['location']}",
         f"  {uuid}, metadata {document['metadata_location']}",
     ]
     snapshot = document["snapshot"]

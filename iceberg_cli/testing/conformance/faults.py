@@ -12,6 +12,7 @@ from iceberg_cli.operation.outcomes import Attempt, Conflict, Outcome, Unknown
 from iceberg_cli.storage import FileInfo, Storage
 
 Fault = Literal["none", "lost before", "lost after", "conflict"]
+PutFault = Literal["killed before", "killed after", "failed before", "failed after"]
 
 
 class FaultyCommitter:
@@ -57,7 +58,7 @@ class FaultyStorage(Storage):
         self,
         inside: Storage,
         *,
-        put: Literal["killed before", "killed after", "failed before", "failed after"],
+        put: PutFault,
     ) -> None:
         self.inside = inside
         self.put = put

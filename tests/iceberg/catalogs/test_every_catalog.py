@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ from tests.conformance.racing import race
 from tests.servers import S3Server
 
 KINDS = ["filesystem", "sqlite V1", "sqlite V0", "sqlite on S3", "postgresql", "mariadb", "memory"]
-RACED = ["filesystem", "sqlite V1", "sqlite on S3", "postgresql", "mariadb"]
+ON_S3 = ["sqlite on S3", "file names on S3"]
+RACED = ["filesystem", "sqlite V1", *ON_S3, "postgresql", "mariadb"]
 STORAGE = open_storage()
 
 
@@ -38,6 +40,10 @@ def a_catalog(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Cata
             return Catalog(kind="sql", folder=folder, uri=request.getfixturevalue("postgres_database"))
         case ["mariadb"]:
             return Catalog(kind="sql", folder=folder, uri=request.getfixturevalue("mariadb_database"))
+        case ["file", "names", "on", "S3"]:
+            service: S3Server = request.getfixturevalue("versitygw")
+            folder = f"s3://{service.bucket}/{uuid.uuid4()}/t"
+            return Catalog(kind="filesystem", folder=folder, options=service.options)
         case ["sqlite", "on", "S3"]:
             (tmp_path / "catalog.db").touch()
             server: S3Server = request.getfixturevalue("versitygw")
@@ -147,7 +153,7 @@ def test_a_table_that_was_dropped_meanwhile_says_nothing_about_an_earlier_try(
 # Many writers
 
 
-@pytest.mark.parametrize("kind", [kind for kind in RACED if kind != "sqlite on S3"])
+@pytest.mark.parametrize("kind", [kind for kind in RACED if kind not in ON_S3])
 def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     conflicts = race(make_table(a_catalog(kind, tmp_path, request)), writers=8, commits=5)
     assert conflicts > 0
@@ -158,14 +164,23 @@ def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytes
 def test_many_racing_writers_lose_no_commit(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    commits = 10 if kind == "sqlite on S3" and not FULL else 40
+    commits = 10 if kind in ON_S3 and not FULL else 40
     assert race(make_table(a_catalog(kind, tmp_path, request)), writers=16, commits=commits) > 0
 
 
-def test_racing_threads_lose_no_commit_in_memory(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
+@pytest.mark.parametrize(("writers", "commits"), [(8, 5), pytest.param(16, 40, marks=pytest.mark.deep)])
+def test_racing_threads_lose_no_commit_in_memory(
+    writers: int, commits: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     catalog = make_table(a_catalog("memory", tmp_path, request))
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: set_property(catalog.open(), STORAGE, f"p{n}"), range(40)))
-    assert sorted(properties_of(STORAGE, catalog.open())) == sorted(f"p{n}" for n in range(40))
+
+    def write(writer: int) -> list[str]:
+        committer, names = catalog.open(), [f"w{writer}.{number}" for number in range(commits)]
+        for name in names:
+            set_property(committer, STORAGE, name)
+        return names
+
+    with ThreadPoolExecutor(writers) as pool:
+        acknowledged = [name for names in pool.map(write, range(writers)) for name in names]
+    assert len(acknowledged) == writers * commits
+    assert sorted(properties_of(STORAGE, catalog.open())) == sorted(acknowledged)

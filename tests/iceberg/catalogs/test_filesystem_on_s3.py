@@ -18,9 +18,8 @@ from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.router import UnsafeOverrides, open_storage
-from iceberg_cli.testing.conformance.catalogs import CatalogConformance
+from iceberg_cli.testing.conformance.catalogs import CatalogConformance, CatalogUnderTest
 from iceberg_cli.testing.conformance.commits import an_attempt, first_metadata, set_property
-from iceberg_cli.testing.conformance.faults import FaultyStorage
 from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.builders import DAY_MS, TableWriter
 from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS
@@ -34,12 +33,14 @@ EXPIRE = ("--as-of", AS_OF_MS, "--older-than", "5d", "--retain-last", 1)
 
 
 @dataclass(frozen=True)
-class OnVersitygw:
+class OnVersitygw(CatalogUnderTest):
     """Where a table by file names is."""
 
     folder: str
     options: dict[str, str]
     commits_by_file: bool = True
+    commits_at_once: bool = True
+    may_arrive: bool = True
 
     @property
     def storage(self) -> Storage:
@@ -59,16 +60,6 @@ class TestFilesystemOnVersitygw(CatalogConformance):
         found = OnVersitygw(f"s3://{versitygw.bucket}/{uuid.uuid4()}", versitygw.options)
         found.storage.put_if_absent(f"{found.folder}/metadata/v1.metadata.json", first_metadata(found.folder))
         return found
-
-    @pytest.mark.parametrize("when", ["failed before", "failed after"])
-    def test_a_write_that_fails_is_not_called_a_conflict(self, catalog: OnVersitygw, when: str) -> None:  # type: ignore[override]
-        """A request without an answer may be carried out later, so that its outcome is open where nothing is there."""
-        committer = catalog.open(FaultyStorage(catalog.storage, put=when))  # type: ignore[arg-type]
-        attempt = an_attempt(committer, catalog.storage, {"ours": "yes"})
-        expected = Committed if when == "failed after" else Unknown
-        assert isinstance(committer.commit(attempt), expected)
-        resumed = dataclasses.replace(attempt, fresh=False)
-        assert isinstance(catalog.open().commit(resumed), Committed)
 
 
 class OnAmazonS3(MemoryStorage):

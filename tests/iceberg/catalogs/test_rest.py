@@ -47,7 +47,9 @@ from iceberg_cli.iceberg.commit.update import (
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.router import open_storage
+from iceberg_cli.testing.conformance.catalogs import CatalogConformance, CatalogUnderTest
 from iceberg_cli.testing.conformance.commits import load
+from iceberg_cli.testing.conformance.faults import Killed, PutFault
 from tests.budget import FULL
 from tests.database_proxy import jdbc_url_of_postgresql
 from tests.rest_servers import (
@@ -57,6 +59,7 @@ from tests.rest_servers import (
     Front,
     pyiceberg_options_of,
     rest_server_over,
+    table_of_integers,
     warehouse_on,
 )
 from tests.servers import Versitygw
@@ -126,15 +129,8 @@ class Lake:
 @contextmanager
 def a_lake(server: str, location: str, options: Mapping[str, str]) -> Iterator[Lake]:
     """A table that PyIceberg makes at a location; the options are of its storage."""
-    theirs = RestCatalog(
-        "theirs", uri=server, **options, **{"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
-    )
     namespace = f"n{uuid.uuid4().hex}"
-    theirs.create_namespace((namespace,))
-    theirs.create_namespace((namespace, "inner"))
-    table = theirs.create_table((namespace, "inner", "t"), pa.schema([("i", pa.int64())]), location=location)
-    for number in range(3):
-        table.append(pa.table({"i": [number]}))
+    theirs = table_of_integers(server, (namespace, "inner"), location, range(3), options)
     with Front(server) as front:
         yield Lake(front, theirs, namespace, options)
 
@@ -563,6 +559,60 @@ def test_sigv4_does_not_send_a_commit_again(lake: Lake) -> None:
     } == {0}
 
 
+# What every catalog promises
+
+
+@dataclasses.dataclass
+class OfTests(CatalogUnderTest):
+    """A table without snapshots of the reference server."""
+
+    server: str
+    theirs: RestCatalog
+    identifier: tuple[str, str]
+    commits_at_once: bool = True
+    may_arrive: bool = True
+
+    @property
+    def storage(self) -> Storage:
+        return STORAGE
+
+    def open(self, storage: Storage | None = None) -> RestCommitter:  # noqa: ARG002 - the server writes
+        namespace, table = self.identifier
+        return RestCommitter("prod", (namespace,), table, {"uri": self.server}, {})
+
+    def open_failing(self, put: PutFault) -> RestCommitter:
+        committer = self.open()
+        client = committer._client
+        send = client.post
+
+        def post(*arguments: Any, **more: Any) -> requests.Response:
+            if put.endswith("after"):
+                send(*arguments, **more)
+            raise Killed if put.startswith("killed") else rest_client.NoAnswer("reset", sent=True)
+
+        client.post = post  # type: ignore[method-assign]
+        return committer
+
+    def commit_of_others(self, name: str) -> None:
+        """It moves `main` as well."""
+        with self.theirs.load_table(self.identifier).transaction() as transaction:
+            transaction.append(pa.table({"i": [1]}))
+            transaction.set_properties({name: "yes"})
+
+
+class TestRestCatalog(CatalogConformance):
+    """Every sentence about catalogs, on the reference server."""
+
+    @pytest.fixture
+    def catalog(self, rest_server: str, tmp_path: Path) -> OfTests:
+        """A table of one version."""
+        theirs = RestCatalog("theirs", uri=rest_server)
+        identifier = (f"n{uuid.uuid4().hex}", "t")
+        theirs.create_namespace(identifier[:1])
+        theirs.create_table(identifier, pa.schema([("i", pa.int64())]), location=f"file://{tmp_path}/t")
+        return OfTests(rest_server, theirs, identifier)
+
+
 # Many writers
 
 
@@ -676,6 +726,15 @@ def test_nessie_is_read_only_and_names_no_file(lake: Lake) -> None:
     committer = RestCommitter("prod", (lake.namespace, "inner"), "t", settings, {})
     assert "Nessie" in (committer.read_only_reason() or "")
     assert lake.open().read_only_reason() is None
+
+
+def test_an_expiry_on_nessie_is_refused_though_nothing_shows_that_could_expire(
+    lake: Lake, tmp_path: Path
+) -> None:
+    shown_by_nessie = dataclasses.replace(lake, options={"nessie.is-nessie-catalog": "true"})
+    output = run(shown_by_nessie, tmp_path, "expire-snapshots", "--retain-last", "9", "--yes", exit_code=11)
+    assert "Nessie, which shows only the current snapshot" in " ".join(output.split())
+    assert lake.front.bodies == []
 
 
 def test_a_metadata_location_that_is_no_file_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -794,39 +853,59 @@ def test_new_credentials_come_from_their_endpoint_or_from_loading_the_table(
     others = [each for each in configuration["endpoints"] if each != endpoint]
     configuration["endpoints"] = [*others, *([endpoint] if advertised else [])]
     lake.front.contents["/v1/config"] = json.dumps(configuration).encode()
-    committer = RestCommitter(
-        "prod", (lake.namespace, "inner"), "t", {"uri": lake.front.uri, "s3.region": "mars"}, {"own": "first"}
-    )
+    lake.open()
     (path,) = {path.partition("?")[0] for method, path in lake.front.requests if "/tables/" in path}
 
-    def credentials(key: str) -> list[dict[str, object]]:
-        whole, part = (
-            {"s3.access-key-id": "WHOLE"},
-            {"s3.access-key-id": key, "s3.secret-access-key": "hidden"},
-        )
-        return [
-            {"prefix": "file:", "config": whole},
-            {"prefix": lake.table.metadata_location.rpartition("/")[0], "config": {**part, "own": "theirs"}},
-            {"prefix": "s3://elsewhere", "config": whole},
-        ]
+    def key(name: str) -> dict[str, str]:
+        return {"s3.access-key-id": name, "s3.secret-access-key": f"hidden {name}"}
 
-    answer = {"metadata-location": lake.table.metadata_location, "metadata": {}, "config": {"own": "theirs"}}
-    lake.front.contents[f"{path}/credentials"] = json.dumps(
-        {"storage-credentials": credentials("NEW")}
-    ).encode()
-    lake.front.contents[f"{path}?snapshots=all"] = json.dumps(
-        {**answer, "storage-credentials": credentials("LOADED")}
-    ).encode()
-    # A worker gets a copy, which asks for itself.
-    for renewal in (committer.renewal, pickle.loads(pickle.dumps(committer.renewal))):
-        options = renewal()
-        assert options["s3.access-key-id"] == ("NEW" if advertised else "LOADED")
-        assert (options["s3.secret-access-key"], options["s3.region"], options["own"]) == (
-            "hidden",
-            "mars",
-            "first",
-        )
-        assert "hidden" not in repr(renewal)
+    def answer(when: str) -> bytes:
+        first = {**key(f"{when} config"), "s3.session-token": "of config", "own": "theirs", "token": "T"}
+        given = [
+            {"prefix": "s3://b/t", "config": {**key(f"{when} short"), "own": "theirs"}},
+            {"prefix": "s3://b/t/data/", "config": key(f"{when} long")},
+            {"prefix": "s3://b/t/data/", "config": key("of the same prefix")},
+            {"prefix": "s3://c", "config": {"s3.session-token": "of c"}},
+            "no credential",
+        ]
+        location = lake.table.metadata_location
+        return json.dumps(
+            {"metadata-location": location, "config": first, "storage-credentials": given}
+        ).encode()
+
+    lake.front.contents[f"{path}?snapshots=all"] = answer("first")
+    properties = {"uri": lake.front.uri, "s3.region": "mars", "key": "OURS", "token": "OURS"}
+    committer = RestCommitter("prod", (lake.namespace, "inner"), "t", properties, {"own": "first"})
+    region = {"s3.region": "mars", "own": "first"}
+
+    def options_of(credential: Mapping[str, str]) -> dict[str, str]:
+        return {name: text for name, text in credential.items() if name != "namespace-separator"}
+
+    # A key is not mixed with the token of another one, and the table's token is no storage's.
+    found = {each.prefix: options_of(each.options) for each in committer.credentials}
+    assert found == {
+        "": {**region, **key("first config"), "s3.session-token": "of config"},
+        "s3://b/t": {**region, **key("first short")},
+        "s3://b/t/data/": {**region, **key("first long")},
+        "s3://c": {**region, **key("first config"), "s3.session-token": "of c"},
+    }
+    lake.front.contents[f"{path}?snapshots=all"] = answer("loaded")
+    lake.front.contents[f"{path}/credentials"] = answer("new")
+    renewals = {each.prefix: each.renewal for each in committer.credentials}
+    when = "new" if advertised else "loaded"
+    for prefix, name in [
+        ("s3://b/t", f"{when} short"),
+        ("s3://b/t/data/", f"{when} long"),
+        ("", "loaded config"),
+    ]:
+        # A worker gets a copy, which asks for itself.
+        renewal = renewals[prefix]
+        assert renewal is not None
+        for each in (renewal, pickle.loads(pickle.dumps(renewal))):
+            assert key(name).items() <= each().items()
+            assert region.items() <= each().items()
+            assert "hidden" not in repr(each)
+    assert "hidden" not in repr(committer.credentials)
 
 
 # Whole runs

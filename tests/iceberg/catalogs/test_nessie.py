@@ -1,0 +1,108 @@
+"""Tables of Nessie's own server: they are shown, and what it cannot take is refused before anything is written."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import requests
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.table import Table
+
+from tests.cli.running import Ran, iceberg_cli
+from tests.nessie import Nessie
+from tests.rest_servers import pyiceberg_options_of, table_of_integers
+
+pytestmark = pytest.mark.deep
+
+ROWS = [0, 1, 2]
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A table of three snapshots."""
+
+    nessie: Nessie
+    theirs: RestCatalog
+    name: tuple[str, str]
+    config: Path
+
+    @property
+    def table(self) -> Table:
+        return self.theirs.load_table(self.name)
+
+    def files(self) -> set[str]:
+        """All objects of the table, journals too."""
+        folder = self.nessie.s3.folder / self.table.location().removeprefix(f"s3://{self.nessie.s3.bucket}/")
+        return {str(path) for path in folder.rglob("*") if path.is_file()}
+
+    def run(self, verb: str, *options: object) -> Ran:
+        more = ("--catalog-config", self.config, "--no-cache", "--format", "json", "--no-progress")
+        return iceberg_cli(verb, f"prod.{'.'.join(self.name)}", *options, *more)
+
+
+@pytest.fixture
+def lake(nessie: Nessie, tmp_path: Path) -> Iterator[Lake]:
+    options = {"warehouse": "warehouse", **pyiceberg_options_of(nessie.s3)}
+    name = (f"n{uuid.uuid4().hex}", "t")
+    theirs = table_of_integers(nessie.uri, name[:1], None, ROWS, options)
+    lines = "".join(f"    {name}: {value}\n" for name, value in options.items())
+    config = tmp_path / "pyiceberg.yaml"
+    config.write_text(f"catalog:\n  prod:\n    type: rest\n    uri: {nessie.uri}\n{lines}")
+    return Lake(nessie, theirs, name, config)
+
+
+def test_what_is_said_of_nessie_is_true(lake: Lake) -> None:
+    metadata = lake.table.metadata
+    assert [each.snapshot_id for each in metadata.snapshots] == [metadata.current_snapshot_id]
+    assert metadata.metadata_log == []
+    path = lake.theirs.url(
+        "namespaces/{namespace}/tables/{table}", namespace=lake.name[0], table=lake.name[1]
+    )
+    update = {"action": "remove-snapshots", "snapshot-ids": [metadata.current_snapshot_id]}
+    answer = requests.post(path, json={"requirements": [], "updates": [update]}, timeout=60)
+    assert answer.status_code == 500
+    assert "does not allow external snapshot management" in answer.text
+
+
+def test_a_table_is_shown_and_checked(lake: Lake) -> None:
+    summary = lake.run("inspect")
+    assert summary.code == 0
+    assert summary.json["metadata_location"] == lake.table.metadata_location
+    assert "Nessie" in summary.json["read_only"]
+    files = lake.run("inspect", "files")
+    assert sorted(row["file_path"] for row in files.json["rows"]) == sorted(
+        task.file.file_path for task in lake.table.scan().plan_files()
+    )
+    assert lake.run("inspect", "--check", "--deep").code == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("expire-snapshots", "--older-than", "0s", "--retain-last", "1"),
+        ("expire-snapshots",),
+        ("upgrade-v3",),
+        ("upgrade-v3", "--with", "assign-row-ids"),
+        ("rewrite-manifests",),
+    ],
+    ids=" ".join,
+)
+def test_a_verb_is_refused_with_the_reason_before_anything_is_written(
+    lake: Lake, command: tuple[str, ...]
+) -> None:
+    location, files = lake.table.metadata_location, lake.files()
+    refused = lake.run(*command, "--yes")
+    assert refused.code == 11
+    assert "its catalog is Nessie, which shows only the current snapshot" in refused.json["message"]
+    assert refused.json["state"] == "Nothing was changed."
+    planned = lake.run(*command, "--dry-run", "--exit-code")
+    assert planned.code == 0  # nothing is due that nothing blocks
+    assert [reason for reason in planned.json["blocked_by"] if "Nessie" in reason]
+    assert (lake.table.metadata_location, lake.files()) == (location, files)
+    lake.table.append(pa.table({"i": [3]}))
+    assert sorted(lake.table.scan().to_arrow()["i"].to_pylist()) == [*ROWS, 3]
