@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks import growth, report, rows, spark, versions
+from benchmarks import growth, report, rest, rows, spark, versions
 from benchmarks.bench import Bench, open_bench
 from benchmarks.peers import missing_package
 
@@ -14,6 +14,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     "expire": partial(rows.measure_rows, rows=rows.expire_rows),
     "v3": partial(rows.measure_rows, rows=rows.v3_rows),
     "delta": partial(rows.measure_rows, rows=rows.delta_rows),
+    "rest": partial(rows.measure_rows, rows=rest.rest_rows),
     "spark": spark.main,
     "growth": growth.main,
     "driver": spark.driver,

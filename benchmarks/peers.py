@@ -26,11 +26,11 @@ from typing import Any, Self
 
 import iceberg_cli
 from benchmarks.measure import OURS, PYTHON, Run, descendants, peak_mb_of, run
-from tests.spark_jars import DELTA, ICEBERG, spark_jars
+from tests.spark_jars import AWS, DELTA, ICEBERG, spark_jars
 
 ICEBERG_GO = "github.com/apache/iceberg-go/cmd/iceberg@v0.7.0"
 SPARK_MASTER = "local[2]"
-JARS = {"iceberg": (ICEBERG,), "delta": DELTA}
+JARS = {"iceberg": (ICEBERG,), "rest": (ICEBERG, AWS), "delta": DELTA}
 _PACKAGES = ("pyiceberg", "deltalake", "pyspark", "pyarrow", "numpy")
 
 
@@ -68,7 +68,9 @@ def find_iceberg_go() -> str | None:
 
 def missing_package(benchmark: str) -> str:
     """The package without which nothing of a benchmark can be measured, where it is not here."""
-    package = {"delta": "deltalake", "spark": "pyspark", "driver": "pyspark"}.get(benchmark, "")
+    package = {"delta": "deltalake", "rest": "pyspark", "spark": "pyspark", "driver": "pyspark"}.get(
+        benchmark, ""
+    )
     return package if package and find_spec(package) is None else ""
 
 
@@ -105,6 +107,7 @@ class Session:
     """
 
     def __init__(self, warehouse: str, table_format: str = "iceberg") -> None:
+        """A session on a warehouse, or, of the format `rest`, on a catalog of these options of Spark, in JSON."""
         self._arguments = [table_format, warehouse, SPARK_MASTER]
         self._process: subprocess.Popen[str] | None = None
         self._calls = 0
@@ -187,14 +190,16 @@ def serve(table_format: str, warehouse: str, master: str, jars: str) -> None:
     """Start a session and answer until standard input ends."""
     from pyspark.sql import SparkSession
 
+    iceberg = {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.lake.cache-enabled": "false",
+    }
+    catalog = json.loads(warehouse) if table_format == "rest" else {"type": "hadoop", "warehouse": warehouse}
+    iceberg |= {f"spark.sql.catalog.lake.{name}": value for name, value in catalog.items()}
     formats = {
-        "iceberg": {
-            "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-            "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-            "spark.sql.catalog.lake.type": "hadoop",
-            "spark.sql.catalog.lake.warehouse": warehouse,
-            "spark.sql.catalog.lake.cache-enabled": "false",
-        },
+        "iceberg": iceberg,
+        "rest": iceberg,
         "delta": {
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

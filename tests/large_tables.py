@@ -78,6 +78,7 @@ class Writer:
     """Writes a table as a Hadoop catalog would have it; a commit's number is its snapshot id and sequence number."""
 
     location: str  # a folder that does not exist yet
+    folder: str = ""  # the one on this disk in which the location's files are kept, where it is another
     version: int = 2
     # Entries hold no metrics of columns, and files have names that no two tables share, as most writers' do.
     small: bool = False
@@ -87,17 +88,17 @@ class Writer:
     entries: int = 0
 
     def __post_init__(self) -> None:
+        self.folder = self.folder or self.location
         for name in ("metadata", "data"):
-            os.makedirs(f"{self.location}/{name}")
+            os.makedirs(f"{self.folder}/{name}")
 
     def path_of(self, number: int) -> str:
         return f"{self.location}/data/part-{number:0{_DIGITS}d}.parquet"
 
     def put(self, name: str, data: bytes) -> str:
-        path = f"{self.location}/{name}"
-        Path(path).write_bytes(data)
+        Path(f"{self.folder}/{name}").write_bytes(data)
         self.written += len(data)
-        return path
+        return f"{self.location}/{name}"
 
     def manifest(self, files: Numbers, new: int, commit: int) -> Manifest:
         """`files`, of which the last `new` are ADDED and the others EXISTING since the commit before."""
@@ -161,8 +162,8 @@ class Writer:
             "statistics": [], "partition-statistics": [], "snapshot-log": log, "metadata-log": [],
             **({"next-row-id": last["added-rows"]} if self.version > 2 else {}),
         }  # fmt: skip
-        Path(f"{self.location}/metadata/v1.metadata.json").write_text(json.dumps(document))
-        Path(f"{self.location}/metadata/version-hint.text").write_text("1")
+        Path(f"{self.folder}/metadata/v1.metadata.json").write_text(json.dumps(document))
+        Path(f"{self.folder}/metadata/version-hint.text").write_text("1")
 
     def _listed(
         self, data: bytes, commit: int, files: Numbers, entries: Sequence[Entry], content: int

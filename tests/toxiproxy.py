@@ -88,6 +88,13 @@ class TroubledPort:
 @pytest.fixture(scope="session")
 def toxiproxy() -> Iterator[Toxiproxy]:
     """A server of proxies that make a network's troubles."""
+    with running_toxiproxy() as found:
+        yield found
+
+
+@contextmanager
+def running_toxiproxy() -> Iterator[Toxiproxy]:
+    """The same, until the context ends."""
     port = free_port()
     command = [str(go_binary(TOXIPROXY)), "-host", "127.0.0.1", "-port", str(port)]
     with running(command, port):
