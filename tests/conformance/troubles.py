@@ -42,7 +42,7 @@ Signal = Literal["time-out before", "time-out after", "reset before", "reset aft
 `error`: a 5xx, or what a database answers when it is shut down. `late`: a cut, and the effect comes after we looked.
 """
 
-_WAIT_S = 1
+_WAIT_S = 2
 _NO_CONNECTION = "a call within this machine has no connection that could be cut"
 _NO_REQUEST = "a call within this machine is over when it returns"
 # Every reason for which a committer cannot meet a signal.
@@ -131,7 +131,6 @@ class Rest(Scene):
     def make(self) -> None:
         self.lake: Lake = self.request.getfixturevalue("lake")
         front = self.lake.front
-        self.patches.setattr(rest_client, "_WAITS", (5, _WAIT_S))
         self.port = self.port_before(urlsplit(front.uri).netloc)
         uri = {"uri": f"http://{self.port.address}"}
         self.troubled = RestCommitter("prod", (self.lake.namespace, "inner"), "t", uri, {})
@@ -139,6 +138,8 @@ class Rest(Scene):
 
     def begin(self, _: object) -> None:
         """Right before the request is sent."""
+        self.waits = rest_client._WAITS
+        self.patches.setattr(rest_client, "_WAITS", (5, _WAIT_S))
         match self.signal:
             case "error after":
                 self.lake.front.fates.append("500 after")
@@ -152,6 +153,7 @@ class Rest(Scene):
 
     def end(self) -> None:
         self.port.end()
+        self.patches.setattr(rest_client, "_WAITS", self.waits)
 
     def arrive(self) -> None:
         self.lake.front.release()

@@ -61,8 +61,8 @@ def scene() -> AloneScene:
 class TestSingleWriter(suite.Undisturbed, suite.Crashes, suite.SecondCrashes, suite.Days):
     """What can go is gone, what the table needs stays, and files of other tables are not touched."""
 
-    crashes = 8
-    second_crashes = 8
+    crashes = 4
+    second_crashes = 4
 
 
 def test_the_service_is_probed_before_the_commit_and_the_hint_comes_after_it(scene: AloneScene) -> None:
@@ -94,7 +94,7 @@ def test_a_create_without_an_answer_is_unknown_and_does_no_harm_whenever_it_come
     here.finish()
 
 
-@few_or_many(8)
+@few_or_many(3)
 def test_a_create_that_comes_in_while_another_process_resumes(scene: AloneScene, budget: int) -> None:
     """At any of its effects, and whether it dies there."""
     here = scene.copy()
