@@ -25,13 +25,17 @@ class S3Front:
     behind: str
     before: Mapping[int, Callable[[], object]] = field(default_factory=dict)
     signed_by: list[str] = field(default_factory=list)  # access keys
+    requests: list[tuple[str, str, bytes]] = field(
+        default_factory=list
+    )  # methods, paths, and what deletes batches
     endpoint: str = ""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def count(self, signature: str) -> None:
+    def count(self, method: str, path: str, body: bytes | None, signature: str) -> None:
         """A request with this `Authorization` has come; no other goes on until what is due is done."""
         with self._lock:
+            self.requests.append((method, path, (body or b"") if method == "POST" else b""))
             self.signed_by.append(signature.partition("Credential=")[2].partition("/")[0])
             self.before.get(next(self._numbers), lambda: None)()
 
@@ -56,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         length = int(self.headers.get("Content-Length", "0"))
         body = self.rfile.read(length) if length else None
-        self.front.count(self.headers.get("Authorization", ""))
+        self.front.count(self.command, self.path, body, self.headers.get("Authorization", ""))
         connection = http.client.HTTPConnection(urlsplit(self.front.behind).netloc, timeout=60)
         # The host is the front's own: it is signed.
         connection.request(self.command, self.path, body=body, headers=dict(self.headers.items()))
