@@ -103,6 +103,7 @@ class Opened:
 
     def prepare(self, verb: str, policy: Mapping[str, Any], *, within: Plan | None = None) -> Planned:
         chosen = VERBS[verb].policy.from_json(policy)
+        self.table.load()
         return VERBS[verb].plan(self.table, chosen, as_of_ms=NOW_MS, within=within)
 
     def plan(self, verb: str, policy: Mapping[str, Any], *, within: Plan | None = None) -> Plan:
