@@ -6,6 +6,7 @@ import re
 import time
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from importlib.util import find_spec
 from random import random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -71,8 +72,8 @@ class ObjectReads:
 
     @staticmethod
     def can_serve(options: S3Options) -> bool:
-        """Whether obstore sends the requests that these options mean."""
-        return not (
+        """Whether obstore is here, as it need not be, and sends the requests that these options mean."""
+        return find_spec("obstore") is not None and not (
             options.access_points
             or options.is_signed_remotely
             or options.addressing_style == "virtual"

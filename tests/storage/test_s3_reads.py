@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from iceberg_cli.errors import AccessDenied
+from iceberg_cli.storage import s3_reads
 from iceberg_cli.storage.s3 import S3Storage
 from tests.servers import Versitygw
 from tests.storage.test_s3_requests import KEY_TEXT, OK, Answer, Recorder, an_error, recorder
@@ -54,6 +56,14 @@ def test_so_are_reads_with_options_that_add_to_them(recorder: Recorder, options:
         recorder.storage(**options).read("s3://bucket/key")
     finally:
         assert "obstore" not in senders(recorder)
+
+
+def test_without_obstore_botocore_reads(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.setattr(s3_reads, "find_spec", lambda _: None)
+    recorder.answers.append(BYTES)
+    assert recorder.storage().read("s3://bucket/key") == b"bytes"
+    assert senders(recorder) == ["botocore"]
 
 
 @pytest.mark.parametrize("answer", [an_error(500, "InternalError"), an_error(503, "SlowDown")])
