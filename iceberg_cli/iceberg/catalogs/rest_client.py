@@ -501,3 +501,38 @@ def texts_of(value: object) -> dict[str, str]:
     """The texts of a JSON object; of anything else none."""
     items = value.items() if isinstance(value, Mapping) else ()
     return {str(key): text for key, text in items if isinstance(text, str)}
+
+
+@dataclass(kw_only=True)
+class ConnectedTable:
+    """A table of a REST catalog, in this process or in workers to which it is sent: each has a connection of its own.
+
+    What is sent has the catalog's configuration in it, secrets included.
+
+    Args:
+        catalog_name: see `RestClient`.
+        namespace: see `RestClient`.
+        table: see `RestClient`.
+        properties: see `RestClient`.
+        client: of this process, where it has one.
+    """
+
+    catalog_name: str
+    namespace: tuple[str, ...]
+    table: str
+    properties: Mapping[str, Any] = field(repr=False)
+    client: RestClient | None = field(default=None, repr=False)
+
+    def connected(self) -> RestClient:
+        """The connection of this process.
+
+        Raises:
+            UsageError, AccessDenied, BackendUnavailable.
+        """
+        if self.client is None:
+            self.client = RestClient(self.catalog_name, self.namespace, self.table, self.properties)
+        return self.client
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state without the connection."""
+        return {**self.__dict__, "client": None}

@@ -16,7 +16,14 @@ from typing import Any, Final
 import requests
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable
-from iceberg_cli.iceberg.catalogs.rest_client import Loaded, NoAnswer, RestClient, object_of, text_of
+from iceberg_cli.iceberg.catalogs.rest_client import (
+    ConnectedTable,
+    Loaded,
+    NoAnswer,
+    RestClient,
+    object_of,
+    text_of,
+)
 from iceberg_cli.storage import RequestToSign, SignedRequest
 
 _PROVIDER: Final = "s3"
@@ -24,25 +31,13 @@ _ENDED: Final = frozenset({401, 419})
 
 
 @dataclass(kw_only=True)
-class RemoteSigner:
-    """Has a catalog sign requests to one table's storage, in this process or in workers to which it is sent.
-
-    What is sent has the catalog's configuration in it, secrets included.
+class RemoteSigner(ConnectedTable):
+    """Has a catalog sign requests to one table's storage.
 
     Args:
-        catalog_name: see `RestClient`.
-        namespace: see `RestClient`.
-        table: see `RestClient`.
-        properties: see `RestClient`.
-        client: of this process.
         loaded: what the catalog said of the table.
     """
 
-    catalog_name: str
-    namespace: tuple[str, ...]
-    table: str
-    properties: Mapping[str, Any] = field(repr=False)
-    client: RestClient | None = field(default=None, repr=False)
     loaded: Loaded | None = field(default=None, repr=False)
 
     def __call__(self, request: RequestToSign) -> SignedRequest:
@@ -51,9 +46,7 @@ class RemoteSigner:
         Raises:
             AccessDenied: the catalog does not sign it. BackendUnavailable, TableNotFound.
         """
-        if self.client is None:
-            self.client = RestClient(self.catalog_name, self.namespace, self.table, self.properties)
-        client, loaded = self.client, self.loaded
+        client, loaded = self.connected(), self.loaded
         if loaded is None:
             loaded = self.loaded = client.load()
         answer = self._ask(client, loaded, request)
@@ -85,10 +78,6 @@ class RemoteSigner:
             return client.sign(json.dumps(document).encode(), loaded)
         except NoAnswer as error:
             raise BackendUnavailable(f"the catalog did not sign the request: {error}") from error
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The state without the connection, which each process has of its own."""
-        return {**self.__dict__, "client": None}
 
 
 def _signed(answer: requests.Response) -> SignedRequest:
