@@ -179,6 +179,8 @@ def java_options_of(s3: S3Server) -> dict[str, str]:
 def pyiceberg_options_of(s3: S3Server) -> dict[str, str]:
     """The same for PyIceberg, and so for our own configuration of catalogs."""
     return {
+        # PyArrow's own client sends multipart uploads that versitygw now and then cannot parse.
+        "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
         "s3.endpoint": s3.endpoint,
         "s3.access-key-id": s3.options["key"],
         "s3.secret-access-key": s3.options["secret"],
