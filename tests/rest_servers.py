@@ -24,8 +24,9 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.table import Table
 
-from tests.servers import S3Server, Versitygw
+from tests.servers import BY_FSSPEC, S3Server, Versitygw
 from tests.spark_jars import SQLITE, Jar, NoJar, spark_jars
 from tests.spark_settings import Missing
 
@@ -179,8 +180,6 @@ def java_options_of(s3: S3Server) -> dict[str, str]:
 def pyiceberg_options_of(s3: S3Server) -> dict[str, str]:
     """The same for PyIceberg, and so for our own configuration of catalogs."""
     return {
-        # PyArrow's own client sends multipart uploads that versitygw now and then cannot parse.
-        "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
         "s3.endpoint": s3.endpoint,
         "s3.access-key-id": s3.options["key"],
         "s3.secret-access-key": s3.options["secret"],
@@ -205,17 +204,29 @@ def table_of_integers(
         options: of the catalog and the storage.
 
     Returns:
-        The catalog as PyIceberg opens it. It writes by fsspec: pyarrow's multipart uploads are not for every service.
+        The catalog as PyIceberg opens it.
     """
-    theirs = RestCatalog(
-        "theirs", uri=server, **options, **{"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
-    )
-    for depth in range(1, len(namespace) + 1):
-        theirs.create_namespace(namespace[:depth])
-    table = theirs.create_table((*namespace, "t"), pa.schema([("i", pa.int64())]), location=location)
+    theirs, table = empty_table_of_integers(server, namespace, location, options, {})
     for row in rows:
         table.append(pa.table({"i": [row]}))
     return theirs
+
+
+def empty_table_of_integers(
+    server: str,
+    namespace: tuple[str, ...],
+    location: str | None,
+    options: Mapping[str, str],
+    properties: Mapping[str, str],
+) -> tuple[RestCatalog, Table]:
+    """The same without rows, and with table properties; the table as PyIceberg opens it."""
+    theirs = RestCatalog("theirs", uri=server, **options, **BY_FSSPEC)
+    for depth in range(1, len(namespace) + 1):
+        theirs.create_namespace(namespace[:depth])
+    schema = pa.schema([("i", pa.int64())])
+    return theirs, theirs.create_table(
+        (*namespace, "t"), schema, location=location, properties={**properties}
+    )
 
 
 Fate = Literal["", "lost before", "lost after", "reset before", "reset after", "500 after", "slow before", "slow after",

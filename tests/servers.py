@@ -23,6 +23,9 @@ from iceberg_cli.storage.router import open_storage
 from tests.go_servers import VERSITYGW, GoServer
 from tests.spark_settings import Missing, NotStarted, starting
 
+# How PyIceberg writes to a service: versitygw answers 400 to some of the multipart uploads of pyarrow's own client.
+BY_FSSPEC: Final = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
+
 _SECRET: Final = "a-secret-key"
 
 

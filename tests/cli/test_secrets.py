@@ -22,13 +22,12 @@ from xml.sax.saxutils import escape
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.rest import RestCatalog
 
 from iceberg_cli.api import open_table
 from iceberg_cli.errors import IcebergCliError
 from iceberg_cli.storage import s3, s3_retries
 from tests.cli.running import iceberg_cli
-from tests.rest_servers import Fate, Front
+from tests.rest_servers import Fate, Front, empty_table_of_integers
 from tests.storage.test_s3_requests import Answer, Recorder, Request, recorder, usual
 
 __all__ = ["recorder"]
@@ -261,25 +260,15 @@ def case(
     monkeypatch.setattr(s3_retries, "_FIRST_WAIT_S", 0.001)
     monkeypatch.setattr(s3_retries, "_FIRST_THROTTLED_WAIT_S", 0.001)
     caplog.set_level(logging.INFO)
-    theirs = RestCatalog(
-        "theirs",
-        uri=rest_server,
-        **{
-            "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
-            "s3.endpoint": recorder.endpoint,
-            "s3.access-key-id": "theirs",
-            "s3.secret-access-key": "theirs",
-            "s3.region": "us-east-1",
-        },
-    )
+    options = {
+        "s3.endpoint": recorder.endpoint,
+        "s3.access-key-id": "theirs",
+        "s3.secret-access-key": "theirs",
+        "s3.region": "us-east-1",
+    }
+    properties = {"write.data.path": "s3://b/t/data", "format-version": "1"}
     namespace = f"n{uuid.uuid4().hex}"
-    theirs.create_namespace((namespace,))
-    table = theirs.create_table(
-        (namespace, "t"),
-        pa.schema([("i", pa.int64())]),
-        location=f"file://{tmp_path}/t",
-        properties={"write.data.path": "s3://b/t/data", "format-version": "1"},
-    )
+    _, table = empty_table_of_integers(rest_server, (namespace,), f"file://{tmp_path}/t", options, properties)
     for number in range(3):
         table.overwrite(pa.table({"i": [number]}))
     markers = Markers()

@@ -25,7 +25,7 @@ from tests.builders import DAY_MS, TableWriter
 from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS
 from tests.cli.running import Ran, iceberg_cli
 from tests.s3_words import WORD, options_of, storage_of
-from tests.servers import S3Server
+from tests.servers import BY_FSSPEC, S3Server
 
 ALONE = "--unsafe-single-writer"
 VOUCHED = UnsafeOverrides(single_writer=True, conditional_writes=True)
@@ -264,8 +264,7 @@ def test_pyiceberg_reads_what_was_expired_and_regrouped(versitygw: S3Server, tmp
     catalogs = pytest.importorskip("pyiceberg.catalog.sql")
     tables = pytest.importorskip("pyiceberg.table")
     properties = {
-        # PyArrow's own client sends multipart uploads that the service now and then cannot parse.
-        "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
+        **BY_FSSPEC,
         "s3.endpoint": versitygw.endpoint,
         "s3.access-key-id": versitygw.options["key"],
         "s3.secret-access-key": versitygw.options["secret"],

@@ -14,11 +14,8 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from tests.cli.running import Ran, iceberg_cli
-from tests.rest_servers import Front
+from tests.rest_servers import Front, empty_table_of_integers
 from tests.s3_users import GuardedS3
-
-# versitygw 1.8 answers 400 to some of what pyarrow uploads.
-FSSPEC = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
 
 
 @dataclass
@@ -83,14 +80,10 @@ class VendedTable:
 def vended(rest_server: str, guarded_s3: GuardedS3, tmp_path: Path) -> Iterator[VendedTable]:
     bucket = guarded_s3.new_bucket("two")
     data = f"s3://{bucket}/t/data"
-    theirs = RestCatalog("theirs", uri=rest_server, **FSSPEC, **guarded_s3.options_of("two"))
-    namespace = f"n{uuid.uuid4().hex}"
-    theirs.create_namespace((namespace,))
-    table = theirs.create_table(
-        (namespace, "t"),
-        pa.schema([("i", pa.int64())]),
-        location=f"file://{tmp_path}/t",
-        properties={"write.data.path": data},
+    namespace, options = f"n{uuid.uuid4().hex}", guarded_s3.options_of("two")
+    properties = {"write.data.path": data}
+    theirs, table = empty_table_of_integers(
+        rest_server, (namespace,), f"file://{tmp_path}/t", options, properties
     )
     for number in range(3):
         table.overwrite(pa.table({"i": [number]}))
