@@ -44,10 +44,10 @@ class RoutedStorage(Storage):
         link_targets: Sequence[str] = (),
         credentials: Sequence[StorageCredential] = (),
     ) -> None:
-        self._options = dict(options)
-        self._credentials = sorted(
-            credentials, key=lambda each: len(_with_one_scheme(each.prefix)), reverse=True
-        )
+        everywhere = StorageCredential(prefix="", options=dict(options))
+        spelled = [replace(each, prefix=_with_one_scheme(each.prefix)) for each in (*credentials, everywhere)]
+        # The last one is for all paths that none before it is for.
+        self._credentials = sorted(spelled, key=lambda each: len(each.prefix), reverse=True)
         self._link_targets = tuple(link_targets)
         self._local = LocalStorage(trusted_folders=trusted_folders, link_targets=link_targets)
         self._adapters: dict[tuple[str, str], Storage] = {}  # by scheme and prefix
@@ -56,7 +56,6 @@ class RoutedStorage(Storage):
     def __getstate__(self) -> dict[str, Any]:
         """The state from which another process, maybe on another machine, makes the same storage; with credentials."""
         return {
-            "_options": with_environment(self._options, os.environ),
             "_credentials": [
                 replace(each, options=with_environment(each.options, os.environ))
                 for each in self._credentials
@@ -73,11 +72,12 @@ class RoutedStorage(Storage):
 
     def trusting(self, *folders: str) -> RoutedStorage:
         """The same storage, whose deletions accept symbolic links in and above these local folders."""
+        *credentials, everywhere = self._credentials
         return RoutedStorage(
-            self._options,
+            everywhere.options,
             trusted_folders=folders,
             link_targets=self._link_targets,
-            credentials=self._credentials,
+            credentials=credentials,
         )
 
     def adapter(self, path: str) -> Storage:
@@ -99,10 +99,7 @@ class RoutedStorage(Storage):
 
     def _credential(self, path: str) -> StorageCredential:
         spelled = _with_one_scheme(path)
-        return next(
-            (each for each in self._credentials if spelled.startswith(_with_one_scheme(each.prefix))),
-            StorageCredential(prefix="", options=self._options),
-        )
+        return next(each for each in self._credentials if spelled.startswith(each.prefix))
 
     def _adapter_under(self, folder: str) -> Storage:
         """The adapter for what is in a folder."""
