@@ -26,7 +26,7 @@ from iceberg_cli.testing.conformance.delta_logs import add_version, names_of
 from tests.cli.lakes import catalog_table
 from tests.cli.running import Ran, iceberg_cli
 from tests.conformance.catalogs import VOUCHED
-from tests.conformance.troubles import S3Front
+from tests.conformance.troubles import TroubledUploads
 from tests.database_proxy import Proxy, through
 from tests.delta import test_writers_on_s3 as delta_on_s3
 from tests.iceberg.catalogs import test_filesystem_on_s3 as by_names_on_s3
@@ -214,7 +214,7 @@ class OnS3(Place):
 
     def make(self) -> None:
         self.server: Versitygw = self.request.getfixturevalue("versitygw")
-        self.front = self.stack.enter_context(S3Front.before(self.server.endpoint))
+        self.front = self.stack.enter_context(TroubledUploads.before(self.server.endpoint))
         self.front.met = lambda path: path.endswith(self.version)
         self.front.fate = "error after" if self.happens else "late"
         self.front.meanwhile = self.meet
@@ -230,7 +230,7 @@ class OnS3(Place):
 
     @property
     def through(self) -> Sequence[object]:
-        return [self.location, *self.options(f"http://{self.front.address}"), WORD]
+        return [self.location, *self.options(self.front.endpoint), WORD]
 
     @property
     def table(self) -> Sequence[object]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import http.client
 import sqlite3
-import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol
 from urllib.parse import urlsplit
@@ -33,6 +30,7 @@ from iceberg_cli.testing.conformance.faults import FaultyStorage
 from tests.conformance.catalogs import VOUCHED, Catalog, execute, make_table
 from tests.database_proxy import ERRORS, Proxy, at_port, through
 from tests.iceberg.catalogs.test_rest import Lake, shows
+from tests.s3_front import PassingOn, Request, Response, serving
 from tests.servers import Versitygw
 from tests.toxiproxy import Toxiproxy, TroubledPort
 
@@ -385,8 +383,8 @@ class OnS3:
     def make_storages(self) -> None:
         server: Versitygw = self.request.getfixturevalue("versitygw")
         self.root, self.storage = f"s3://{server.bucket}/{uuid.uuid4()}", server.storage
-        self.front = self.stack.enter_context(S3Front.before(server.endpoint))
-        self.port = self.port_before(self.front.address)
+        self.front = self.stack.enter_context(TroubledUploads.before(server.endpoint))
+        self.port = self.port_before(urlsplit(self.front.endpoint).netloc)
         uploads = S3Storage({**server.options, "endpoint_url": f"http://{self.port.address}"})
         uploads._files.read_timeout = _WAIT_S
         self.patches.setattr(s3, "_ANSWER_S", _WAIT_S)
@@ -443,11 +441,8 @@ class DeltaLogOnS3(OnS3, DeltaLog):
     """Delta's log on S3, by the operator's word."""
 
 
-Request = tuple[str, str, dict[str, str], bytes]
-
-
 @dataclasses.dataclass
-class S3Front:
+class TroubledUploads:
     """A server before S3 that passes everything on; PUTs have the fate `error after`, `late`, or none.
 
     `meanwhile` is done once, after a PUT took effect or was held, and before it is answered. `met` tells by the path
@@ -459,76 +454,38 @@ class S3Front:
     meanwhile: Callable[[], object] | None = None
     met: Callable[[str], bool] = lambda _: True
     late: list[Request] = dataclasses.field(default_factory=list)
-    address: str = ""
+    endpoint: str = ""
 
     @classmethod
     @contextmanager
-    def before(cls, endpoint: str) -> Iterator[S3Front]:
-        front = cls(urlsplit(endpoint).netloc)
-        handler = type("Handler", (_Handler,), {"front": front})
-        server = _Server(("127.0.0.1", 0), handler)
-        front.address = f"127.0.0.1:{server.server_address[1]}"
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield front
-        server.shutdown()
-        server.server_close()
+    def before(cls, endpoint: str) -> Iterator[TroubledUploads]:
+        front = cls(endpoint)
+        with serving(_Handler, front=front) as front.endpoint:
+            yield front
 
     def release(self) -> None:
         """Forward what is late."""
         late, self.late = self.late, []
         for request in late:
-            self.forward(request)
-
-    def forward(self, request: Request) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Status, headers and body of the answer."""
-        method, path, headers, body = request
-        connection = http.client.HTTPConnection(self.behind, timeout=60)
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        found = (answer.status, answer.getheaders(), answer.read())
-        connection.close()
-        return found
+            request.forward(self.behind)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+class _Handler(PassingOn):
+    front: ClassVar[TroubledUploads]
 
-    def handle_error(self, *_: object) -> None:
-        """A connection that was cut is what the tests are about."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    front: ClassVar[S3Front]
-
-    def do_PUT(self) -> None:
+    def response(self, request: Request) -> Response | None:
         self.close_connection = True
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        request = (self.command, self.path, dict(self.headers.items()), body)
-        is_met = self.command == "PUT" and self.front.met(self.path)
-        fate = self.front.fate if is_met else ""
-        if fate == "late":
-            self.front.late.append(request)
-        else:
-            status, headers, content = self.front.forward(request)
-        if is_met and self.front.meanwhile is not None:
-            meanwhile, self.front.meanwhile = self.front.meanwhile, None
-            meanwhile()
+        front = self.front
+        is_met = request.method == "PUT" and front.met(request.path)
+        fate = front.fate if is_met else ""
         if fate == "late":  # and the connection ends without an answer
-            return
+            front.late.append(request)
+            response = None
+        else:
+            response = request.forward(front.behind)
+        if is_met and front.meanwhile is not None:
+            meanwhile, front.meanwhile = front.meanwhile, None
+            meanwhile()
         if fate == "error after":
-            status, headers, content = 500, [], b"<Error><Code>InternalError</Code></Error>"
-        length = [value for name, value in headers if name == "Content-Length" and self.command == "HEAD"]
-        self.send_response_only(status)
-        for name, value in headers:
-            if name.lower() not in ("connection", "content-length", "transfer-encoding"):
-                self.send_header(name, value)
-        self.send_header("Content-Length", length[0] if length else str(len(content)))
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_GET = do_HEAD = do_POST = do_DELETE = do_PUT  # noqa: N815 - the names that http.server calls
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
+            return Response(500, [], b"<Error><Code>InternalError</Code></Error>")
+        return response

@@ -40,7 +40,7 @@ def test_an_expiry_reads_each_file_once_lists_each_folder_twice_and_deletes_by_t
             "--unsafe-single-writer", "--unsafe-conditional-writes", *words,
         )  # fmt: skip
     assert ran.code == 0, ran
-    urls = [(method, urlsplit(path)) for method, path, _ in front.requests]
+    urls = [(request.method, urlsplit(request.path)) for request in front.requests]
     reads = Counter(
         unquote(url.path).rpartition("/")[2]
         for method, url in urls
@@ -63,7 +63,7 @@ def test_an_expiry_reads_each_file_once_lists_each_folder_twice_and_deletes_by_t
         *(name for name in listings if name.startswith("_iceberg_cli/")),
     }
     expired = SNAPSHOTS - 1
-    bodies = [body for method, _, body in front.requests if method == "POST"]
+    bodies = [request.body for request in front.requests]
     batches = [body.count(b"<Key>") for body in bodies if re.search(b"/data/part|/metadata/(m|snap)-", body)]
     # One kind of files after another.
     assert sorted(batches) == sorted([1_000, 1_000, 400, expired * MANIFESTS, expired])
