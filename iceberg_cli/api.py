@@ -399,10 +399,12 @@ class Table:
                 next_step=f"Use iceberg_cli.{self.format}.{own.__name__}.",
             )
 
-    def replan(self, shown: Plan) -> Plan:
+    def replan(self, shown: Plan, *, beyond: bool = False) -> Plan:
         """A plan made anew on the table as it is now, by the policy and time of one that was shown or loaded.
 
-        `additions_over` tells what it would do that the other does not list.
+        Args:
+            shown: the other one. What it does not list is kept where that can be; else `additions_over` tells of it.
+            beyond: let it do what the other does not list too, for `additions_over` to tell all of it.
 
         Raises:
             Refused: the other was made for another table, or by a clock that is wrong.
@@ -412,7 +414,9 @@ class Table:
         content = shown.content
         verb = format_of(self.format).verbs[content.verb]
         policy = verb.policy.from_json(content.policy)
-        planned = verb.plan(self._newest(), policy, as_of_ms=content.as_of_ms, within=content)
+        planned = verb.plan(
+            self._newest(), policy, as_of_ms=content.as_of_ms, within=None if beyond else content
+        )
         found, expected = planned.plan.base.table_uuid, content.base.table_uuid
         if found != expected:
             raise Refused(

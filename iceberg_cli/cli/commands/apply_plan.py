@@ -34,8 +34,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Carry out a saved plan.
 
-        If the table has moved it is planned again, with the file's own options and time, and refused (11) if
-        anything would go or change that the file does not list.
+        If the table has moved it is planned again, with the file's own options and time. Snapshots that the file
+        does not list are kept; it is refused (11) if anything else would go or change that the file does not list.
         """
         from iceberg_cli.api import Plan, refuse_additions
 
@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
         table.check_made_for(shown)
         recovered = [] if looking or carry.no_resume else recover_open(run, table, runtime)
         # A new plan by the file's policy is carried out: the file limits what may go, and never decides what goes.
-        fresh = table.replan(shown)
+        fresh = table.replan(shown, beyond=replan)
         run.progress.close()
         more = fresh.additions_over(shown)
         if looking:

@@ -25,7 +25,7 @@ class ExpireSnapshotsVerb(Verb):
         policy: ExpireSnapshots,
         *,
         as_of_ms: int,
-        within: Plan | None = None,  # it does not bound this one: see `Plan.additions_over`
+        within: Plan | None = None,
         earlier: Build | None = None,  # noqa: ARG002 - nothing is remembered
     ) -> Planned:
         """The plan with its removals.
@@ -39,10 +39,16 @@ class ExpireSnapshotsVerb(Verb):
             expire_snapshots.check_named(table.metadata, policy)
         facts = None
         if policy.clean_metadata:
-            kept = expire_snapshots.kept_snapshots(table.metadata, policy, as_of_ms=as_of_ms)
+            kept = expire_snapshots.kept_snapshots(table.metadata, policy, as_of_ms=as_of_ms, within=within)
             facts = table.reachability.facts(kept)
         plan = expire_snapshots.plan(
-            table.metadata, policy, base=base, table=table.describe(), as_of_ms=as_of_ms, facts=facts
+            table.metadata,
+            policy,
+            base=base,
+            table=table.describe(),
+            as_of_ms=as_of_ms,
+            facts=facts,
+            within=within,
         )
         reach = expire_snapshots.reach_of(table.metadata, policy, plan)
         return Planned(plan=table.resolve(plan, reach))

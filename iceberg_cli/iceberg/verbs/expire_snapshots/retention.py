@@ -25,7 +25,7 @@ class SnapshotRetention:
     """The retention of refs that set none of their own, and the snapshots that are named.
 
     `cutoff_ms`: snapshots with a timestamp at or after it are young. `by_age` is False when the operator
-    named snapshot ids and nothing else: then only those go.
+    named snapshot ids and nothing else: then only those go. `may_expire`: no snapshot but these goes; None: all may.
     """
 
     cutoff_ms: Option
@@ -33,6 +33,7 @@ class SnapshotRetention:
     max_ref_age_ms: Option
     snapshot_ids: frozenset[int]
     by_age: bool
+    may_expire: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,10 @@ def judge(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: in
             problems.append(f"snapshot {snapshot_id} was named, but {kind} {heads[snapshot_id]} points to it")
         else:
             reasons.pop(snapshot_id, None)
+    if retention.may_expire is not None:
+        for snapshot in metadata.snapshots:
+            if snapshot.snapshot_id not in retention.may_expire:
+                reasons.setdefault(snapshot.snapshot_id, "kept: the plan that is carried out keeps it")
     verdicts, expired = [], []
     for snapshot in sorted(
         metadata.snapshots, key=lambda s: (-s.timestamp_ms, -s.sequence_number, s.snapshot_id)

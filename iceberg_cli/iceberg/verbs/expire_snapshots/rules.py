@@ -35,8 +35,16 @@ _STEP: Final = "expire"
 _YOUNG_MS = DAY_MS
 
 
-def retention_of(metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: int) -> SnapshotRetention:
+def retention_of(
+    metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: int, within: Plan | None = None
+) -> SnapshotRetention:
     """The policy with table properties and documented defaults for options that are not given.
+
+    Args:
+        metadata: the table.
+        policy: the options.
+        as_of_ms: the "now" of every age, in ms since the epoch.
+        within: a plan whose snapshots alone may expire; None: all may.
 
     Raises:
         UsageError: `retain_last` below 1, or a cut-off after `as_of_ms`.
@@ -63,6 +71,7 @@ def retention_of(metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: 
         max_ref_age_ms=_from_property(metadata, "history.expire.max-ref-age-ms", MAX_LONG),
         snapshot_ids=frozenset(policy.snapshot_ids),
         by_age=not policy.snapshot_ids or policy.older_than_ms is not None or policy.retain_last is not None,
+        may_expire=None if within is None else frozenset(within.removed_snapshot_ids),
     )
 
 
@@ -97,10 +106,11 @@ def _from_property(metadata: TableMetadata, name: str, default: int) -> Option:
 
 
 def kept_snapshots(
-    metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: int
+    metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: int, within: Plan | None = None
 ) -> tuple[SnapshotFiles, ...]:
     """The snapshots whose manifests must be read before `plan` can be called with `clean_metadata`."""
-    judgement = judge(metadata, retention_of(metadata, policy, as_of_ms=as_of_ms), as_of_ms=as_of_ms)
+    retention = retention_of(metadata, policy, as_of_ms=as_of_ms, within=within)
+    judgement = judge(metadata, retention, as_of_ms=as_of_ms)
     return tuple(snapshot_files(s) for s in metadata.snapshots if s.snapshot_id in judgement.kept)
 
 
@@ -112,6 +122,7 @@ def plan(
     table: Mapping[str, Any],
     as_of_ms: int,
     facts: ReferencedIds | None = None,
+    within: Plan | None = None,
 ) -> Plan:
     """The plan of an expiry of snapshots.
 
@@ -122,6 +133,7 @@ def plan(
         table: how the plan names the table.
         as_of_ms: the "now" of every age, in ms since the epoch.
         facts: needed when `policy.clean_metadata` is set.
+        within: see `retention_of`.
 
     Returns:
         A plan of no step (nothing is due) or of one.
@@ -130,7 +142,7 @@ def plan(
         UsageError: the policy makes no sense.
         InvalidMetadata: a retention property is no number.
     """
-    retention = retention_of(metadata, policy, as_of_ms=as_of_ms)
+    retention = retention_of(metadata, policy, as_of_ms=as_of_ms, within=within)
     judgement = judge(metadata, retention, as_of_ms=as_of_ms)
     dropped = _dropped_metadata(metadata, judgement, facts) if facts is not None else ()
     updates: list[Mapping[str, Any]] = [
