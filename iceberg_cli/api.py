@@ -462,7 +462,7 @@ class Table:
             Refused: an interlock forbids it. StalePlan: the table moved, and more would go.
             CommitConflict, CommitStateUnknown, DeletesFailed, CorruptFile, BackendUnavailable, Interrupted.
         """
-        from iceberg_cli.operation.apply import apply
+        from iceberg_cli.operation.parts import apply
         from iceberg_cli.operation.ports import Planned
 
         if plan.build is None:

@@ -114,6 +114,15 @@ class StalePlan(Refused):
     default_next_step = "Plan again and look at it."
 
 
+class RequestTooLarge(Refused):
+    """The request of a commit is larger than its catalog takes."""
+
+    default_next_step = (
+        "Run the verb again: it commits what can be divided in parts. Else have the catalog, or the proxy before it, "
+        "take larger requests."
+    )
+
+
 class TakenOver(Refused):
     """Another process goes on with this operation."""
 

@@ -86,12 +86,14 @@ class Committed:
 class Conflict:
     """The swap was refused and cannot happen: the base has moved.
 
-    `for_good`: it would be refused again however often it is tried. `may_arrive`: a request of it may still be under
-    way, which a catalog would take if what it is held against came back; what it names must stay.
+    `for_good`: it would be refused again however often it is tried. `too_large`: a smaller one might not be.
+    `may_arrive`: a request of it may still be under way, which a catalog would take if what it is held against came
+    back; what it names must stay.
     """
 
     reason: str
     for_good: bool = False
+    too_large: bool = False
     may_arrive: bool = False
 
 

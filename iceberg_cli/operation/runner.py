@@ -15,6 +15,7 @@ from iceberg_cli.errors import (
     DeletesFailed,
     IcebergCliError,
     Refused,
+    RequestTooLarge,
     StalePlan,
     TakenOver,
 )
@@ -210,7 +211,8 @@ class OperationRun:
         close(self.journal, "refused" if conflict.for_good else "conflict", self.runtime)
         what = f"Cannot commit to {self.shown.table['name']}: {conflict.reason}"
         if conflict.for_good:
-            return Refused(what, state=self._state_of_steps())
+            refusal = RequestTooLarge if conflict.too_large else Refused
+            return refusal(what, state=self._state_of_steps())
         return CommitConflict(f"{what}, {attempts} times", state=self._state_of_steps())
 
     def _load(self) -> Base:

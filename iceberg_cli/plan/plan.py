@@ -6,7 +6,7 @@ The JSON form is `plan/2` of the command line. Snapshot ids and other 64-bit ids
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -235,6 +235,21 @@ class Plan:
         )
 
     @property
+    def removed_snapshots(self) -> Sequence[int]:
+        """The same, the oldest first."""
+        removed = self.removed_snapshot_ids
+        times = {
+            verdict.id: verdict.timestamp_ms or 0
+            for verdict in self.verdicts
+            if verdict.subject == "snapshot"
+        }
+        return sorted(removed, key=lambda snapshot_id: (times.get(str(snapshot_id), 0), snapshot_id))
+
+    def limited_to(self, snapshot_ids: Collection[int]) -> Plan:
+        """The same plan where its commits remove no other snapshots than these (Iceberg)."""
+        return replace(self, steps=tuple(_limited_to(step, frozenset(snapshot_ids)) for step in self.steps))
+
+    @property
     def format_version(self) -> int | None:
         """The format version that it upgrades the table to, if it does."""
         upgrades = (update for update in self.updates if update.get("action") == "upgrade-format-version")
@@ -325,6 +340,18 @@ def _with_text_ids(update: Mapping[str, Any]) -> dict[str, Any]:
     if SNAPSHOT_IDS not in update:
         return dict(update)
     return {**update, SNAPSHOT_IDS: [str(snapshot_id) for snapshot_id in update[SNAPSHOT_IDS]]}
+
+
+def _limited_to(step: Step, snapshot_ids: Collection[int]) -> Step:
+    if step.change is None:
+        return step
+    updates = tuple(
+        {**update, SNAPSHOT_IDS: [each for each in update[SNAPSHOT_IDS] if each in snapshot_ids]}
+        if SNAPSHOT_IDS in update
+        else update
+        for update in step.change.updates
+    )
+    return replace(step, change=replace(step.change, updates=updates))
 
 
 _BY_AGE = {("iceberg", "expire-snapshots"), ("delta", "expire-snapshots"), ("delta", "rewrite-manifests")}

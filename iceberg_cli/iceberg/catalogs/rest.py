@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit, TableUpdate
     from iceberg_cli.storage import Storage
 
-_REFUSED: Final = frozenset({400, 409, 422})
+_TOO_LARGE: Final = 413
+_REFUSED: Final = frozenset({400, 409, 422, _TOO_LARGE})
 _NOT_DONE: Final = DENIED | {404, 429}  # the specification's answers to what was not carried out
 # Servers that are built on Iceberg up to 1.8 say this of a removal of several snapshots in one update.
 _NOT_PARSED: Final = frozenset({400, 500})
@@ -263,7 +264,11 @@ class RestCommitter:
                 return replace(settled, may_arrive=False)
             self._one_by_one |= one_by_one
             for_good = code != requests.codes.conflict and not one_by_one
-            return Conflict(reason=f"the catalog refuses it, {code}: {reason}", for_good=for_good)
+            return Conflict(
+                reason=f"the catalog refuses it, {code}: {reason}",
+                for_good=for_good,
+                too_large=code == _TOO_LARGE,
+            )
         if code not in _NOT_DONE or not first:
             return self._doubtful(attempt, f"the catalog answered {code}: {reason}")
         words = f"Cannot commit to {self._client.name}: the catalog answered {code}: {reason}"

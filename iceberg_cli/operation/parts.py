@@ -1,0 +1,104 @@
+"""A plan carried out by several commits, where the catalog takes no request as large as one commit of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from iceberg_cli.errors import IcebergCliError, Refused, RequestTooLarge, StalePlan
+from iceberg_cli.operation.apply import apply as apply_whole
+from iceberg_cli.operation.ports import Planned, Table, Verb
+from iceberg_cli.operation.runtime import Runtime
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.report import Report
+
+
+def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Report:
+    """Carry out a plan; where its commit is too large for the catalog, an operation for each part of its snapshots.
+
+    The oldest go first, and refs with the first part. A part is planned anew, bounded by what the whole plan lists;
+    each of its attempts that is too large again halves the parts.
+
+    Args:
+        planned: see `apply.apply`.
+        table: see `apply.apply`.
+        verb: see `apply.apply`.
+        runtime: see `apply.apply`.
+
+    Returns:
+        One report; of several operations, their counts added up, and the id of the last one.
+
+    Raises:
+        As `apply.apply`, and RequestTooLarge where there is nothing to divide.
+    """
+    try:
+        return apply_whole(planned, table, verb, runtime)
+    except RequestTooLarge as error:
+        waiting = planned.plan.removed_snapshots
+        if len(waiting) < 2:
+            raise
+        most, too_large = len(waiting) // 2, error
+    reports: list[Report] = []
+    while waiting and not (reports and (reports[-1].status == "partial" or runtime.out_of_time())):
+        most = min(most, len(waiting))
+        try:
+            part = _part(planned.plan, waiting[:most], table, verb)
+            reports.append(apply_whole(part, table, verb, runtime))
+        except RequestTooLarge as error:
+            if most < 2:
+                raise _with_state(error, reports) from None
+            most //= 2
+            continue
+        except IcebergCliError as error:
+            raise _with_state(error, reports) from None
+        waiting = waiting[most:]
+    return _sum(reports, waiting, too_large)
+
+
+def _part(whole: Plan, snapshot_ids: Sequence[int], table: Table, verb: Verb) -> Planned:
+    """The part of a plan that expires no snapshots but these, on the table as it is now."""
+    table.load()
+    policy = verb.policy.from_json(whole.policy)
+    planned = verb.plan(table, policy, as_of_ms=whole.as_of_ms, within=whole.limited_to(snapshot_ids))
+    plan = planned.plan
+    if plan.base.table_uuid != whole.base.table_uuid:
+        raise Refused(
+            f"Cannot go on: {whole.table['name']} was table {whole.base.table_uuid}, and is {plan.base.table_uuid} now"
+        )
+    if more := plan.additions_over(whole):
+        raise StalePlan(
+            f"Cannot go on: the table moved, and {len(more)} things that were not shown would go, such as {more[0]}"
+        )
+    return planned
+
+
+def _with_state(error: IcebergCliError, reports: Sequence[Report]) -> IcebergCliError:
+    if reports:
+        error.state = f"{_done(reports)} Of the one that failed: {error.state}"
+    return error
+
+
+def _done(reports: Sequence[Report]) -> str:
+    return f"Commits before it: {len(reports)}, by operations {', '.join(str(each.operation_id) for each in reports)}."
+
+
+def _sum(reports: Sequence[Report], waiting: Sequence[int], error: RequestTooLarge) -> Report:
+    """The reports of parts as one."""
+    last = reports[-1]
+    names = dict.fromkeys(name for report in reports for name in report.counts)
+    statuses = {report.status for report in reports}
+    status = next(each for each in ("partial", "waiting", "done", "nothing_to_do") if each in statuses)
+    notes = [f"Done by {len(reports)} operations, as one commit was too large: {error.message}."]
+    if waiting:
+        status = "partial"
+        notes.append(f"{len(waiting)} snapshots are still to expire; the next run goes on.")
+    return replace(
+        last,
+        status=status,
+        counts={name: sum(report.counts.get(name, 0) for report in reports) for name in names},
+        reclaimed_bytes=sum(report.reclaimed_bytes for report in reports),
+        failed_deletes=tuple(failure for report in reports for failure in report.failed_deletes),
+        kept_again=sum(report.kept_again for report in reports),
+        notes=(*notes, *(note for report in reports for note in report.notes)),
+        duration_ms=sum(report.duration_ms for report in reports),
+    )

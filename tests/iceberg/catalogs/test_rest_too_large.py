@@ -1,0 +1,163 @@
+"""A catalog that takes no request as large as an expiry: several commits, the oldest snapshots first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iceberg_cli.operation.outcomes import Conflict, Unknown
+from tests.cli.running import Ran, iceberg_cli
+from tests.iceberg.catalogs.test_rest import Lake, files_of, lake
+
+__all__ = ["lake"]
+
+SNAPSHOTS = 8
+OLD = ("--older-than", "0s", "--retain-last", "1")
+
+
+def removed_by(body: bytes) -> list[int]:
+    """The snapshots that a request removes."""
+    updates = json.loads(body)["updates"]
+    return [each for update in updates for each in update.get("snapshot-ids", ())]
+
+
+def at_most(count: int) -> Callable[[str, str, Mapping[str, str], bytes], tuple[int, str] | None]:
+    """A limit of what the front lets through."""
+
+    def refusal(method: str, _path: str, _headers: Mapping[str, str], body: bytes) -> tuple[int, str] | None:
+        tried = len(removed_by(body)) if method == "POST" else 0
+        return (413, f"no {tried} snapshots") if tried > count else None
+
+    return refusal
+
+
+class Limited:
+    """The table of eight snapshots behind a front with a limit, and the command line."""
+
+    def __init__(self, lake: Lake, folder: Path) -> None:
+        self.lake, self.config = lake, folder / "pyiceberg.yaml"
+        self.config.write_text(f"catalog:\n  prod:\n    type: rest\n    uri: {lake.front.uri}\n")
+        for _ in range(SNAPSHOTS - 3):
+            lake.append()
+        self.snapshot_ids = [each.snapshot_id for each in lake.table.metadata.snapshots]
+        lake.front.bodies.clear()
+        lake.front.refusal = at_most(3)
+
+    def run(self, verb: str, *arguments: str) -> Ran:
+        table = f"prod.{self.lake.namespace}.inner.t"
+        return iceberg_cli(verb, table, *arguments, "--format", "json", "--catalog-config", self.config)
+
+    def expire(self) -> Ran:
+        return self.run("expire-snapshots", *OLD, "--yes")
+
+    @property
+    def left(self) -> list[int]:
+        return [each.snapshot_id for each in self.lake.table.metadata.snapshots]
+
+    @property
+    def taken(self) -> list[list[int]]:
+        """The snapshots of each request that the server had."""
+        return [sorted(removed_by(body), key=self.snapshot_ids.index) for body in self.lake.front.bodies]
+
+    @property
+    def rows(self) -> list[int]:
+        rows: list[dict[str, Any]] = self.lake.table.scan().to_arrow().to_pylist()
+        return sorted(row["i"] for row in rows)
+
+
+@pytest.fixture
+def limited(lake: Lake, tmp_path: Path) -> Limited:
+    return Limited(lake, tmp_path)
+
+
+def test_the_oldest_go_first_and_refs_with_them(limited: Limited) -> None:
+    ids, lists = limited.snapshot_ids, {name for name in files_of(limited.lake) if name.startswith("snap-")}
+    limited.lake.table.manage_snapshots().create_tag(ids[4], "old", max_ref_age_ms=1).commit()
+    ran = limited.expire()
+    assert (ran.code, ran.json["status"]) == (0, "done"), ran.out + ran.err
+    assert limited.taken == [ids[:3], ids[3:6], ids[6:7]]
+    dropped = [
+        [each["ref-name"] for each in json.loads(body)["updates"] if each["action"] == "remove-snapshot-ref"]
+        for body in limited.lake.front.bodies
+    ]
+    assert dropped == [["old"], [], []]
+    assert limited.left == ids[-1:]
+    assert len(lists) == SNAPSHOTS
+    assert ran.json["deleted_manifest_lists_count"] == SNAPSHOTS - 1
+    assert len({name for name in files_of(limited.lake) if name.startswith("snap-")}) == 1
+    assert ran.json["notes"][0].startswith("Done by 3 operations, as one commit was too large: ")
+    assert "413: no 7 snapshots" in ran.json["notes"][0]
+    assert limited.rows == [0, 1, 1, 1, 1, 1, 1, 2]
+    assert limited.run("resume", "--list").json["operations"] == []
+
+
+def test_where_one_snapshot_is_too_large_nothing_is_changed(limited: Limited) -> None:
+    limited.lake.front.refusal = at_most(0)
+    before = files_of(limited.lake)
+    ran = limited.expire()
+    assert (ran.code, ran.json["error"]) == (11, "RequestTooLarge")
+    assert "413: no 1 snapshots" in ran.json["message"]
+    assert ran.json["state"] == "The table was not changed."
+    assert (limited.taken, limited.left) == ([], limited.snapshot_ids)
+    assert files_of(limited.lake) == before
+    assert limited.run("resume", "--list").json["operations"] == []
+
+
+def test_where_a_part_fails_the_error_says_what_was_done_before_and_the_next_run_goes_on(
+    limited: Limited,
+) -> None:
+    ids, limit = limited.snapshot_ids, at_most(3)
+
+    def refusal(method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, str] | None:
+        if method == "POST" and limited.lake.front.bodies:
+            return 403, "not today"
+        return limit(method, path, headers, body)
+
+    limited.lake.front.refusal = refusal
+    ran = limited.expire()
+    assert (ran.code, ran.json["error"]) == (16, "AccessDenied"), ran.out
+    assert ran.json["state"].startswith("Commits before it: 1, by operations ")
+    assert limited.left == ids[3:]
+    limited.lake.front.refusal = limit
+    ran = limited.expire()
+    assert (ran.code, ran.json["status"]) == (0, "done"), ran.out
+    assert limited.left == ids[-1:]
+
+
+def test_what_others_append_between_two_parts_stays(limited: Limited) -> None:
+    ids = limited.snapshot_ids
+    limited.lake.front.meanwhile += [lambda: None, limited.lake.append]
+    ran = limited.expire()
+    assert (ran.code, ran.json["status"]) == (0, "done"), ran.out
+    assert limited.left[:-1] == ids[-1:]
+    assert limited.rows == [0, 1, 1, 1, 1, 1, 1, 1, 2]
+
+
+def test_a_part_whose_answer_was_lost_is_settled_and_the_next_run_does_the_rest(limited: Limited) -> None:
+    ids = limited.snapshot_ids
+    limited.lake.front.fates += ["", "", "lost before"]  # the first one is too large
+    ran = limited.expire()
+    assert ran.code == 13, ran.out
+    assert limited.left == ids[3:]
+    assert ran.json["state"].startswith("Commits before it: 1, by operations ")
+    ran = limited.run("resume")
+    assert ran.code == 0, ran.out
+    assert limited.left == ids[6:]
+    assert (limited.expire().code, limited.left) == (0, ids[-1:])
+
+
+def test_it_is_a_refusal_for_good_once_the_table_was_read_back(lake: Lake) -> None:
+    attempt, committer = lake.attempt(), lake.open()
+    lake.front.answers.append(413)
+    lake.front.requests.clear()
+    assert committer.commit(attempt) == Conflict(
+        reason="the catalog refuses it, 413: as the test wants it", for_good=True, too_large=True
+    )
+    assert [method for method, _ in lake.front.requests] == ["GET", "POST", "GET"]
+    again = lake.attempt(fresh=False)
+    lake.front.answers.append(413)
+    assert isinstance(lake.open().commit(again), Unknown)
