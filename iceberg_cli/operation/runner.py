@@ -371,19 +371,36 @@ class OperationRun:
     def _record_outcome(
         self, step: Step, intent: CommitIntent, outcome: Committed | Conflict | Unknown
     ) -> None:
-        """Record what came of a swap, then delete what it left behind and nobody can reference."""
+        """Record what came of a swap, then delete what it left behind and nobody can reference.
+
+        Raises:
+            CommitStateUnknown: it is unknown, and that cannot be recorded. BackendUnavailable: as for any other record.
+        """
         committed = outcome if isinstance(outcome, Committed) else None
         withheld = committed.withheld if committed else None
         waits = committed and intent.grace_ms and withheld is None
-        self.journal.append(
-            CommitOutcome(
-                step=step.name,
-                outcome=type(outcome).__name__.lower(),
-                metadata_location=committed.metadata_location if committed else None,
-                sweep_after_ms=self.runtime.now_ms() + intent.grace_ms if waits else None,
-                withheld=withheld,
-            )
+        record = CommitOutcome(
+            step=step.name,
+            outcome=type(outcome).__name__.lower(),
+            metadata_location=committed.metadata_location if committed else None,
+            sweep_after_ms=self.runtime.now_ms() + intent.grace_ms if waits else None,
+            withheld=withheld,
         )
+        try:
+            self.journal.append(record)
+        except BackendUnavailable as error:
+            if isinstance(outcome, Unknown):
+                raise CommitStateUnknown(
+                    f"Cannot tell whether the commit of {self.shown.table['name']} happened: {outcome.cause}; nor can "
+                    f"that be recorded: {error.message}",
+                    next_step=f"`resume` settles operation {self.journal.operation_id}.",
+                ) from error
+            if committed:
+                error.state = (
+                    f"The commit is done, by {committed.metadata_location}; nothing was deleted after it."
+                )
+                error.next_step = f"`resume` goes on with operation {self.journal.operation_id}."
+            raise
         match outcome:
             case Committed():
                 self.table.workspace.discard(intent.scratch, marks=[intent.commit_uuid])

@@ -316,8 +316,23 @@ def test_a_storage_that_fails_after_the_commit_is_told_of_with_the_state_and_the
     process = scene.process(fail_put=full)
     with pytest.raises(BackendUnavailable) as caught:
         process.run()
-    assert caught.value.state == "The commit may or may not have happened. Nothing was deleted."
+    after = scene.world.pointer
+    assert caught.value.state == f"The commit is done, by {after}; nothing was deleted after it."
     assert caught.value.next_step.startswith("`resume` goes on with operation ")
+    scene.finish()
+
+
+def test_a_storage_that_fails_after_a_commit_without_an_answer_leaves_it_unknown(scene: Scene) -> None:
+    def full(path: str) -> str | None:
+        sent = any(effect.startswith("swap ") for effect in process.effects)
+        return "no room" if sent and "/ops/" in path else None
+
+    process = scene.process(swaps=["lost"], fail_put=full)
+    with pytest.raises(CommitStateUnknown) as caught:
+        process.run()
+    assert caught.value.exit_code == 13
+    assert "nor can that be recorded: Cannot write " in caught.value.message
+    assert scene.world.deleted == []
     scene.finish()
 
 
