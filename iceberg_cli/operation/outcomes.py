@@ -76,10 +76,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """The table is now at `metadata_location`; `withheld`: why no file may be deleted although it is, or None."""
+    """The table is now at `metadata_location`.
+
+    `withheld`: why no file may be deleted although it is, or None. `former`: the metadata file that has what went and
+    is to be saved, or None.
+    """
 
     metadata_location: str
     withheld: str | None = None
+    former: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -377,7 +377,7 @@ class OperationRun:
             CommitStateUnknown: it is unknown, and that cannot be recorded. BackendUnavailable: as for any other record.
         """
         committed = outcome if isinstance(outcome, Committed) else None
-        withheld = committed.withheld if committed else None
+        withheld = self._withheld(committed) if committed else None
         waits = committed and intent.grace_ms and withheld is None
         record = CommitOutcome(
             step=step.name,
@@ -408,6 +408,17 @@ class OperationRun:
                 self.table.workspace.discard([*intent.scratch, *intent.own_files], marks=[intent.commit_uuid])
             case Unknown():
                 pass  # whatever it wrote may be the table's
+
+    def _withheld(self, committed: Committed) -> str | None:
+        """Why no file may be deleted after a commit. What has what went is copied, for the catalog may delete it."""
+        if committed.former is None:
+            return committed.withheld
+        name = f"version-before-{committed.former.rpartition('/')[2]}"
+        try:
+            self.journal.put(name, self.table.workspace.storage.read(committed.former))
+        except (FileNotFoundError, BackendUnavailable) as error:
+            return f"{committed.withheld}; {committed.former} could not be copied: {error}"
+        return f"{committed.withheld}; a copy of {committed.former} is at {self.journal.folder}/{name}"
 
     def _settle(self, step: Step, state: StepState) -> None:
         """Find out what came of a swap that was sent, or send the same one again."""
@@ -550,7 +561,7 @@ class OperationRun:
             state=f"{self._state_of_steps()} No file was deleted after that, nor will be by this operation.{not_done}",
             next_step="The metadata file of the version before still has what went, and all files of it are there: "
             "save from it what is needed. Then "
-            f"`resume TABLE {operation.operation_id} --abandon` closes the operation and leaves all files.",
+            f"`resume TABLE {operation.operation_id} --abandon` closes the operation; all files of the table stay.",
         )
 
     def _sweep_of(self, step: str, removals_file: str) -> Sweep:

@@ -77,7 +77,11 @@ def test_a_tag_that_went_with_the_commit_stops_the_run_before_its_deletions(scen
     error = run_into_a_tag(scene)
     assert error.exit_code == 14
     before = json.loads(scene.world.files[scene.current])["metadata-log"][-1]["metadata-file"]
-    assert error.message.endswith(f"after this commit: late went with it, see the version before, {before}")
+    [copy] = [path for path in scene.world.files if path.rpartition("/")[2].startswith("version-before-")]
+    assert scene.world.files[copy] == scene.world.files[before]
+    assert error.message.endswith(
+        f"after this commit: late went with it, see the version before, {before}; a copy of {before} is at {copy}"
+    )
     assert error.state.startswith("Committed: expire. No file was deleted after that")
     (operation_id,) = scene.process().table.workspace.open_operations()
     assert f"`resume TABLE {operation_id} --abandon` closes" in error.next_step

@@ -233,8 +233,11 @@ class RestCommitter:
             location, version = ours[-1]
             # The version that the commit made may be one of those that were cut off.
             lost = cut_off if trimmed and _removes_snapshots(commit) else None
-            withheld = lost or self._changed_between(attempt, location, version)
-            return Committed(metadata_location=location, withheld=withheld), not trimmed
+            withheld, former = self._changed_between(attempt, location, version)
+            if lost:
+                withheld, former = lost, next(reversed(_log_of(version)), None)
+            outcome = Committed(metadata_location=location, withheld=withheld, former=former)
+            return outcome, not trimmed
         if trimmed:
             return Unknown(cause=f"the table has moved, and {cut_off}"), False
         if reason := check(commit.requirements, metadata):  # type: ignore[attr-defined]
@@ -282,21 +285,25 @@ class RestCommitter:
         settled = self.settle(attempt)
         return Unknown(cause=f"{cause}; {settled.cause}") if isinstance(settled, Unknown) else settled
 
-    def _changed_between(self, attempt: Attempt, location: str, metadata: TableMetadata) -> str | None:
-        """Why nothing may be deleted after a commit: what it was built upon is not what we saw, and this was lost."""
+    def _changed_between(
+        self, attempt: Attempt, location: str, metadata: TableMetadata
+    ) -> tuple[str | None, str | None]:
+        """Why nothing may be deleted after a commit, and the metadata file that has what went; see `Committed`.
+
+        What it was built upon is not what we saw, and this was lost.
+        """
         commit = attempt.commit
         log = _log_of(metadata)
         before = log[-1] if log else None
         if before == attempt.base or not _removes_snapshots(commit):
-            return None
+            return None, None
         if before is None:
-            return f"{location} does not say which version came before it"
+            return f"{location} does not say which version came before it", None
         try:
             former = self._read(before)
         except (IcebergCliError, FileNotFoundError) as error:
-            return f"the version before, which others made meanwhile, cannot be read: {error}"
+            return f"the version before, which others made meanwhile, cannot be read: {error}", None
         base: TableMetadata = commit.base  # type: ignore[attr-defined]
-        kept = _how_long_kept(metadata)
         new = {name: ref for name, ref in former.refs.items() if name not in base.refs}
         if gone := sorted(
             name
@@ -304,12 +311,13 @@ class RestCommitter:
             if name not in metadata.refs or metadata.snapshot(ref.snapshot_id) is None
         ):
             return (
-                f"{', '.join(gone)}, made meanwhile, went with it: see {before}, the version before; {kept}"
+                f"{', '.join(gone)}, made meanwhile, went with it: see {before}, the version before",
+                before,
             )
         keeps_more = any(ref.min_snapshots_to_keep or ref.max_snapshot_age_ms for ref in new.values())
         if keeps_more or _retention_of(former, base) != _retention_of(base, base):
-            return f"retention was changed meanwhile by {before}, the version before; {kept}"
-        return None
+            return f"retention was changed meanwhile by {before}, the version before", before
+        return None, None
 
     def _versions_since(
         self, base: str, now: str, metadata: TableMetadata
@@ -365,14 +373,6 @@ def _is_marked(metadata: TableMetadata, commit: Any) -> bool:
 
 def _log_of(metadata: TableMetadata) -> list[str]:
     return [entry.metadata_file for entry in metadata.metadata_log]
-
-
-def _how_long_kept(metadata: TableMetadata) -> str:
-    """In words, for how long the metadata file of the version before stays."""
-    if metadata.properties.get("write.metadata.delete-after-commit.enabled", "").lower() != "true":
-        return "its metadata file is kept"
-    more = metadata.properties.get("write.metadata.previous-versions-max", "100")
-    return f"save it now, for the catalog deletes its metadata file after {more} more commits"
 
 
 def _retention_of(metadata: TableMetadata, base: TableMetadata) -> tuple[Any, ...]:

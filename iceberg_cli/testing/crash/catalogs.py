@@ -139,7 +139,7 @@ class ServingCommitter:
         before = metadata.metadata_log[-1].metadata_file
         dropped = sorted(self._read(before).refs.keys() - seen.keys() - metadata.refs.keys())
         withheld = f"{', '.join(dropped)} went with it, see the version before, {before}" if dropped else None
-        return Committed(metadata_location=location, withheld=withheld)
+        return Committed(metadata_location=location, withheld=withheld, former=before if dropped else None)
 
     def _read(self, location: str) -> TableMetadata:
         return TableMetadata.from_json(json.loads(self._storage.read(location)), path=location)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
@@ -476,9 +477,8 @@ def test_a_tag_that_went_with_a_snapshot_forbids_every_deletion(lake: Lake) -> N
     assert shows(lake, attempt)
     assert "audit" not in lake.table.metadata.refs  # the server dropped it
     before = lake.table.metadata.metadata_log[-1].metadata_file
-    assert outcome.withheld == (
-        f"audit, made meanwhile, went with it: see {before}, the version before; its metadata file is kept"
-    )
+    assert outcome.withheld == f"audit, made meanwhile, went with it: see {before}, the version before"
+    assert outcome.former == before
     assert "audit" in load(STORAGE, before).refs
     assert lake.open().settle(dataclasses.replace(attempt, fresh=False)) == outcome
 
@@ -1004,6 +1004,38 @@ def test_a_tag_that_the_catalog_dropped_keeps_every_file_until_the_operation_is_
     run(lake, tmp_path, "resume", operation_id, "--abandon")
     assert files_of(lake) >= before
     run(lake, tmp_path, *expiry(lake))
+
+
+@pytest.mark.parametrize("kept", [1, 2])  # with 1 the log does not reach back to what we saw
+def test_what_has_the_dropped_tag_is_copied_for_the_catalog_deletes_metadata_files(
+    lake: Lake, tmp_path: Path, kept: int
+) -> None:
+    with lake.table.transaction() as transaction:
+        transaction.set_properties(
+            {
+                "write.metadata.delete-after-commit.enabled": "true",
+                "write.metadata.previous-versions-max": str(kept),
+            }
+        )
+    former: dict[Path, bytes] = {}
+
+    def tag() -> None:
+        oldest = lake.table.metadata.snapshots[0].snapshot_id
+        lake.table.manage_snapshots().create_tag(oldest, "audit").commit()
+        path = Path(urlsplit(lake.table.metadata_location).path)
+        former[path] = path.read_bytes()
+
+    lake.front.meanwhile.append(tag)
+    output = run(lake, tmp_path, *expiry(lake), exit_code=14)
+    [(path, content)] = former.items()
+    for _ in range(kept + 1):
+        lake.append()
+    assert not path.exists()
+    [copy] = Path(urlsplit(lake.table.location()).path).rglob(f"version-before-{path.name}")
+    assert copy.read_bytes() == content
+    assert str(copy) in "".join(output.split())
+    run(lake, tmp_path, "resume", copy.parent.name, "--abandon")
+    assert not copy.exists()
 
 
 @pytest.mark.parametrize(
