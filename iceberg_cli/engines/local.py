@@ -35,6 +35,7 @@ _MOST_WORKERS = 2  # each takes some 100 MB while it decodes
 _BATCH_FILES = 1_024
 _AHEAD_BYTES = 16 << 20  # stored: about as much as a batch, so that the readers work while it is parsed
 _HANDFUL_FILES = 16  # local ones that a thread reads at once
+_REMOTE_HANDFUL_FILES = 8  # at most, and only of so many that every thread has several handfuls
 _HANDFUL_BYTES = 1 << 20
 _HELD_BYTES = 64 << 20  # of what a shuffle takes to its buckets
 _WORKER_BATCH_BYTES = 6 << 20  # each worker has one in memory at the same time
@@ -174,7 +175,8 @@ class LocalEngine:
             window: deque[tuple[Sequence[Item], int, Future[list[tuple[int, Loaded | None]]]]] = deque()
             ahead_bytes = 0
             try:
-                for some, size_bytes in _handfuls(items, scan.source):
+                remote_files = min(len(items) // (4 * self.threads), _REMOTE_HANDFUL_FILES)
+                for some, size_bytes in _handfuls(items, scan.source, remote_files=remote_files):
                     while window and (
                         len(window) > 2 * self.threads or ahead_bytes + size_bytes > _AHEAD_BYTES
                     ):
@@ -232,18 +234,23 @@ def result_of(combined: Any, storage: Storage) -> Any:
 
 
 def _handfuls(
-    items: Sequence[Item], source: Callable[[Item], Source]
+    items: Sequence[Item], source: Callable[[Item], Source], *, remote_files: int
 ) -> Iterator[tuple[Sequence[Item], int]]:
-    """Groups of items in their order, as many as one thread reads at once, with their size in bytes.
+    """Groups of items in their order, as many as one thread reads one after the other, with their size in bytes.
 
-    Passing a small local file to a thread takes longer than reading it.
+    Passing a small local file to a thread takes longer than reading it, and a remote one a good part of that.
+
+    Args:
+        items: local or remote files.
+        source: of an item.
+        remote_files: in a group, at most.
     """
     start = size_bytes = 0
     for index, item in enumerate(items):
         file = source(item)
         size_bytes += file.size_bytes
-        full = index + 1 - start >= _HANDFUL_FILES or size_bytes >= _HANDFUL_BYTES
-        if full or index + 1 == len(items) or scheme_of(file.path or "") != "file":
+        files = _HANDFUL_FILES if scheme_of(file.path or "") == "file" else remote_files
+        if index + 1 - start >= files or size_bytes >= _HANDFUL_BYTES or index + 1 == len(items):
             yield items[start : index + 1], size_bytes
             start, size_bytes = index + 1, 0
 

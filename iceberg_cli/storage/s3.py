@@ -39,6 +39,7 @@ from iceberg_cli.storage.s3_retries import (
     next_wait_s,
     status_of,
 )
+from iceberg_cli.storage.s3_session import new_session
 from iceberg_cli.storage.s3_signing import SigningRefused, session_of
 
 THREADS = 64
@@ -139,19 +140,19 @@ class S3Storage(Storage):
         self._connected_s = time.monotonic()
         self._renew_s = _renew_after_s(options)
         known = S3Options.of(options)
-        signing: dict[str, Any] = {}
+        session = {"anon": known.anon, "session": new_session()}
         if known.is_signed_remotely:
             if self._signer is None:
                 raise UsageError(
                     "Cannot use the storage option s3.remote-signing-enabled=true: no REST catalog is there to sign."
                 )
-            signing = {"anon": True, "session": session_of(self._signer)}
+            session = {"anon": True, "session": session_of(self._signer)}
         # What is answered to an earlier request may have earlier ones.
         self._secrets = (*dict.fromkeys((*self._secrets, *known.secrets)),)
         self._parameters = known.parameters
         self._access_points = known.access_points
         self._files = s3fs.S3FileSystem(
-            **{"anon": known.anon, **signing},
+            **session,
             key=known.key,
             secret=known.secret,
             token=known.token,
@@ -163,7 +164,7 @@ class S3Storage(Storage):
                 "max_pool_connections": THREADS,
                 "s3": {"addressing_style": known.addressing_style},
                 # A checksum at the end of a body puts that into chunks, which a signer does not know of.
-                **({"request_checksum_calculation": "when_required"} if signing else {}),
+                **({"request_checksum_calculation": "when_required"} if known.is_signed_remotely else {}),
             },
             use_listings_cache=False,
             skip_instance_cache=True,

@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError
 
 from iceberg_cli.errors import AccessDenied, IcebergCliError, TableNotFound
 from iceberg_cli.storage import RequestToSign, Signer
+from iceberg_cli.storage.s3_session import new_session
 
 _THREADS: Final = 32  # of the signer, which waits for its answers
 
@@ -48,7 +49,7 @@ def session_of(signer: Signer) -> aiobotocore.session.AioSession:
             if name not in request.headers:
                 request.headers[name] = value
 
-    session = aiobotocore.session.get_session()
+    session = new_session()
     session.register("before-sign.s3", sign)
     return session
 

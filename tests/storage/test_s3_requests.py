@@ -223,6 +223,37 @@ def test_a_customers_key_in_an_answer_is_not_said(recorder: Recorder) -> None:
         recorder.storage(s3__sse__type="custom", s3__sse__key=KEY_TEXT).read(LEFT_TO_BOTOCORE)
 
 
+@pytest.mark.parametrize(
+    ("size_bytes", "expects"), [(1, None), (1 << 20, None), ((1 << 20) + 1, "100-continue")]
+)
+def test_only_a_large_object_waits_for_leave_before_it_is_sent(
+    recorder: Recorder, size_bytes: int, expects: str | None
+) -> None:
+    storage = recorder.storage()
+    storage.put_if_absent("s3://bucket/key", bytes(size_bytes))
+    storage.replace("s3://bucket/key", bytes(size_bytes))
+    assert [request.headers.get("expect") for request in recorder.requests] == [
+        (asks and "100-continue") or None
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "2026-01-02T03:04:05.678Z", "2026-01-02T03:04:05.678+00:00", "2026-01-02T04:04:05.678+01:00",
+        "2026-01-02 03:04:05.678 GMT", "Fri, 02 Jan 2026 03:04:05.678 GMT", "1767323045.678",
+    ],
+)  # fmt: skip
+def test_times_in_listings_are_read_in_every_form_that_botocore_reads(
+    recorder: Recorder, written: str
+) -> None:
+    entry = f"<Contents><Key>t/a</Key><LastModified>{written}</LastModified><Size>3</Size></Contents>"
+    page = f"<ListBucketResult><IsTruncated>false</IsTruncated>{entry}</ListBucketResult>"
+    recorder.answers.append((200, {}, page.encode()))
+    [info] = recorder.storage().list("s3://bucket/t")
+    assert (info.path, info.size_bytes, info.modified_ms) == ("s3://bucket/t/a", 3, 1_767_323_045_678)
+
+
 # Where requests go
 
 
