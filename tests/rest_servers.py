@@ -187,6 +187,12 @@ def pyiceberg_options_of(s3: S3Server) -> dict[str, str]:
     }
 
 
+def configuration_of(catalog: str, properties: Mapping[str, str]) -> str:
+    """PyIceberg's configuration file with one REST catalog."""
+    lines = [f"    {name}: {value}\n" for name, value in {"type": "rest", **properties}.items()]
+    return f"catalog:\n  {catalog}:\n{''.join(lines)}"
+
+
 def table_of_integers(
     server: str,
     namespace: tuple[str, ...],

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound
 from iceberg_cli.iceberg import ownership as own_files
-from iceberg_cli.iceberg.catalogs import Committer, HidesSnapshots
+from iceberg_cli.iceberg.catalogs import Committer, HidesSnapshots, LosesFields
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.commit.verification import mended_lengths, naming_the_way_out, read_kept
@@ -224,7 +224,10 @@ class IcebergTable(OpenTable):
 
     def read_only_reason(self) -> str | None:
         """Why this table cannot be committed to from here, or None."""
-        return self.committer.read_only_reason()
+        reason = self.committer.read_only_reason()
+        if reason is None and isinstance(self.committer, LosesFields):
+            return self.committer.lost_fields_reason(self.metadata)
+        return reason
 
     def blocked(self, plan: Plan) -> Plan:
         """See `OpenTable`; an expiry is blocked as well where what could expire may be hidden."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
+
+import pyarrow as pa
 
 from iceberg_cli.errors import AccessDenied
 from iceberg_cli.paths import folder_column, scheme_of
@@ -18,6 +20,7 @@ def check_deletable(
 ) -> None:
     """Delete, in folders from which files will go, a name that no file has: object stores check the right to it first.
 
+    It ends like the name of a file that goes: some services know only the names that Iceberg's files have.
     Folders on local disks are looked at when a plan is made. A service may still refuse single files later.
 
     Args:
@@ -29,9 +32,9 @@ def check_deletable(
         AccessDenied: the storage refuses it.
     """
     assert plan.removals is not None
-    folders = [folder for folder in _folders(plan.removals) if scheme_of(folder) != "file"]
-    some = folders[:: -(-len(folders) // _MOST_FOLDERS) or 1]
-    failures = delete([f"{folder}/{operation_id}-probe" for folder in some]) if some else {}
+    paths = [path for path in _one_of_each_folder(plan.removals) if scheme_of(path) != "file"]
+    some = paths[:: -(-len(paths) // _MOST_FOLDERS) or 1]
+    failures = delete([_name_beside(path, f"{operation_id}-probe") for path in some]) if some else {}
     if not failures:
         return
     path, reason = next(iter(failures.items()))
@@ -41,12 +44,21 @@ def check_deletable(
     )
 
 
-def _folders(removals: Removals) -> Sequence[str]:
-    """The folders of removals in order; of parts that are not in memory those of the least and the greatest path."""
-    found = set[str]()
+def _name_beside(path: str, stem: str) -> str:
+    """The path of a name with this stem, and the ending from the first dot on, in the folder of another path."""
+    folder, _, name = path.rpartition("/")
+    _, dot, ending = name.partition(".")
+    return f"{folder}/{stem}{dot}{ending}"
+
+
+def _one_of_each_folder(removals: Removals) -> Sequence[str]:
+    """A path in each folder of removals, by folder; of parts that are not in memory the least and the greatest."""
+    found: dict[str, str] = {}
     for part in removals.parts:
-        if part.rows is None:
-            found |= {path.rpartition("/")[0] for path in part.paths}
-        else:
-            found |= set(folder_column(part.rows["path"]).unique().to_pylist())
-    return sorted(found)
+        paths: Iterable[str] = part.paths
+        if part.rows is not None:
+            by_folder = pa.table({"folder": folder_column(part.rows["path"]), "path": part.rows["path"]})
+            paths = by_folder.group_by("folder").aggregate([("path", "min")])["path_min"].to_pylist()
+        for path in paths:
+            found.setdefault(path.rpartition("/")[0], path)
+    return [found[folder] for folder in sorted(found)]

@@ -21,13 +21,20 @@ def probed(*paths: str) -> list[str]:
 
     check_deletable(a_plan(removals=removals_of(*map(a_removal, paths))), delete, "op-1")
     assert not set(deleted) & set(paths)
-    assert {name.rpartition("/")[2] for name in deleted} <= {"op-1-probe"}
+    assert {name.rpartition("/")[2].partition(".")[0] for name in deleted} <= {"op-1-probe"}
     return [name.rpartition("/")[0] for name in deleted]
 
 
 def test_each_folder_of_an_object_store_is_probed_once_and_none_of_a_local_disk() -> None:
     paths = ["s3://b/t/data/p=1/a", "s3://b/t/data/p=1/b", "s3://c/x", "/t/data/a", "gs://d/e/f"]
     assert probed(*paths) == ["gs://d/e", "s3://b/t/data/p=1", "s3://c"]
+
+
+@pytest.mark.parametrize("ending", ["avro", "metadata.json", "c000.zstd.parquet", "puffin"])
+def test_the_name_ends_like_that_of_a_file_that_goes(ending: str) -> None:
+    plan, names = a_plan(removals=removals_of(a_removal(f"s3://b/t.x/metadata/f-1.{ending}"))), list[str]()
+    check_deletable(plan, lambda found: names.extend(found) or {}, "op-1")  # type: ignore[func-returns-value]
+    assert names == [f"s3://b/t.x/metadata/op-1-probe.{ending}"]
 
 
 @pytest.mark.parametrize("number", [16, 17, 1000])

@@ -10,6 +10,7 @@ from iceberg_cli.storage import StorageCredential
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
+    from iceberg_cli.iceberg.spec.metadata import TableMetadata
 
 
 class Committer(Protocol):
@@ -58,6 +59,15 @@ class VendsCredentials(Protocol):
     @property
     def credentials(self) -> Sequence[StorageCredential]:
         """For the paths under their prefixes; one is for all paths."""
+        ...
+
+
+@runtime_checkable
+class LosesFields(Protocol):
+    """A committer whose catalog writes the metadata, and may not know every field of it."""
+
+    def lost_fields_reason(self, metadata: TableMetadata) -> str | None:
+        """Why a commit would lose some of this metadata, or None."""
         ...
 
 

@@ -23,6 +23,7 @@ from iceberg_cli.errors import (
     IcebergCliError,
     TableNotFound,
 )
+from iceberg_cli.iceberg.catalogs.lost_fields import lost_fields
 from iceberg_cli.iceberg.catalogs.rest_client import DENIED, NoAnswer, RestClient, object_of, text_of, wait_of
 from iceberg_cli.iceberg.catalogs.rest_renewal import CredentialsRenewal
 from iceberg_cli.iceberg.catalogs.rest_signing import RemoteSigner
@@ -88,6 +89,7 @@ class RestCommitter:
         self._one_by_one = False  # whether the server removes one snapshot an update
         opened = self._client.load()
         self._opened: str | None = opened.location
+        self._fields = opened.fields
         which: dict[str, Any] = {
             "catalog_name": catalog_name,
             "namespace": namespace,
@@ -125,6 +127,17 @@ class RestCommitter:
                 "keeps no metadata log in which a commit could be found again"
             )
         return None
+
+    def lost_fields_reason(self, metadata: TableMetadata) -> str | None:
+        """Why a commit would lose some of the table, or None: the server shows it without what it does not know.
+
+        Args:
+            metadata: as the table's file has it.
+        """
+        lost = [] if self._fields is None else lost_fields(metadata, self._fields)
+        if not lost:
+            return None
+        return f"its catalog does not know fields that the table has, and each commit loses them: {', '.join(lost)}"
 
     def current(self) -> str:
         """The metadata location that the server names; the first answer is what opening the table brought.

@@ -24,6 +24,7 @@ from urllib3.exceptions import InvalidHeader, NewConnectionError
 from urllib3.util import Retry
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, TableNotFound, UsageError
+from iceberg_cli.iceberg.catalogs.lost_fields import fields_of
 from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage.redaction import redact, secrets_of
 
@@ -75,6 +76,7 @@ class Loaded:
 
     Args:
         location: of its metadata.
+        fields: of the metadata as the server has it, see `lost_fields.fields_of`; None where it says nothing of it.
         options: of its storage, for paths without credentials of their own.
         credentials: options by the prefix of the paths that they are for.
         token: the table's own, or None.
@@ -82,6 +84,7 @@ class Loaded:
     """
 
     location: str
+    fields: frozenset[str] | None = field(repr=False)
     options: Mapping[str, str] = field(repr=False)
     credentials: Mapping[str, Mapping[str, str]] = field(repr=False)
     token: str | None = field(repr=False)
@@ -194,9 +197,11 @@ class RestClient:
         self._secrets += secrets_of(config)
         token = config.pop("token", None)
         signing = _signing_config(document.get("remote-signing-config"))
+        metadata = document.get("metadata")
         self._secrets += signing.headers.values()
         return Loaded(
             location=location,
+            fields=fields_of(metadata) if isinstance(metadata, Mapping) else None,
             options=config,
             credentials=self._credentials(document),
             token=token,

@@ -104,7 +104,7 @@ class TableInspector:
             tally=tally,
             recounted=recounted,
             metadata_bytes=self._metadata_bytes(),
-            read_only=table.committer.read_only_reason(),
+            read_only=table.read_only_reason(),
             suggestions=tuple(self._suggestions()),
             open_operations=tuple(table.workspace.open_operations()),
         )

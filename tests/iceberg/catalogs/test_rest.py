@@ -78,9 +78,13 @@ class Lake:
     theirs: RestCatalog
     namespace: str
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of the storage
+    properties: Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # of the catalog, beside its `uri`
 
     def open(self) -> RestCommitter:
-        return RestCommitter("prod", (self.namespace, "inner"), "t", {"uri": self.front.uri}, self.options)
+        properties = {"uri": self.front.uri, **self.properties}
+        return RestCommitter("prod", (self.namespace, "inner"), "t", properties, self.options)
 
     @cached_property
     def storage(self) -> Storage:
@@ -128,12 +132,21 @@ class Lake:
 
 
 @contextmanager
-def a_lake(server: str, location: str, options: Mapping[str, str]) -> Iterator[Lake]:
-    """A table that PyIceberg makes at a location; the options are of its storage."""
-    namespace = f"n{uuid.uuid4().hex}"
-    theirs = table_of_integers(server, (namespace, "inner"), location, range(3), options)
+def a_lake(
+    server: str, location: str | None, options: Mapping[str, str], properties: Mapping[str, str] | None = None
+) -> Iterator[Lake]:
+    """A table that PyIceberg makes.
+
+    Args:
+        server: its URI.
+        location: of the table, or None: the catalog decides.
+        options: of its storage.
+        properties: more of the catalog's.
+    """
+    namespace, properties = f"n{uuid.uuid4().hex}", properties or {}
+    theirs = table_of_integers(server, (namespace, "inner"), location, range(3), {**options, **properties})
     with Front(server) as front:
-        yield Lake(front, theirs, namespace, options)
+        yield Lake(front, theirs, namespace, options, properties)
 
 
 @pytest.fixture
@@ -564,21 +577,22 @@ def test_sigv4_does_not_send_a_commit_again(lake: Lake) -> None:
 
 @dataclasses.dataclass
 class OfTests(CatalogUnderTest):
-    """A table without snapshots of the reference server."""
+    """A table without snapshots of a server."""
 
-    server: str
+    properties: Mapping[str, str]  # the catalog's
     theirs: RestCatalog
     identifier: tuple[str, str]
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of the storage
     commits_at_once: bool = True
     may_arrive: bool = True
 
-    @property
-    def storage(self) -> Storage:
-        return STORAGE
+    @cached_property
+    def storage(self) -> Storage:  # type: ignore[override]
+        return open_storage(self.options)
 
     def open(self, storage: Storage | None = None) -> RestCommitter:  # noqa: ARG002 - the server writes
         namespace, table = self.identifier
-        return RestCommitter("prod", (namespace,), table, {"uri": self.server}, {})
+        return RestCommitter("prod", (namespace,), table, self.properties, self.options)
 
     def open_failing(self, put: PutFault) -> RestCommitter:
         committer = self.open()
@@ -610,7 +624,7 @@ class TestRestCatalog(CatalogConformance):
         identifier = (f"n{uuid.uuid4().hex}", "t")
         theirs.create_namespace(identifier[:1])
         theirs.create_table(identifier, pa.schema([("i", pa.int64())]), location=f"file://{tmp_path}/t")
-        return OfTests(rest_server, theirs, identifier)
+        return OfTests({"uri": rest_server}, theirs, identifier)
 
 
 # Many writers
