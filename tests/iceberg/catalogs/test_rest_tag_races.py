@@ -85,7 +85,7 @@ class Race:
             assert ran.code == 14, ran.out + ran.err
             output = " ".join((ran.out + ran.err).split())
             assert f"{unseen}, made meanwhile, went with it: see " in output
-            assert "--abandon` closes the operation and leaves all files" in output
+            assert "--abandon` closes the operation; all files of the table stay." in output
             assert all(file.is_file() for file in needed)
             assert self.run("resume").code == 14
         if ran.code == 14:
