@@ -165,7 +165,7 @@ class DeltaTable(OpenTable):
         assert self._snapshot is not None
         return self._snapshot
 
-    def load(self) -> Base:
+    def load(self, seen: str | None = None) -> Base:  # noqa: ARG002 - the log is looked at in any case
         """Look at the log, and read the commits that are new.
 
         Raises:

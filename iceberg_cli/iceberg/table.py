@@ -145,13 +145,16 @@ class IcebergTable(OpenTable):
         assert self._metadata is not None
         return self._metadata
 
-    def load(self) -> Base:
+    def load(self, seen: str | None = None) -> Base:
         """Look at the pointer, and read what it points to if it has moved.
+
+        Args:
+            seen: where it was seen to point just now, so that another look is not needed; None: it was not.
 
         Raises:
             TableNotFound, CorruptFile, BackendUnavailable.
         """
-        return self.load_from(self.committer.current())
+        return self.load_from(self.committer.current() if seen is None else seen)
 
     def base(self) -> Base:
         """What the table was when it was loaded last."""
@@ -226,7 +229,7 @@ class IcebergTable(OpenTable):
         """Why this table cannot be committed to from here, or None."""
         reason = self.committer.read_only_reason()
         if reason is None and isinstance(self.committer, LosesFields):
-            return self.committer.lost_fields_reason(self.metadata)
+            return self.committer.lost_fields_reason(self.metadata, self.metadata_location)
         return reason
 
     def blocked(self, plan: Plan) -> Plan:

@@ -93,13 +93,14 @@ class Conflict:
 
     `for_good`: it would be refused again however often it is tried. `too_large`: a smaller one might not be.
     `may_arrive`: a request of it may still be under way, which a catalog would take if what it is held against came
-    back; what it names must stay.
+    back; what it names must stay. `seen`: where the table was found to be when that was found out, or None.
     """
 
     reason: str
     for_good: bool = False
     too_large: bool = False
     may_arrive: bool = False
+    seen: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

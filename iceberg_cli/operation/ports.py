@@ -135,8 +135,8 @@ class Table(Protocol):
         """Whether other processes write the files of a verb's `build`, which may outlive this one."""
         ...
 
-    def load(self) -> Base:
-        """Look at the pointer and read what it points to."""
+    def load(self, seen: str | None = None) -> Base:
+        """Look at the pointer and read what it points to; `seen` is where it was seen to point just now, or None."""
         ...
 
     def base(self) -> Base:

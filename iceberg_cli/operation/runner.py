@@ -45,6 +45,7 @@ from iceberg_cli.plan.text import age
 
 # No cleanup of unreferenced files takes younger ones. A process that stood still may come back to older ones.
 _SAFE_MS: Final = 3_600_000
+_JUST_NOW_MS: Final = 1_000
 
 
 @dataclass(kw_only=True)
@@ -201,7 +202,7 @@ class OperationRun:
                     if wait_ms is None:
                         raise self._given_up(step, staged, conflict, retries.attempts)
                     self.runtime.sleep_ms(wait_ms)
-                    base = self._load()
+                    base = self._load(conflict.seen if wait_ms < _JUST_NOW_MS else None)
 
     def _given_up(
         self, step: Step, staged: Mapping[Task, StagedFile], conflict: Conflict, attempts: int
@@ -215,13 +216,13 @@ class OperationRun:
             return refusal(what, state=self._state_of_steps())
         return CommitConflict(f"{what}, {attempts} times", state=self._state_of_steps())
 
-    def _load(self) -> Base:
-        """Look at the table anew.
+    def _load(self, seen: str | None = None) -> Base:
+        """Look at the table anew, or where it was seen to be just now.
 
         Raises:
             Refused: another one has its name by now.
         """
-        base = self.table.load()
+        base = self.table.load(seen)
         # A version 1 table may have had no UUID when it was planned for; an upgrade gives it one.
         if self.shown.base.table_uuid not in ("", base.table_uuid):
             self._close_unsent()

@@ -90,6 +90,7 @@ class RunTable:
     moves_to: str = ""  # the version that another writer has made when a commit arrives
     loaded: str = field(init=False)
     attempts: int = 4
+    wait_ms: int = 100
     gone: set[str] = field(default_factory=set)
     own: tuple[str, ...] = ("list",)  # files that each attempt makes
     name_is_unique: bool = True
@@ -121,8 +122,8 @@ class RunTable:
     def open_operations(self) -> list[str]:
         return ["op"]
 
-    def load(self) -> Base:
-        self.note("load")
+    def load(self, seen: str | None = None) -> Base:
+        self.note("load" if seen is None else f"load {seen}")
         self.loaded = self.version
         return self.base()
 
@@ -132,7 +133,10 @@ class RunTable:
 
     def retries(self) -> Retries:
         assert self.loaded == self.version
-        return Retries(attempts=self.attempts, min_wait_ms=100, max_wait_ms=100, total_timeout_ms=10_000)
+        wait_ms = self.wait_ms
+        return Retries(
+            attempts=self.attempts, min_wait_ms=wait_ms, max_wait_ms=wait_ms, total_timeout_ms=10_000
+        )
 
     def staging_path(self, prefix: str, task: Task) -> str:
         return f"{prefix}-{task.name}"
@@ -489,6 +493,13 @@ def test_a_refused_attempt_keeps_what_it_staged_and_discards_what_was_its_own() 
     assert second["outcome"] == "committed"
     (wait_ms,) = run.waits
     assert 100 <= wait_ms <= 110
+
+
+@pytest.mark.parametrize(("wait_ms", "how"), [(100, "load v2"), (1_000, "load")])
+def test_where_the_table_was_seen_just_now_it_is_not_looked_at_once_more(wait_ms: int, how: str) -> None:
+    run = a_run(outcomes=[replace(REFUSED, seen="v2")], moves_to="v2", wait_ms=wait_ms)
+    assert finish(run).status == "done"
+    assert [line for line in run.trace if line.startswith("load")] == [how]
 
 
 def test_a_new_plan_is_built_as_far_as_it_lacks_files_and_the_others_go() -> None:
@@ -1091,7 +1102,9 @@ def test_after_a_commit_that_withholds_files_nothing_is_deleted_and_no_step_foll
     assert error.state == (
         "Committed: one. No file was deleted after that, nor will be by this operation. Not carried out: two."
     )
-    assert error.next_step.endswith("`resume TABLE op --abandon` closes the operation; all files of the table stay.")
+    assert error.next_step.endswith(
+        "`resume TABLE op --abandon` closes the operation; all files of the table stay."
+    )
     assert bodies(run.journal, "commit-outcome") == [
         {
             "step": "one",

@@ -66,8 +66,8 @@ class VendsCredentials(Protocol):
 class LosesFields(Protocol):
     """A committer whose catalog writes the metadata, and may not know every field of it."""
 
-    def lost_fields_reason(self, metadata: TableMetadata) -> str | None:
-        """Why a commit would lose some of this metadata, or None."""
+    def lost_fields_reason(self, metadata: TableMetadata, location: str) -> str | None:
+        """Why a commit would lose some of this metadata, which is at a location, or None."""
         ...
 
 

@@ -24,7 +24,15 @@ from iceberg_cli.errors import (
     TableNotFound,
 )
 from iceberg_cli.iceberg.catalogs.lost_fields import lost_fields
-from iceberg_cli.iceberg.catalogs.rest_client import DENIED, NoAnswer, RestClient, object_of, text_of, wait_of
+from iceberg_cli.iceberg.catalogs.rest_client import (
+    DENIED,
+    Loaded,
+    NoAnswer,
+    RestClient,
+    object_of,
+    text_of,
+    wait_of,
+)
 from iceberg_cli.iceberg.catalogs.rest_renewal import CredentialsRenewal
 from iceberg_cli.iceberg.catalogs.rest_signing import RemoteSigner
 from iceberg_cli.iceberg.commit.draft import OPERATION_ID
@@ -87,9 +95,11 @@ class RestCommitter:
         self._client = RestClient(catalog_name, namespace, table, properties)
         self._sent = SentAttempts()
         self._one_by_one = False  # whether the server removes one snapshot an update
-        opened = self._client.load()
+        self._fields: dict[
+            str, frozenset[str] | None
+        ] = {}  # by the location of metadata, as the server shows it
+        opened = self._load()
         self._opened: str | None = opened.location
-        self._fields = opened.fields
         which: dict[str, Any] = {
             "catalog_name": catalog_name,
             "namespace": namespace,
@@ -128,13 +138,15 @@ class RestCommitter:
             )
         return None
 
-    def lost_fields_reason(self, metadata: TableMetadata) -> str | None:
+    def lost_fields_reason(self, metadata: TableMetadata, location: str) -> str | None:
         """Why a commit would lose some of the table, or None: the server shows it without what it does not know.
 
         Args:
             metadata: as the table's file has it.
+            location: of that file, to which the table was seen to point.
         """
-        lost = [] if self._fields is None else lost_fields(metadata, self._fields)
+        shown = self._fields.get(location)
+        lost = [] if shown is None else lost_fields(metadata, shown)
         if not lost:
             return None
         return f"its catalog does not know fields that the table has, and each commit loses them: {', '.join(lost)}"
@@ -146,7 +158,12 @@ class RestCommitter:
             TableNotFound, BackendUnavailable.
         """
         opened, self._opened = self._opened, None
-        return opened or self._client.load().location
+        return opened or self._load().location
+
+    def _load(self) -> Loaded:
+        loaded = self._client.load()
+        self._fields[loaded.location] = loaded.fields
+        return loaded
 
     def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
         """The request. A commit without a snapshot gets a property by which it is known again.
@@ -182,14 +199,14 @@ class RestCommitter:
         """Look at the table once more, then send the request, once."""
         first = self._sent.first(attempt)
         try:
-            loaded = self._client.load()
+            loaded = self._load()
         except (BackendUnavailable, TableNotFound) as error:
             if first:
                 raise
             return Unknown(cause=error.message)
         if loaded.location != attempt.base:
             reason = f"the table has moved from {attempt.base} to {loaded.location}"
-            return Conflict(reason=reason) if first else self.settle(attempt)
+            return Conflict(reason=reason, seen=loaded.location) if first else self.settle(attempt)
         if stale := attempt.why_stale([]):
             return Conflict(reason=stale) if first else Unknown(cause=stale)
         # A key belongs to the first try: how old that is, a later one cannot tell.
@@ -234,7 +251,7 @@ class RestCommitter:
 
         commit = attempt.commit
         try:
-            now = self._client.load().location
+            now = self._load().location
             metadata = self._read(now)
             versions = list(self._versions_since(attempt.base, now, metadata))
         except (IcebergCliError, FileNotFoundError) as error:
@@ -254,7 +271,7 @@ class RestCommitter:
         if trimmed:
             return Unknown(cause=f"the table has moved, and {cut_off}"), False
         if reason := check(commit.requirements, metadata):  # type: ignore[attr-defined]
-            return Conflict(reason=reason, may_arrive=True), True
+            return Conflict(reason=reason, may_arrive=True, seen=now), True
         return Unknown(cause=f"no effect of it shows at {now}, and it may still arrive"), True
 
     def _outcome(self, attempt: Attempt, answer: requests.Response, *, first: bool) -> Outcome:
