@@ -233,10 +233,11 @@ class IcebergTable(OpenTable):
         return reason
 
     def blocked(self, plan: Plan) -> Plan:
-        """See `OpenTable`; an expiry is blocked as well where what could expire may be hidden."""
+        """See `OpenTable`; where snapshots may be hidden, more than adding one is blocked, and so is any expiry."""
         plan, hides = super().blocked(plan), self.committer
         reason = hides.hidden_snapshots_reason() if isinstance(hides, HidesSnapshots) else None
-        if reason is None or plan.verb != "expire-snapshots" or reason in plan.blocked_by:
+        harmless = plan.only_adds_snapshots if plan.due else plan.verb != "expire-snapshots"
+        if reason is None or harmless:
             return plan
         return replace(plan, blocked_by=(*plan.blocked_by, reason))
 

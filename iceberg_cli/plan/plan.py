@@ -250,6 +250,13 @@ class Plan:
         return replace(self, steps=tuple(_limited_to(step, frozenset(snapshot_ids)) for step in self.steps))
 
     @property
+    def only_adds_snapshots(self) -> bool:
+        """Whether its commits add a snapshot each and change nothing else, and no file goes after them (Iceberg)."""
+        changes = [step.change for step in self.steps if step.change is not None]
+        deletes = self.removals is not None and self.removals.count > 0
+        return not deletes and all(change.draft is not None and not change.updates for change in changes)
+
+    @property
     def format_version(self) -> int | None:
         """The format version that it upgrades the table to, if it does."""
         upgrades = (update for update in self.updates if update.get("action") == "upgrade-format-version")

@@ -123,8 +123,6 @@ class RestCommitter:
 
     def read_only_reason(self) -> str | None:
         """Why the server takes no commit that maintains a table, or None."""
-        if reason := self.hidden_snapshots_reason():
-            return reason
         if not self._client.takes_commits:
             return "its catalog does not take commits: updateTable is not among its endpoints"
         return None
@@ -268,10 +266,13 @@ class RestCommitter:
                 withheld, former = lost, next(reversed(_log_of(version)), None)
             outcome = Committed(metadata_location=location, withheld=withheld, former=former)
             return outcome, not trimmed
-        if trimmed:
+        reason = check(commit.requirements, metadata)  # type: ignore[attr-defined]
+        # Where there never is a log, what only adds a snapshot may be planned again: its files stay in any case.
+        has_no_log = self.hidden_snapshots_reason() is not None and not _removes_snapshots(commit)
+        if trimmed and not (reason and has_no_log):
             return Unknown(cause=f"the table has moved, and {cut_off}"), False
-        if reason := check(commit.requirements, metadata):  # type: ignore[attr-defined]
-            return Conflict(reason=reason, may_arrive=True, seen=now), True
+        if reason:
+            return Conflict(reason=reason, may_arrive=True, seen=now), not trimmed
         return Unknown(cause=f"no effect of it shows at {now}, and it may still arrive"), True
 
     def _outcome(self, attempt: Attempt, answer: requests.Response, *, first: bool) -> Outcome:

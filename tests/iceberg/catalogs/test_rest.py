@@ -735,11 +735,11 @@ def test_the_configuration_names_the_catalog(lake: Lake, tmp_path: Path) -> None
         open_catalog_table(name, config_file=f"{tmp_path}/c.yaml")
 
 
-def test_nessie_is_read_only_and_names_no_file(lake: Lake) -> None:
+def test_nessie_is_known_by_its_configuration(lake: Lake) -> None:
     settings = {"uri": lake.front.uri, "nessie.is-nessie-catalog": "true"}
     committer = RestCommitter("prod", (lake.namespace, "inner"), "t", settings, {})
-    assert "Nessie" in (committer.read_only_reason() or "")
-    assert lake.open().read_only_reason() is None
+    assert "Nessie" in (committer.hidden_snapshots_reason() or "")
+    assert lake.open().hidden_snapshots_reason() is None
 
 
 def test_an_expiry_on_nessie_is_refused_though_nothing_shows_that_could_expire(
