@@ -305,3 +305,21 @@ def test_an_expiry_deletes_by_signed_requests(signed: SignedTable, bulk: bool) -
     assert not any(
         TOKEN.encode() in path.read_bytes() for path in Path(table.folder).rglob("*") if path.is_file()
     )
+
+
+def test_keys_of_ones_own_can_be_used_in_place_of_signatures(signed: SignedTable) -> None:
+    """A signer may refuse what an expiry needs, such as listings."""
+    signed.signer.answers += [403] * 100
+    table, own = signed.table, signed.table.users.options_of("two")
+    refused = table.expire("--unsafe-allow-root", table.data)
+    assert (refused.code, refused.json["state"]) == (16, "Nothing was changed."), refused.out
+    assert signed.signer.asked
+    signed.signer.asked.clear()
+    names = ("s3.access-key-id", "s3.secret-access-key")
+    options = [f"{name}={own[name]}" for name in names] + ["s3.remote-signing-enabled=false"]
+    done = table.expire(
+        "--unsafe-allow-root", table.data, *(word for each in options for word in ("--storage-option", each))
+    )
+    assert (done.code, signed.signer.asked) == (0, []), done.out
+    live = {task.file.file_path for task in table.theirs.load_table(table.name).scan().plan_files()}
+    assert set(table.data_files()) == live
