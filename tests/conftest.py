@@ -29,7 +29,7 @@ from tests.servers import (
 from tests.shuffling import workers
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
-from tests.spark_tables.rest_lake import rest_s3_lake
+from tests.spark_tables.s3_lake import rest_s3_lake, sql_s3_lake
 from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session, written
 from tests.toxiproxy import toxiproxy
 from tests.vending import rest_with_users
@@ -53,6 +53,7 @@ __all__ = [
     "rest_with_users",
     "server",
     "spark_session",
+    "sql_s3_lake",
     "toxiproxy",
     "unconditional",
     "versitygw",

@@ -1,4 +1,4 @@
-"""Tables of a REST catalog on S3 that Spark writes by Iceberg's own `S3FileIO`."""
+"""Tables of a REST or SQL catalog on S3 that Spark writes by Iceberg's own `S3FileIO`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from tests.rest_servers import java_options_of, pyiceberg_options_of, warehouse_on
+from tests.rest_servers import java_options_of, pyiceberg_options_of
 from tests.servers import Versitygw
 from tests.spark_tables.lake import Lake, Rows, in_order
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestLake(Lake):
-    """A REST catalog; its `warehouse` is the folder in which the service keeps the bucket's objects."""
+class S3Lake(Lake):
+    """A catalog by PyIceberg's `properties`; its `warehouse` is the folder in which the service keeps the objects."""
 
-    uri: str
+    properties: Mapping[str, str]
     s3: Versitygw
 
     def argument(self, table: str) -> str:
@@ -52,42 +52,73 @@ class RestLake(Lake):
 
     def of_pyiceberg(self, table: str) -> Table:
         """PyIceberg's own `Table`, loaded now."""
-        theirs = RestCatalog("theirs", uri=self.uri, **pyiceberg_options_of(self.s3))
-        return theirs.load_table(f"db.{table}")
+        return load_catalog(self.catalog, **self.properties).load_table(f"db.{table}")
 
     def kept_at(self, location: str) -> str:
         """The file in which the service keeps an object."""
         return location.replace(f"s3://{self.s3.bucket}/", f"{self.s3.folder}/", 1)
 
 
-def rest_lake(lakes: Mapping[str, Lake], name: str, uri: str, s3: Versitygw, folder: Path) -> RestLake:
+def s3_lake(
+    lakes: Mapping[str, Lake],
+    name: str,
+    s3: Versitygw,
+    folder: Path,
+    *,
+    java: Mapping[str, str],
+    pyiceberg: Mapping[str, str],
+) -> S3Lake:
     """The catalog as Spark, PyIceberg and our program have it configured, with the namespace `db`.
 
     Args:
         lakes: of the session, whose Spark gets one catalog more.
         name: of the catalog, which the session has not yet.
-        uri: of the server.
         s3: where its warehouse is.
         folder: for the configuration.
+        java: properties of the catalog for Iceberg Java, without those of the service.
+        pyiceberg: the same for PyIceberg.
     """
-    spark = lakes["hadoop"].spark
-    settings = {"type": "rest", "uri": uri, "cache-enabled": "false", **java_options_of(s3)}
+    spark, location = lakes["hadoop"].spark, f"s3://{s3.bucket}/{name}"
+    settings = {"cache-enabled": "false", "warehouse": location, **java, **java_options_of(s3)}
     spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
     for key, value in settings.items():
         spark.conf.set(f"spark.sql.catalog.{name}.{key}", value)
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}.db")
+    properties = {**pyiceberg, **pyiceberg_options_of(s3)}
     config = folder / f"{name}.yaml"
-    options = "".join(f"    {key}: {value}\n" for key, value in pyiceberg_options_of(s3).items())
-    config.write_text(f"catalog:\n  {name}:\n    type: rest\n    uri: {uri}\n{options}")
-    warehouse = s3.folder / warehouse_on(s3).removeprefix(f"s3://{s3.bucket}/")
-    return RestLake(
-        spark=spark, catalog=name, warehouse=warehouse, database=None, config=config, uri=uri, s3=s3
+    options = "".join(f"    {key}: {value}\n" for key, value in properties.items())
+    config.write_text(f"catalog:\n  {name}:\n{options}")
+    return S3Lake(
+        spark=spark,
+        catalog=name,
+        warehouse=s3.folder / name,
+        database=None,
+        config=config,
+        properties=properties,
+        s3=s3,
     )
 
 
 @pytest.fixture(scope="session")
 def rest_s3_lake(
     lakes: dict[str, Lake], rest_on_s3: str, versitygw: Versitygw, tmp_path_factory: pytest.TempPathFactory
-) -> RestLake:
+) -> S3Lake:
     """Iceberg's reference server over SQLite, with its warehouse on versitygw."""
-    return rest_lake(lakes, "rest", rest_on_s3, versitygw, tmp_path_factory.mktemp("rest"))
+    both = {"type": "rest", "uri": rest_on_s3}
+    return s3_lake(lakes, "rest", versitygw, tmp_path_factory.mktemp("rest"), java=both, pyiceberg=both)
+
+
+@pytest.fixture(scope="session")
+def sql_s3_lake(
+    lakes: dict[str, Lake], versitygw: Versitygw, tmp_path_factory: pytest.TempPathFactory
+) -> S3Lake:
+    """Iceberg Java's JDBC catalog on SQLite, which is PyIceberg's SQL catalog, with its warehouse on versitygw."""
+    folder = tmp_path_factory.mktemp("sql")
+    java = {
+        "type": "jdbc",
+        "uri": f"jdbc:sqlite:{folder}/catalog.db",
+        "jdbc.schema-version": "V1",
+        "jdbc.busy_timeout": "30000",
+    }
+    pyiceberg = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"}
+    return s3_lake(lakes, "sql", versitygw, folder, java=java, pyiceberg=pyiceberg)

@@ -1,4 +1,4 @@
-"""Tables that Spark keeps on S3 in a REST catalog: each verb as an operator runs it, and what others read then."""
+"""Tables that Spark keeps on S3 in a REST or SQL catalog: each verb as an operator runs it, and what others read."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.budget import deep_unless
+from tests.budget import FULL
 from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, in_order, insert, shapes, write
 from tests.spark_tables.lake import JOURNAL, Rows
-from tests.spark_tables.rest_lake import RestLake
+from tests.spark_tables.s3_lake import S3Lake
 
 pytestmark = pytest.mark.jvm
 
@@ -68,7 +68,7 @@ class Seen:
     row_ids: Mapping[Any, int] = field(default_factory=dict)
 
 
-def look(lake: RestLake, table: str) -> Seen:
+def look(lake: S3Lake, table: str) -> Seen:
     """Spark and PyIceberg agree on all of it; of the filters at least one leaves files out."""
     whole = lake.rows(table)
     by_filter = {}
@@ -104,7 +104,7 @@ def row_ids(lake: Lake, table: str) -> dict[Any, int]:
     return {row[0]: row[1] for row in rows}
 
 
-def check(lake: RestLake, table: str, before: Seen, *, removes_snapshots: bool) -> None:
+def check(lake: S3Lake, table: str, before: Seen, *, removes_snapshots: bool) -> None:
     """Rows, refs, row ids and the snapshots that stay are as before; no file is too many or missing."""
     after = look(lake, table)
     assert (after.rows, after.by_filter, after.refs) == (before.rows, before.by_filter, before.refs)
@@ -136,9 +136,29 @@ def check(lake: RestLake, table: str, before: Seen, *, removes_snapshots: bool) 
     )
 
 
-@pytest.mark.parametrize("case", deep_unless([SAMPLE], CASES))
-def test_a_verb_leaves_rows_history_and_files_as_others_need_them(rest_s3_lake: RestLake, case: Case) -> None:
-    lake, table = rest_s3_lake, f"t_{CASES.index(case)}"
+@pytest.fixture
+def s3_lake(request: pytest.FixtureRequest) -> S3Lake:
+    lake: S3Lake = request.getfixturevalue(f"{request.param}_s3_lake")
+    return lake
+
+
+# A SQL catalog has each verb once; with ICEBERG_CLI_FULL=1 all cases.
+BOTH = [
+    pytest.param(
+        lake,
+        case,
+        id=f"{case.name}, {lake}",
+        marks=() if case is SAMPLE and lake == "rest" else pytest.mark.deep,
+    )
+    for lake in ("rest", "sql")
+    for case in CASES
+    if FULL or lake == "rest" or case.command[0] == case.name
+]
+
+
+@pytest.mark.parametrize(("s3_lake", "case"), BOTH, indirect=["s3_lake"])
+def test_a_verb_leaves_rows_history_and_files_as_others_need_them(s3_lake: S3Lake, case: Case) -> None:
+    lake, table = s3_lake, f"t_{CASES.index(case)}"
     write(lake, table, case.shape)
     before = look(lake, table)
     verb, *options = case.command
@@ -150,8 +170,9 @@ def test_a_verb_leaves_rows_history_and_files_as_others_need_them(rest_s3_lake: 
 
 
 @pytest.mark.deep
-def test_a_plan_is_carried_out_later_by_apply(rest_s3_lake: RestLake, tmp_path: Path) -> None:
-    lake, table, (verb, *options) = rest_s3_lake, "planned", EXPIRY
+@pytest.mark.parametrize("s3_lake", ["rest"], indirect=True)
+def test_a_plan_is_carried_out_later_by_apply(s3_lake: S3Lake, tmp_path: Path) -> None:
+    lake, table, (verb, *options) = s3_lake, "planned", EXPIRY
     write(lake, table, REPLACED)
     before, files = look(lake, table), lake.files(table)
     plan = tmp_path / "a.plan"
