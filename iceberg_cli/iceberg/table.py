@@ -416,6 +416,7 @@ class IcebergTable(OpenTable):
             base=base,
             timestamp_ms=intent.timestamp_ms,
             commit_uuid=intent.commit_uuid,
+            recorded=True,
         )
         attempt = self.committer.prepare(commit, base_location=base_location)
         if attempt.digest != intent.digest:

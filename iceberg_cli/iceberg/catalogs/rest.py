@@ -8,6 +8,7 @@ Spec: Iceberg REST catalog specification, `loadTable`, `updateTable`.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -61,6 +62,9 @@ _NOT_DONE: Final = DENIED | {404, 429}  # the specification's answers to what wa
 # Servers that are built on Iceberg up to 1.8 say this of a removal of several snapshots in one update.
 _NOT_PARSED: Final = frozenset({400, 500})
 _ONE_EXPECTED: Final = "Expected one value but received"
+# Servers that let no client set properties, or not this one, name the one or the other.
+_REFUSING_MARKS: Final = frozenset({400, 403, 422})
+_MARK_NAMED: Final = re.compile(rf"{re.escape(OPERATION_ID)}|set.?propert|table propert", re.IGNORECASE)
 _LONGEST_WAIT_S: Final = 60  # for a server that is busy
 _NESSIE: Final = "nessie."
 # What decides about later deletions and is asserted by no requirement.
@@ -95,6 +99,9 @@ class RestCommitter:
         self._client = RestClient(catalog_name, namespace, table, properties)
         self._sent = SentAttempts()
         self._one_by_one = False  # whether the server removes one snapshot an update
+        self._refuses_marks = (
+            False  # whether it lets nobody set the property by which a commit is known again
+        )
         self._fields: dict[
             str, frozenset[str] | None
         ] = {}  # by the location of metadata, as the server shows it
@@ -164,24 +171,21 @@ class RestCommitter:
         return loaded
 
     def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
-        """The request. A commit without a snapshot gets a property by which it is known again.
+        """The request. A commit without a snapshot gets a property by which it is known again, if the server lets it.
 
         Raises:
             CommitConflict: a requirement does not hold.
         """
-        from iceberg_cli.iceberg.commit.update import SetProperties, check
+        from iceberg_cli.iceberg.commit.update import check
 
         if reason := check(commit.requirements, commit.base):
             raise CommitConflict(f"Cannot commit on top of {base_location}: {reason}")
-        if self._one_by_one:
-            commit = replace(commit, updates=tuple(_one_by_one(commit)))
-        updates = list(commit.updates)
-        if _snapshot_of(commit) is None:
-            updates.append(SetProperties(updates={OPERATION_ID: commit.commit_uuid}))
+        if not commit.recorded:
+            commit = self._as_the_server_takes_it(commit)
         request = {
             "identifier": {"namespace": list(self._levels), "name": self._table},
             "requirements": [requirement.to_json() for requirement in commit.requirements],
-            "updates": [update.to_json() for update in updates],
+            "updates": [update.to_json() for update in commit.updates],
         }
         data = dumps(request)
         return Attempt(
@@ -192,6 +196,14 @@ class RestCommitter:
             digest=digest_of(data),
             name_is_unique=False,
         )
+
+    def _as_the_server_takes_it(self, commit: Commit) -> Commit:
+        from iceberg_cli.iceberg.commit.update import SetProperties
+
+        updates = tuple(_one_by_one(commit)) if self._one_by_one else commit.updates
+        if _snapshot_of(commit) is None and not self._refuses_marks:
+            updates = (*updates, SetProperties(updates={OPERATION_ID: commit.commit_uuid}))
+        return replace(commit, updates=updates, recorded=True)
 
     def commit(self, attempt: Attempt) -> Outcome:
         """Look at the table once more, then send the request, once."""
@@ -289,7 +301,9 @@ class RestCommitter:
             except (IcebergCliError, FileNotFoundError) as error:
                 return self._doubtful(attempt, f"the catalog's answer cannot be used: {error}")
         one_by_one = code in _NOT_PARSED and _ONE_EXPECTED in reason and not self._one_by_one
-        if code in _REFUSED or one_by_one:
+        marked = _mark_of(attempt.commit) is not None and not self._refuses_marks
+        refuses_mark = code in _REFUSING_MARKS and marked and _MARK_NAMED.search(reason) is not None
+        if code in _REFUSED or one_by_one or refuses_mark:
             # Where something between us and the server sent it twice, the first of the two may have come in.
             settled, whole = self._settled(attempt)
             if not (first and whole) or isinstance(settled, Committed):
@@ -297,7 +311,8 @@ class RestCommitter:
             if isinstance(settled, Conflict):
                 return replace(settled, may_arrive=False)
             self._one_by_one |= one_by_one
-            for_good = code != requests.codes.conflict and not one_by_one
+            self._refuses_marks |= refuses_mark
+            for_good = code != requests.codes.conflict and not one_by_one and not refuses_mark
             return Conflict(
                 reason=f"the catalog refuses it, {code}: {reason}",
                 for_good=for_good,
@@ -395,11 +410,23 @@ def _removes_snapshots(commit: Any) -> bool:
 
 
 def _is_marked(metadata: TableMetadata, commit: Any) -> bool:
-    """Whether a version has a commit's own mark: its snapshot or, without one, its property."""
-    snapshot_id = _snapshot_of(commit)
+    """Whether a version has a commit's own mark: its snapshot, its property or, without either, its effect."""
+    from iceberg_cli.iceberg.commit.update import effects_visible
+
+    snapshot_id, mark = _snapshot_of(commit), _mark_of(commit)
     if snapshot_id is not None:
         return metadata.snapshot(snapshot_id) is not None
-    return bool(metadata.properties.get(OPERATION_ID) == commit.commit_uuid)
+    if mark is not None:
+        return metadata.properties.get(OPERATION_ID) == mark
+    return effects_visible(commit.updates, metadata)
+
+
+def _mark_of(commit: Any) -> str | None:
+    """The value of the property by which a commit is known again, or None."""
+    from iceberg_cli.iceberg.commit.update import SetProperties
+
+    set_properties = [update.updates for update in commit.updates if isinstance(update, SetProperties)]
+    return next((each[OPERATION_ID] for each in set_properties if OPERATION_ID in each), None)
 
 
 def _log_of(metadata: TableMetadata) -> list[str]:

@@ -82,13 +82,17 @@ _DELETE_AFTER_COMMIT: Final = "write.metadata.delete-after-commit.enabled"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One attempt to change a table, complete: what changes, on what, under which conditions."""
+    """One attempt to change a table, complete: what changes, on what, under which conditions.
+
+    `recorded`: it is as a catalog takes it, or as a journal has it, and is made again as it is.
+    """
 
     updates: tuple[TableUpdate, ...]
     requirements: tuple[TableRequirement, ...]
     base: TableMetadata
     timestamp_ms: int  # since the epoch, for `last-updated-ms`
     commit_uuid: str  # drawn for this attempt
+    recorded: bool = False
 
 
 def check(requirements: Iterable[TableRequirement], metadata: TableMetadata) -> str | None:
