@@ -135,3 +135,47 @@ def folders_of_a_case(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("given", "left", "cache"):
         (folder / name).mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+
+
+def secret_properties(markers: Markers) -> dict[str, object]:
+    """Of a catalog, for the storages of all services, and of names that nobody knows."""
+    at = markers.at
+    return {
+        "s3.secret-access-key": at("key in the configuration"),
+        "s3.session-token": at("session in the configuration"),
+        "header.X-Secret": at("a header in the configuration"),
+        "gcs.oauth2.token": at("token of Google in the configuration"),
+        "adls.client-secret": at("secret of Azure in the configuration"),
+        "adls.connection-string": at("connection string in the configuration"),
+        "s3.sse.key": at("key of encryption"),
+        "unknown.password": at("a password of nobody"),
+        "header.Cookie": at("a cookie"),
+        "header.X-Signature": at("another header"),
+        "s3.proxy-uri": f"http://user:{at('password of a proxy of S3')}@127.0.0.1:9",
+        "hf.token": at("token of another service"),
+        "client.secret-access-key": at("key of all clients"),
+        "client.session-token": at("session of all clients"),
+    }
+
+
+def give_secrets(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Secrets in variables, options and files that every command of a case is given."""
+    at = watch.markers.at
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "environment",
+        "AWS_SECRET_ACCESS_KEY": at("AWS_SECRET_ACCESS_KEY"),
+        "AWS_SESSION_TOKEN": at("AWS_SESSION_TOKEN"),
+        "PYICEBERG_CATALOG__OTHER__TOKEN": at("the token of another catalog"),
+        "PYICEBERG_CATALOG__PROD__HEADER__X_API_KEY": at("a header by the environment"),
+        "PYICEBERG_CATALOG__PROD__ADLS__ACCOUNT_KEY": at("a key by the environment"),
+        "HTTPS_PROXY": f"http://user:{at('password of a proxy')}@127.0.0.1:9",
+        "ICEBERG_CLI_TEST_OPTION": at("an option by the environment"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    file = watch.folder / "given" / "option"
+    file.write_text(at("an option by a file"))
+    watch.options += [
+        "--storage-option=adls.sas-token=" + at("an option"),
+        f"--storage-option=adls.account-key=@{file}",
+        "--storage-option=gcs.token=env:ICEBERG_CLI_TEST_OPTION",
+    ]

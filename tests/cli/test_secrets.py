@@ -25,7 +25,16 @@ from iceberg_cli.api import open_table
 from iceberg_cli.errors import IcebergCliError
 from iceberg_cli.storage import s3, s3_retries
 from tests.cli.running import iceberg_cli
-from tests.markers import EXPIRE, ICEBERG_COMMANDS, Markers, Watch, folders_of_a_case, trace
+from tests.markers import (
+    EXPIRE,
+    ICEBERG_COMMANDS,
+    Markers,
+    Watch,
+    folders_of_a_case,
+    give_secrets,
+    secret_properties,
+    trace,
+)
 from tests.rest_servers import Fate, Front, empty_table_of_integers
 from tests.storage.test_s3_requests import Answer, Recorder, Request, recorder
 from tests.telling_storage import (
@@ -193,21 +202,7 @@ def case(
     for number in range(3):
         table.overwrite(pa.table({"i": [number]}))
     markers = Markers()
-    at = markers.at
     caplog.clear()
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "environment",
-        "AWS_SECRET_ACCESS_KEY": at("AWS_SECRET_ACCESS_KEY"),
-        "AWS_SESSION_TOKEN": at("AWS_SESSION_TOKEN"),
-        "PYICEBERG_CATALOG__OTHER__TOKEN": at("the token of another catalog"),
-        "PYICEBERG_CATALOG__PROD__HEADER__X_API_KEY": at("a header by the environment"),
-        "PYICEBERG_CATALOG__PROD__ADLS__ACCOUNT_KEY": at("a key by the environment"),
-        "HTTPS_PROXY": f"http://user:{at('password of a proxy')}@127.0.0.1:9",
-        "ICEBERG_CLI_TEST_OPTION": at("an option by the environment"),
-    }.items():
-        monkeypatch.setenv(name, value)
-    file = tmp_path / "given" / "option"
-    file.write_text(at("an option by a file"))
     with TellingFront(rest_server, markers=markers, endpoint=recorder.endpoint) as front:
         found = Case(
             front=front,
@@ -220,26 +215,9 @@ def case(
         found.properties = {
             "type": "rest",
             "uri": front.uri,
-            "s3.secret-access-key": at("key in the configuration"),
-            "s3.session-token": at("session in the configuration"),
-            "header.X-Secret": at("a header in the configuration"),
-            "gcs.oauth2.token": at("token of Google in the configuration"),
-            "adls.client-secret": at("secret of Azure in the configuration"),
-            "adls.connection-string": at("connection string in the configuration"),
-            "s3.sse.key": at("key of encryption"),
-            "unknown.password": at("a password of nobody"),
-            "header.Cookie": at("a cookie"),
-            "header.X-Signature": at("another header"),
-            "s3.proxy-uri": f"http://user:{at('password of a proxy of S3')}@127.0.0.1:9",
-            "hf.token": at("token of another service"),
-            "client.secret-access-key": at("key of all clients"),
-            "client.session-token": at("session of all clients"),
+            **secret_properties(markers),
         }
-        found.options = [
-            "--storage-option=adls.sas-token=" + at("an option"),
-            f"--storage-option=adls.account-key=@{file}",
-            "--storage-option=gcs.token=env:ICEBERG_CLI_TEST_OPTION",
-        ]
+        give_secrets(found, monkeypatch)
         yield found
 
 
