@@ -12,6 +12,8 @@ from urllib.parse import parse_qs
 
 import sqlalchemy as sa
 
+from tests.telling_databases import mysql_error, postgresql_error
+
 COMMIT = re.compile(rb"(?<!AUTO)COMMIT(?!TED)")
 
 
@@ -126,14 +128,9 @@ def at_port(port: int, uri: str) -> str:
 
 
 # Answers of servers that are being shut down, which may be given after a COMMIT took effect.
-# Spec: PostgreSQL, "Message Formats", ErrorResponse; MariaDB, "ERR_Packet".
-_FIELDS = b"".join(
-    [b"SFATAL\0", b"VFATAL\0", b"C57P01\0", b"Mterminating connection due to administrator command\0", b"\0"]
-)
-_REASON = b"\xff" + (1053).to_bytes(2, "little") + b"#08S01Server shutdown in progress"
 ERRORS = {
-    "postgresql": b"E" + (4 + len(_FIELDS)).to_bytes(4, "big") + _FIELDS,
-    "mysql": len(_REASON).to_bytes(3, "little") + b"\1" + _REASON,
+    "postgresql": postgresql_error("terminating connection due to administrator command", sql_state=b"57P01"),
+    "mysql": mysql_error("Server shutdown in progress", code=1053, sql_state=b"08S01"),
 }
 
 

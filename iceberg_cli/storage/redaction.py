@@ -7,8 +7,11 @@ show their text.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies
 
 _NAMED = re.compile(
     r"""(?ix)
@@ -36,6 +39,17 @@ def secrets_of(properties: Mapping[str, Any]) -> Sequence[str]:
             secrets += secrets_of(value)
         elif isinstance(value, str) and any(word in name.lower() for word in _SECRET_NAMES):
             secrets += [value, *value.split(":", 1)]
+    return secrets
+
+
+def secrets_of_proxies() -> Sequence[str]:
+    """The passwords of the proxies that the environment names, each also as a request to its proxy has it."""
+    secrets: list[str] = []
+    for url in getproxies().values():
+        parts = urlsplit(url)
+        if parts.password:
+            user, password = unquote(parts.username or ""), unquote(parts.password)
+            secrets += [parts.password, password, b64encode(f"{user}:{password}".encode()).decode()]
     return secrets
 
 

@@ -23,12 +23,13 @@ from random import random
 from typing import Any
 
 import s3fs
+from botocore.awsrequest import AWSPreparedRequest
 from botocore.exceptions import ClientError, ReadTimeoutError
 from fsspec.asyn import sync
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, IcebergCliError, Refused, UsageError
 from iceberg_cli.storage import FileInfo, Renewal, Signer, Storage
-from iceberg_cli.storage.redaction import redact
+from iceberg_cli.storage.redaction import redact, secrets_of_proxies
 from iceberg_cli.storage.s3_listing import Listing
 from iceberg_cli.storage.s3_options import EXPIRES_AT_MS, S3Options, with_options
 from iceberg_cli.storage.s3_reads import ObjectReads
@@ -129,7 +130,7 @@ class S3Storage(Storage):
     ) -> None:
         self._renewal = renewal
         self._signer = signer
-        self._secrets: tuple[str, ...] = ()
+        self._secrets: tuple[str, ...] = (*secrets_of_proxies(),)
         self._renewing = threading.Lock()
         self._renewed_s: float | None = None  # when, by this process's clock, new ones were given last
         self._connect(options)
@@ -147,6 +148,7 @@ class S3Storage(Storage):
                     "Cannot use the storage option s3.remote-signing-enabled=true: no REST catalog is there to sign."
                 )
             session = {"anon": True, "session": session_of(self._signer)}
+        session["session"].register("before-send.s3", self._remember_token)
         # What is answered to an earlier request may have earlier ones.
         self._secrets = (*dict.fromkeys((*self._secrets, *known.secrets)),)
         self._parameters = known.parameters
@@ -170,6 +172,13 @@ class S3Storage(Storage):
             skip_instance_cache=True,
         )
         self._reads = ObjectReads(known, self._files) if ObjectReads.can_serve(known) else None
+
+    def _remember_token(self, request: AWSPreparedRequest, **_: object) -> None:
+        """Keep the token of a session for a secret: it may be from where only botocore looks, and answers may have it."""
+        token = request.headers.get("X-Amz-Security-Token", "")
+        token = token.decode() if isinstance(token, bytes) else token
+        if token not in self._secrets:
+            self._secrets = (*self._secrets, token)
 
     def canonical(self, path: str) -> str:
         """`s3://bucket/key` for the schemes s3, s3a and s3n; the key stays as it is, character for character.

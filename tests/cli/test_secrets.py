@@ -9,9 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import os
 import re
-import traceback
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,50 +25,29 @@ from iceberg_cli.api import open_table
 from iceberg_cli.errors import IcebergCliError
 from iceberg_cli.storage import s3, s3_retries
 from tests.cli.running import iceberg_cli
+from tests.markers import (
+    EXPIRE,
+    ICEBERG_COMMANDS,
+    Markers,
+    Watch,
+    folders_of_a_case,
+    give_secrets,
+    secret_properties,
+    trace,
+)
 from tests.rest_servers import Fate, Front, empty_table_of_integers
-from tests.storage.test_s3_requests import Answer, Recorder, Request, recorder, usual
+from tests.storage.test_s3_requests import Answer, Recorder, Request, recorder
+from tests.telling_storage import (
+    STORAGE_FAILURES,
+    StorageFailure,
+    fail,
+    in_xml,
+    is_deletion,
+    is_later_deletion,
+    is_listing,
+)
 
 __all__ = ["recorder"]
-TABLE: Final = "prod.{namespace}.t"
-EXPIRE: Final = (
-    "expire-snapshots",
-    "TABLE",
-    "--older-than=0s",
-    "--retain-last=1",
-    "--unsafe-allow-root=s3://b/t",
-)
-COMMANDS: Final = (
-    ("inspect", "TABLE"),
-    ("inspect", "TABLE", "--check", "--verbose"),
-    ("inspect", "TABLE", "--format=json"),
-    ("plan", "TABLE"),
-    (*EXPIRE, "--dry-run", "--verbose"),
-    ("plan", "TABLE", "expire-snapshots", *EXPIRE[2:], "--output=PLAN"),
-    ("rewrite-manifests", "TABLE", "--yes", "--format=json"),
-    ("apply", "PLAN", "--yes"),
-    (*EXPIRE, "--yes", "--format=json"),
-    (*EXPIRE, "--yes"),
-    ("resume", "TABLE", "--list"),
-    ("resume", "TABLE"),
-    ("merge-dvs", "TABLE", "--yes"),
-    ("upgrade-v3", "TABLE", "--yes", "--verbose"),
-    ("assign-row-ids", "TABLE", "--yes"),
-)  # fmt: skip
-
-
-@dataclass
-class Markers:
-    """The secrets of one case, by where they are."""
-
-    by_place: dict[str, str] = field(default_factory=dict)
-
-    def at(self, place: str) -> str:
-        return self.by_place.setdefault(place, f"zq{uuid.uuid4().hex[:20]}")
-
-    def found_in(self, text: str) -> list[str]:
-        return [place for place, marker in self.by_place.items() if marker in text]
-
-
 Failure = Callable[[str], tuple[int, bytes]]
 """An answer that tells a text."""
 
@@ -180,70 +157,25 @@ class TellingFront(Front):
         ]
 
 
-@dataclass
-class Case:
-    """A table of which data lies on S3, in a catalog with secrets everywhere."""
+@dataclass(kw_only=True)
+class Case(Watch):
+    """A table of which data lies on S3, in a REST catalog with secrets everywhere."""
 
     front: TellingFront
     storage: Recorder
-    markers: Markers
-    folder: Path
-    namespace: str
-    caplog: pytest.LogCaptureFixture
-    properties: dict[str, object] = field(default_factory=dict)
-    options: list[str] = field(default_factory=list)
 
-    def run(self, *command: str) -> int:
-        """Run one command and look for markers in all that it shows and leaves; its exit code."""
-        config = self.folder / "given" / "pyiceberg.yaml"
-        config.write_text(_yaml({"catalog": {"prod": self.properties}}))
-        names = {"TABLE": TABLE.format(namespace=self.namespace)}
-        plan = str(self.folder / "left" / "plan.json")
-        arguments = [names.get(each, each.replace("PLAN", plan)) for each in command]
-        self.caplog.clear()
+    def given(self) -> list[str]:
         self.front.given.clear()
-        ran = iceberg_cli(*arguments, "--catalog-config", config, *self.options)
-        shown = {"output": ran.out, "errors": ran.err, "logs": self.caplog.text}
-        for path in (
-            *self.folder.joinpath("left").rglob("*"),
-            *Path(os.environ["XDG_CACHE_HOME"]).rglob("*"),
-        ):
-            if path.is_file():
-                shown[str(path)] = path.read_bytes().decode("latin-1")
-        for path in self.folder.joinpath("t").rglob("*"):
-            if path.is_file():
-                shown[str(path)] = path.read_bytes().decode("latin-1")
-        for where, text in shown.items():
-            assert self._found(text) == [], f"{command}: {where}: {text[:3000]}"
-        return ran.code
+        return super().given()
 
     def open(self) -> str:
         """Open the table by the Python API; the traceback where that fails."""
-        config = self.folder / "given" / "pyiceberg.yaml"
-        config.write_text(_yaml({"catalog": {"prod": self.properties}}))
-        self.front.given.clear()
-        try:
-            open_table(TABLE.format(namespace=self.namespace), catalog_config=str(config))
-        except IcebergCliError as error:
-            text = _trace(error)
-            assert self._found(text) == [], text
-            return text
-        return ""
+        return self.trace_of(lambda config: open_table(self.table, catalog_config=config))
 
-    def _found(self, text: str) -> list[str]:
-        return self.markers.found_in(text)
-
-
-def _trace(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))
-
-
-def _yaml(value: object, indent: str = "") -> str:
-    if not isinstance(value, dict):
-        return f" {value}\n"
-    return "\n" * bool(indent) + "".join(
-        f"{indent}{key}:{_yaml(each, indent + '  ')}" for key, each in value.items()
-    )
+    def fail(self, failing: Callable[[Request], bool], failure: StorageFailure) -> None:
+        """Let the storage answer with the credentials that its requests are made with, and their headers."""
+        vended = [marker for place, marker in self.markers.by_place.items() if "s3://b" in place]
+        fail(self.storage, failing, failure, also=lambda: vended)
 
 
 @pytest.fixture
@@ -254,9 +186,7 @@ def case(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> Iterator[Case]:
-    for name in ("given", "left", "cache"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folders_of_a_case(tmp_path, monkeypatch)
     monkeypatch.setattr(s3_retries, "_FIRST_WAIT_S", 0.001)
     monkeypatch.setattr(s3_retries, "_FIRST_THROTTLED_WAIT_S", 0.001)
     caplog.set_level(logging.INFO)
@@ -272,46 +202,22 @@ def case(
     for number in range(3):
         table.overwrite(pa.table({"i": [number]}))
     markers = Markers()
-    at = markers.at
     caplog.clear()
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "environment",
-        "AWS_SECRET_ACCESS_KEY": at("AWS_SECRET_ACCESS_KEY"),
-        "AWS_SESSION_TOKEN": at("AWS_SESSION_TOKEN"),
-        "PYICEBERG_CATALOG__OTHER__TOKEN": at("the token of another catalog"),
-        "PYICEBERG_CATALOG__PROD__HEADER__X_API_KEY": at("a header by the environment"),
-        "PYICEBERG_CATALOG__PROD__ADLS__ACCOUNT_KEY": at("a key by the environment"),
-        "HTTPS_PROXY": f"http://user:{at('password of a proxy')}@127.0.0.1:9",
-        "ICEBERG_CLI_TEST_OPTION": at("an option by the environment"),
-    }.items():
-        monkeypatch.setenv(name, value)
-    file = tmp_path / "given" / "option"
-    file.write_text(at("an option by a file"))
     with TellingFront(rest_server, markers=markers, endpoint=recorder.endpoint) as front:
-        found = Case(front, recorder, markers, tmp_path, namespace, caplog)
+        found = Case(
+            front=front,
+            storage=recorder,
+            markers=markers,
+            folder=tmp_path,
+            caplog=caplog,
+            table=f"prod.{namespace}.t",
+        )
         found.properties = {
             "type": "rest",
             "uri": front.uri,
-            "s3.secret-access-key": at("key in the configuration"),
-            "s3.session-token": at("session in the configuration"),
-            "header.X-Secret": at("a header in the configuration"),
-            "gcs.oauth2.token": at("token of Google in the configuration"),
-            "adls.client-secret": at("secret of Azure in the configuration"),
-            "adls.connection-string": at("connection string in the configuration"),
-            "s3.sse.key": at("key of encryption"),
-            "unknown.password": at("a password of nobody"),
-            "header.Cookie": at("a cookie"),
-            "header.X-Signature": at("another header"),
-            "s3.proxy-uri": f"http://user:{at('password of a proxy of S3')}@127.0.0.1:9",
-            "hf.token": at("token of another service"),
-            "client.secret-access-key": at("key of all clients"),
-            "client.session-token": at("session of all clients"),
+            **secret_properties(markers),
         }
-        found.options = [
-            "--storage-option=adls.sas-token=" + at("an option"),
-            f"--storage-option=adls.account-key=@{file}",
-            "--storage-option=gcs.token=env:ICEBERG_CLI_TEST_OPTION",
-        ]
+        give_secrets(found, monkeypatch)
         yield found
 
 
@@ -358,13 +264,15 @@ CONFIG, TOKENS, LOAD, COMMIT = r"GET .*/config$", r"POST .*/tokens$", r"GET .*/t
 
 
 def run_all(case: Case) -> list[int]:
-    return [case.run(*command) for command in COMMANDS]
+    return [case.run(*command) for command in ICEBERG_COMMANDS]
 
 
 @pytest.mark.deep
 def test_nothing_shows_where_all_goes_well(case: Case) -> None:
     with_credential(case)
-    assert [(command, code) for command, code in zip(COMMANDS, run_all(case), strict=True) if code] == []
+    assert [
+        (command, code) for command, code in zip(ICEBERG_COMMANDS, run_all(case), strict=True) if code
+    ] == []
     assert len(case.markers.by_place) >= 40
 
 
@@ -390,7 +298,7 @@ def test_nothing_shows_where_every_command_meets_a_catalog_that_fails(case: Case
     case.run("plan", "TABLE", "expire-snapshots", *EXPIRE[2:], "--output=PLAN")
     for failure in FAILURES:
         case.front.failing, case.front.failure = LOAD, failure
-        for command in COMMANDS:
+        for command in ICEBERG_COMMANDS:
             assert case.run(*command)
 
 
@@ -419,62 +327,18 @@ def test_nothing_shows_where_the_answer_to_a_commit_is_lost(case: Case, fate: Fa
     case.run("resume", "TABLE")
 
 
-def in_xml(status: int, code: str) -> Callable[[str], Answer]:
-    return lambda told: (
-        status,
-        {},
-        f"<Error><Code>{code}</Code><Message>why: {escape(told)}</Message></Error>".encode(),
-    )
-
-
-def no_xml(told: str) -> Answer:
-    return 200, {}, f"<ListBucketResult>{told}".encode()
-
-
-STORAGE_FAILURES: Final = (
-    in_xml(400, "ExpiredToken"), in_xml(403, "AccessDenied"), in_xml(403, "SignatureDoesNotMatch"),
-    in_xml(404, "NoSuchBucket"), in_xml(500, "InternalError"), in_xml(503, "SlowDown"), no_xml,
-)  # fmt: skip
-
-
-def fail(case: Case, failing: Callable[[Request], bool], failure: Callable[[str], Answer]) -> None:
-    """Let the storage answer with the credentials that its requests are made with, and their headers."""
-
-    def answer(request: Request) -> Answer:
-        case.storage.answers.append(answer)
-        if not failing(request):
-            return usual(request)
-        vended = [marker for place, marker in case.markers.by_place.items() if "s3://b" in place]
-        return failure(" ".join([*request.headers.values(), *vended]))
-
-    case.storage.answers[:] = [answer]
-
-
-def is_listing(request: Request) -> bool:
-    return request.method == "GET"
-
-
-def is_deletion(request: Request) -> bool:
-    return request.method in ("POST", "DELETE")
-
-
-def is_later_deletion(request: Request) -> bool:
-    """Of the files, and not of the names by which the right to delete is found out."""
-    return is_deletion(request) and b"-probe" not in request.body
-
-
 @pytest.mark.deep
 @pytest.mark.parametrize("failing", [is_listing, is_deletion, is_later_deletion])
 @pytest.mark.parametrize("failure", STORAGE_FAILURES)
 def test_nothing_shows_where_the_storage_fails(
     case: Case,
     failing: Callable[[Request], bool],
-    failure: Callable[[str], Answer],
+    failure: StorageFailure,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(s3, "_YOUNG_S", 0)  # so that credentials are asked for anew
     with_oauth2(case)
-    fail(case, failing, failure)
+    case.fail(failing, failure)
     assert case.run(*EXPIRE, "--yes") in (14, 16)
     # What the journal has of it is in the table's folder now.
     case.run("resume", "TABLE", "--list")
@@ -494,7 +358,7 @@ def test_nothing_shows_where_single_files_cannot_be_deleted(case: Case) -> None:
         )
         return 200, {}, f"<DeleteResult>{errors}</DeleteResult>".encode()
 
-    fail(case, is_later_deletion, a_result)
+    case.fail(is_later_deletion, a_result)
     assert case.run(*EXPIRE, "--yes", "--format=json") == 14
     assert case.run("resume", "TABLE", "--format=json") == 14
     case.run("resume", "TABLE", "--list", "--format=json")
@@ -507,7 +371,7 @@ def test_nothing_shows_where_credentials_cannot_be_had_anew(
 ) -> None:
     monkeypatch.setattr(s3, "_YOUNG_S", 0)
     with_credential(case)
-    fail(case, is_listing, in_xml(403, "AccessDenied"))
+    case.fail(is_listing, in_xml(403, "AccessDenied"))
     case.front.failing, case.front.failure = r"GET .*/credentials$", failure
     assert case.run(*EXPIRE, "--yes") == 16
 
@@ -554,7 +418,7 @@ def test_nothing_shows_of_a_configuration_that_cannot_be_used(
     assert markers.found_in(ran.out + ran.err) == []
     with pytest.raises(IcebergCliError) as error:
         open_table("prod.a.t")
-    assert markers.found_in(_trace(error.value)) == []
+    assert markers.found_in(trace(error.value)) == []
 
 
 AT_NO_SERVICE: Final = ("--storage-option=key=a", "--storage-option", "secret={}", "--storage-option")

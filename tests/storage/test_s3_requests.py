@@ -119,7 +119,7 @@ def usual(request: Request) -> Answer:
 def recorder() -> Iterator[Recorder]:
     found = Recorder()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"recorder": found}))
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     found.endpoint = f"http://127.0.0.1:{server.server_port}"
     yield found

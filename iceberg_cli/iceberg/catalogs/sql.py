@@ -7,10 +7,12 @@ under the row's lock: by many a database's collation `T` is `t`, or `t` with spa
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -41,6 +43,9 @@ _DRIVERS: Final = {
     "mariadb": ("mysqldb", "pymysql"),
 }
 _MODULES: Final = {"mysqldb": "MySQLdb"}
+_PASSWORD_VARIABLES: Final = ("PGPASSWORD", "MYSQL_PWD")
+# Of an option file of MySQL's clients.
+_PASSWORD_LINE: Final = re.compile(r"""^\s*[\w-]*pass[\w-]*\s*=\s*["']?(.+?)["']?\s*$""", re.MULTILINE)
 
 
 class SqlCommitter(SwapCommitter):
@@ -212,7 +217,7 @@ class SqlCommitter(SwapCommitter):
 
     def _reason(self, error: Exception) -> str:
         cause = getattr(error, "orig", None) or error
-        return redact(" ".join(str(cause).split()), self._secrets)
+        return redact(" ".join(str(cause).split()), [*self._secrets, *_secrets_of_connection(cause)])
 
 
 _TRANSACTIONS: Final = sa.text(
@@ -238,7 +243,7 @@ def _is_conflict(error: Exception) -> bool:
 def _open_engine(uri: str, wait_s: int) -> tuple[sa.Engine, list[str]]:
     """An engine without a pool, so that every question gets a connection of its own, and its secrets."""
     try:
-        url = sa.make_url(uri)
+        url = _url_of(uri)
         backend = url.get_backend_name()
         default, other = _DRIVERS.get(backend, ("", ""))
         if default and url.get_driver_name() == default and find_spec(_MODULES.get(default, default)) is None:
@@ -259,8 +264,7 @@ def _open_engine(uri: str, wait_s: int) -> tuple[sa.Engine, list[str]]:
                 "read_timeout": answer_s,
                 "write_timeout": answer_s,
             }
-        secrets = [value for key, value in url.query.items() if "pass" in key and isinstance(value, str)]
-        secrets += [url.password] if isinstance(url.password, str) else []
+        secrets = _secrets_of(url)
         engine = sa.create_engine(url, poolclass=NullPool, connect_args=arguments, **options)
     except ImportError as error:
         raise UsageError(
@@ -270,7 +274,64 @@ def _open_engine(uri: str, wait_s: int) -> tuple[sa.Engine, list[str]]:
         raise UsageError(f"Cannot open the catalog's database: {redact(str(error))}") from None
     if backend == "postgresql":
         _bound_connections(engine, 3 * max(wait_s, 1))
+        sa.event.listen(
+            engine,
+            "connect",
+            lambda connection, _: secrets.extend(_secrets_of_connection(connection)),
+            insert=True,
+        )
     return engine, secrets
+
+
+def _url_of(uri: str) -> sa.URL:
+    """The URL, without whose parts an error is told: behind an @ in a password stands the rest of it.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        url = sa.make_url(uri)
+    except (sa.exc.ArgumentError, ValueError):
+        url = None
+    if url is None or "@" in (url.host or ""):
+        raise UsageError(
+            "Cannot open the catalog's database: its uri is not of the form"
+            " dialect+driver://user:password@host:port/database, or its port is no number.",
+            next_step="Write user and password percent-encoded where a character has a meaning in a URI: @ as %40.",
+        )
+    return url
+
+
+def _secrets_of(url: sa.URL) -> list[str]:
+    """The passwords that a URL has or leads to, but for those that only PostgreSQL's own library looks up."""
+    secrets = [os.environ.get(name, "") for name in _PASSWORD_VARIABLES]
+    for key, value in url.query.items():
+        values = [value] if isinstance(value, str) else [*value, str(value)]
+        if "pass" in key:
+            secrets += values
+        elif key == "read_default_file":
+            for file in values:
+                with suppress(OSError, ValueError):  # the driver will say so
+                    text = Path(file).expanduser().read_text(encoding="utf-8")
+                    secrets += _PASSWORD_LINE.findall(text)
+    if isinstance(url.password, str):
+        secrets.append(url.password)
+        if "@" in (url.database or ""):
+            secrets.append(url.host or "")
+    return secrets
+
+
+def _secrets_of_connection(connection: Any) -> list[str]:
+    """What PostgreSQL's library took for a password, be it from a file.
+
+    Args:
+        connection: of psycopg, or the error that it raised in place of one.
+    """
+    pgconn = getattr(connection, "pgconn", None)
+    if pgconn is None:
+        return []
+    options = [option.val for option in pgconn.info if option.dispchar == b"*"]
+    return [value.decode(errors="replace") for value in (pgconn.password, *options) if value]
 
 
 def _bound_connections(engine: sa.Engine, most_s: int) -> None:
