@@ -26,9 +26,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both clients wait a moment for an answer, and ask once."""
     usual = obstore.store.S3Store
 
-    def store(*arguments: Any, client_options: Any, **options: Any) -> obstore.store.S3Store:
-        assert "read_timeout" in client_options
-        return usual(*arguments, client_options={**client_options, "read_timeout": "200ms"}, **options)
+    def store(*arguments: Any, **options: Any) -> obstore.store.S3Store:
+        assert "read_timeout" in options["client_options"]
+        options["client_options"] = {**options["client_options"], "read_timeout": "200ms"}
+        return usual(*arguments, **options)
 
     monkeypatch.setattr(obstore.store, "S3Store", store)
     monkeypatch.setattr(s3, "_ANSWER_S", 0.2)

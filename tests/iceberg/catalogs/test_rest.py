@@ -239,11 +239,16 @@ def test_the_request_does_not_depend_on_when_it_is_made(lake: Lake) -> None:
 # What is concluded
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "fate",
-    ["lost before", "lost after", "reset before", "reset after", "slow before", "slow after", "500 after"],
-)
+LOST = ("lost before", "lost after", "reset before", "reset after", "slow before", "slow after", "500 after")
+# Where an answer is slow, a client waits for it: so always with one kind of commit, with the other as a deep test.
+LOST_OF_EACH_KIND = [
+    pytest.param(kind, fate, marks=pytest.mark.deep if fate.startswith("slow") and kind != KINDS[-1] else ())
+    for kind in KINDS
+    for fate in LOST
+]
+
+
+@pytest.mark.parametrize(("kind", "fate"), LOST_OF_EACH_KIND)
 @pytest.mark.parametrize("others", ["nothing", "a property", "a snapshot"])
 def test_an_answer_that_is_lost_is_judged_by_what_the_table_shows(
     lake: Lake, kind: str, fate: Fate, others: str, monkeypatch: pytest.MonkeyPatch

@@ -29,8 +29,8 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
 class TestExpiry(suite.Undisturbed, suite.Crashes, suite.Commits, suite.Days):
     """What can go is gone, what the table needs stays, and files of other tables are not touched."""
 
-    crashes = 12
-    commits = 5
+    crashes = 6
+    commits = 3
 
     @pytest.fixture
     def act(self) -> suite.Act:

@@ -165,9 +165,9 @@ OTHERS = (a_delete, deletes_everywhere, an_update, a_compaction, an_append)
 class TestMerge(suite.Undisturbed, suite.Crashes, suite.Commits, suite.CommitsMeanwhile):
     """Readers see the rows and the deletes of whoever wrote them."""
 
-    crashes = 10
-    commits = 5
-    commits_meanwhile = 5
+    crashes = 5
+    commits = 2
+    commits_meanwhile = 2
 
     @pytest.fixture
     def scene(self, table: Merging) -> Merging:
@@ -181,7 +181,7 @@ class TestMerge(suite.Undisturbed, suite.Crashes, suite.Commits, suite.CommitsMe
 class TestMergeIntoManyFiles(suite.Commits):
     """Each deletion vector gets a file of its own."""
 
-    commits = 5
+    commits = 2
 
     @pytest.fixture
     def scene(self, table: Merging) -> Merging:
@@ -192,7 +192,7 @@ class TestMergeIntoManyFiles(suite.Commits):
         return lambda scene: scene.commit(request.param)
 
 
-@few_or_many(8)
+@few_or_many(4)
 @pytest.mark.parametrize("other", [a_delete, a_compaction])
 def test_another_writers_commit_while_a_saved_plan_is_carried_out_is_kept(
     table: Merging, other: Change, budget: int
@@ -298,7 +298,7 @@ def test_what_dangles_is_decided_again_on_what_another_writer_committed(
 class TestDangling(suite.Crashes):
     """What dangles goes, and readers see no difference."""
 
-    crashes = 1_000
+    crashes = 10
 
     @pytest.fixture
     def scene(self, version_2: Dangling) -> Dangling:
