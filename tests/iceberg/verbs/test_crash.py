@@ -37,8 +37,8 @@ class TestVerbs(
     """Every verb, on tables on which it has something to do."""
 
     crashes = 3
-    commits = 2
-    commits_meanwhile = 2
+    commits = 1
+    commits_meanwhile = 1
     resumes = 3
 
     @pytest.fixture
