@@ -11,7 +11,7 @@ import pytest
 
 Case = TypeVar("Case")
 FULL = bool(os.environ.get("ICEBERG_CLI_FULL"))
-_DEEP_FACTOR = 8
+_DEEP_FACTOR = 4
 
 
 def few_or_many(few: int, *, all_of: int | None = None) -> Callable[[Any], Any]:

@@ -35,7 +35,7 @@ FOR_STATEMENTS: Final = {
 _JAVA = 17
 # Compiling the queries further would cost more than it saves. At this level a JVM has 48 MB for what it compiled; they
 # are full after a minute, and from then on it looks for methods to drop, and compiles them again.
-_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+OPTIONS_OF_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 
 
 class Missing(Exception):
@@ -105,7 +105,7 @@ def settings_of_jvm(jars: Sequence[Jar], folder: Path) -> dict[str, str]:
         found = spark_jars(jars)
     except NoJar as error:
         raise Missing(str(error)) from error
-    options = f"{_OPTIONS} -Duser.home={_home_without_jars(jars, folder)}"
+    options = f"{OPTIONS_OF_JVM} -Duser.home={_home_without_jars(jars, folder)}"
     return {"spark.jars": found, "spark.driver.extraJavaOptions": options}
 
 

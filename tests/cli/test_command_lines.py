@@ -363,7 +363,7 @@ def test_missing_rights_end_as_the_command_line_says(
     assert wrong(lake, some(here, budget), *options, spoil=as_nobody_without(right)) == []
 
 
-@few_or_many(6)
+@few_or_many(3)
 @pytest.mark.parametrize("options", [(), JSON, ("-q",)], ids=" ".join)
 @pytest.mark.parametrize("output", [">&-", ">/dev/full"])
 def test_output_that_cannot_be_written_is_no_traceback(
@@ -389,7 +389,7 @@ def test_output_that_cannot_be_written_is_no_traceback(
     assert found == []
 
 
-@few_or_many(6)
+@few_or_many(3)
 @pytest.mark.parametrize("options", [(), JSON], ids=" ".join)
 def test_a_locale_that_knows_ascii_alone_changes_nothing(
     lake: Lake, options: tuple[str, ...], budget: int

@@ -114,8 +114,8 @@ class VouchedScene(Scene):
 class TestProbe(suite.Undisturbed, suite.Crashes, suite.SecondCrashes):
     """The process dies around any effect, those of the probe among them, and leaves nothing."""
 
-    crashes = 8
-    second_crashes = 8
+    crashes = 4
+    second_crashes = 4
 
     @pytest.fixture
     def scene(self) -> VouchedScene:

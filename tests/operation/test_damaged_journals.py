@@ -152,7 +152,7 @@ def test_plan_of_another_operation_is_refused(interrupted: Scene) -> None:
 # -- two processes ---------------------------------------------------------------------------------------------
 
 
-@few_or_many(20)
+@few_or_many(10)
 @pytest.mark.parametrize("catalog", [True, False])
 def test_second_process_that_resumes_at_any_moment_leaves_one_of_them_going_on(
     *, catalog: bool, budget: int
@@ -183,7 +183,7 @@ def test_second_process_that_resumes_at_any_moment_and_dies_at_any_moment(
     """It stops in the middle, also of deleting the journal; the first one goes on as if nothing had been."""
     scene = a_scene(catalog=catalog)
     cases = []
-    for number, _ in enumerate(scene.undisturbed()):
+    for number in some(range(len(scene.undisturbed())), budget):
         here = scene.copy()
         first = here.process(before={number: crash})
         first.dies(first.run)
@@ -218,10 +218,11 @@ def test_two_processes_that_resume_at_once_do_it_once(interrupted: Scene) -> Non
     assert taken_over > 5
 
 
-def test_the_same_expiry_twice_at_once_ends_as_one() -> None:
+@few_or_many(12)
+def test_the_same_expiry_twice_at_once_ends_as_one(budget: int) -> None:
     """The second one starts, and ends, before each effect of the first; it leaves the first's operation alone."""
     scene = a_scene()
-    for number, _ in enumerate(scene.undisturbed()):
+    for number in some(range(len(scene.undisturbed())), budget):
         here = scene.copy()
         other = here.process()
         act = {number: partial(other.run, settle=False)}

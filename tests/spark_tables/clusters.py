@@ -18,22 +18,22 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.spark_settings import require_spark
+from tests.spark_settings import HERE_AND_TINY, OPTIONS_OF_JVM, require_spark
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 60
 HANGS_S = 600  # a command with Spark on a busy machine has ended by then
 CONF = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
+    **HERE_AND_TINY,
     "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": OPTIONS_OF_JVM,
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": OPTIONS_OF_JVM,
     "spark.executor.cores": "1",
     # Both executors are there before the first task: otherwise one may get all of them.
     "spark.cores.max": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
-    "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
     "spark.pyspark.python": sys.executable,
 }
@@ -60,7 +60,10 @@ def started(folder: Path, name: str, arguments: Sequence[str]) -> Iterator[psuti
     """A class of Spark in its own process."""
     pyspark = pytest.importorskip("pyspark")
     home = Path(pyspark.__file__).parent
-    own = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    own = {
+        "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_JAVA_OPTS": OPTIONS_OF_JVM,
+    }  # fmt: skip
     with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(
             [str(home / "bin" / "spark-class"), *arguments],

@@ -37,11 +37,11 @@ class TestVerbs(
 ):
     """Every verb, on a table on which it has something to do."""
 
-    crashes = 8
-    second_crashes = 8
+    crashes = 4
+    second_crashes = 4
     commits = 1
     commits_meanwhile = 1
-    resumes = 3
+    resumes = 2
 
     @pytest.fixture(params=RACES)
     def act(self, request: pytest.FixtureRequest) -> suite.Act:

@@ -38,7 +38,7 @@ def log_file(table: Path, name: str) -> Path:
 @pytest.mark.parametrize(
     "shape",
     deep_unless(
-        [shapes.DELETION_VECTORS, shapes.CLONE],
+        [shapes.DELETION_VECTORS],
         [shapes.DELETION_VECTORS, shapes.V2_CHECKPOINTS, shapes.MAPPED, shapes.CLONE],
     ),
 )

@@ -164,7 +164,7 @@ def test_cuts_around_every_block_boundary_of_a_large_file_are_refused(
         assert outcome(read, data + extra) is None
 
 
-@few_or_many(120, all_of=20_000)
+@few_or_many(60, all_of=20_000)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("codec", CODECS)
 def test_single_bit_flips_are_refused_or_leave_the_number_of_rows(kind: str, codec: str, budget: int) -> None:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 
+from tests.budget import FULL
 from tests.cli.lakes import catalog_table, rows
 from tests.cli.running import Ran, iceberg_cli, process
 from tests.conformance.catalogs import Catalog, make_table
@@ -73,8 +74,9 @@ def test_pyiceberg_java_and_we_lose_no_commit(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     catalog = a_catalog(kind, request, tmp_path)
+    commits = 40 if FULL else 10
     with javas(catalog) as uri:
-        assert race(catalog, writers=16, commits=40, by=("us", "pyiceberg", "java"), rest_uri=uri) > 0
+        assert race(catalog, writers=16, commits=commits, by=("us", "pyiceberg", "java"), rest_uri=uri) > 0
 
 
 @pytest.mark.deep

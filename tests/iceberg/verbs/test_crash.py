@@ -36,10 +36,10 @@ class TestVerbs(
 ):
     """Every verb, on tables on which it has something to do."""
 
-    crashes = 5
-    commits = 2
-    commits_meanwhile = 2
-    resumes = 8
+    crashes = 3
+    commits = 1
+    commits_meanwhile = 1
+    resumes = 3
 
     @pytest.fixture
     def scene(self, lake: Lake) -> Lake:
@@ -59,7 +59,7 @@ def act_of(name: str) -> suite.Act:
     return lambda lake: lake.disturb(ACTS[name])()
 
 
-@few_or_many(4, all_of=1_000)  # of all moments there are up to 7,140, and the commits are drawn
+@few_or_many(3, all_of=1_000)  # of all moments there are up to 7,140, and the commits are drawn
 def test_two_commits_of_others_and_a_crash_at_any_three_moments(lake: Lake, budget: int) -> None:
     draw = random.Random(11)
     moments = list(itertools.combinations(range(len(lake.undisturbed())), 3))

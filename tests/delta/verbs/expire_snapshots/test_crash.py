@@ -100,9 +100,9 @@ def remove(scene: Vacuum) -> None:
 class TestVacuum(suite.Crashes, suite.SecondCrashes, suite.Commits):
     """A file that is added again while its deletion is on its way stays."""
 
-    crashes = 12
-    second_crashes = 12
-    commits = 12
+    crashes = 6
+    second_crashes = 6
+    commits = 6
 
     @pytest.fixture
     def scene(self) -> Vacuum:
@@ -312,7 +312,7 @@ class Checkpoint(DeltaScene):
 class TestCheckpoint(suite.Crashes):
     """Of a table that has old and young tombstones."""
 
-    crashes = 8
+    crashes = 4
 
     @pytest.fixture(params=["classic", "v2"])
     def scene(self, request: pytest.FixtureRequest) -> Checkpoint:

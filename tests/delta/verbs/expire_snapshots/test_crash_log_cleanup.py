@@ -106,8 +106,8 @@ def test_a_run_that_nothing_disturbs_leaves_the_checkpoint_its_sidecars_and_one_
 class TestLogCleanup(suite.Crashes, suite.Commits):
     """What stays reads as before."""
 
-    crashes = 8
-    commits = 8
+    crashes = 4
+    commits = 4
 
     @pytest.fixture
     def scene(self) -> LogCleanup:
@@ -118,7 +118,7 @@ class TestLogCleanup(suite.Crashes, suite.Commits):
         return lambda scene: append_to(scene.world)
 
 
-@few_or_many(10)
+@few_or_many(5)
 def test_a_checkpoint_that_is_damaged_before_any_effect_stops_what_stands_on_it(budget: int) -> None:
     effects, _ = whole_run()
     for number in some(range(len(effects)), budget):

@@ -86,8 +86,8 @@ def scene(request: pytest.FixtureRequest) -> Checkpoint:
 class TestCheckpoints(suite.Crashes, suite.Commits):
     """Every version stays readable and says the same."""
 
-    crashes = 8
-    commits = 1_000
+    crashes = 4
+    commits = 8
 
     @pytest.fixture
     def act(self) -> suite.Act:

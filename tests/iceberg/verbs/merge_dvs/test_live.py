@@ -18,6 +18,7 @@ from iceberg_cli.cli.context import now_ms
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
+from tests.budget import deep_unless
 from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, Writing, insert, shapes, write
 
 pytestmark = pytest.mark.jvm
@@ -38,7 +39,7 @@ def listed(lake: Lake, table: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row[name] for name in names) for row in document["rows"])
 
 
-@pytest.mark.parametrize("granularity", ["partition", "file"])
+@pytest.mark.parametrize("granularity", deep_unless(["partition"], ["partition", "file"]))
 def test_rows_and_row_ids_stay_while_position_deletes_become_deletion_vectors(
     lake: Lake, written: Writing, granularity: str
 ) -> None:
@@ -98,7 +99,7 @@ def test_small_puffin_files_become_one_and_java_reads_it(lake: Lake) -> None:
     assert lake.rows_of_duckdb(table, lake.metadata(table)["current-snapshot-id"]) == lake.rows(table)
 
 
-@pytest.mark.parametrize("granularity", ["partition", "file"])
+@pytest.mark.parametrize("granularity", deep_unless(["partition"], ["partition", "file"]))
 def test_position_deletes_that_a_compaction_left_dangling_leave_version_2_and_every_reader_sees_the_same(
     hadoop: Lake, granularity: str
 ) -> None:

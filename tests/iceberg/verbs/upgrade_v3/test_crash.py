@@ -109,7 +109,7 @@ def test_recipe_is_six_commits() -> None:
 class TestUpgrade(suite.Crashes):
     """Each branch has its rows at every moment."""
 
-    crashes = 5
+    crashes = 3
 
     @pytest.fixture
     def scene(self) -> Upgrade:
