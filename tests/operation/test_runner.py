@@ -1091,7 +1091,9 @@ def test_after_a_commit_that_withholds_files_nothing_is_deleted_and_no_step_foll
     assert error.state == (
         "Committed: one. No file was deleted after that, nor will be by this operation. Not carried out: two."
     )
-    assert error.next_step.endswith("`resume TABLE op --abandon` closes the operation; all files of the table stay.")
+    assert error.next_step.endswith(
+        "`resume TABLE op --abandon` closes the operation; all files of the table stay."
+    )
     assert bodies(run.journal, "commit-outcome") == [
         {
             "step": "one",

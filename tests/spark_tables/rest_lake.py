@@ -11,9 +11,9 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
-from tests.rest_servers import java_options_of, pyiceberg_options_of, warehouse_on
-from tests.servers import Versitygw
-from tests.spark_tables.lake import Lake, Rows, in_order
+from tests.rest_servers import configuration_of, java_options_of, pyiceberg_options_of, warehouse_on
+from tests.servers import S3Server, Versitygw
+from tests.spark_tables.lake import JOURNAL, Lake, Rows, in_order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,8 @@ class RestLake(Lake):
     """A REST catalog; its `warehouse` is the folder in which the service keeps the bucket's objects."""
 
     uri: str
-    s3: Versitygw
+    s3: S3Server
+    properties: Mapping[str, str]  # of the catalog and the storage, for PyIceberg and our program
 
     def argument(self, table: str) -> str:
         return self.name(table)
@@ -52,12 +53,16 @@ class RestLake(Lake):
 
     def of_pyiceberg(self, table: str) -> Table:
         """PyIceberg's own `Table`, loaded now."""
-        theirs = RestCatalog("theirs", uri=self.uri, **pyiceberg_options_of(self.s3))
+        theirs = RestCatalog("theirs", uri=self.uri, **self.properties)
         return theirs.load_table(f"db.{table}")
 
     def kept_at(self, location: str) -> str:
         """The file in which the service keeps an object."""
-        return location.replace(f"s3://{self.s3.bucket}/", f"{self.s3.folder}/", 1)
+        return location.replace(warehouse_on(self.s3), str(self.warehouse), 1)
+
+    def journals(self, table: str) -> list[str]:
+        """The files of operations of ours."""
+        return [str(path) for path in self.folder(table).rglob(f"{JOURNAL}/ops/*")]
 
 
 def rest_lake(lakes: Mapping[str, Lake], name: str, uri: str, s3: Versitygw, folder: Path) -> RestLake:
@@ -70,19 +75,30 @@ def rest_lake(lakes: Mapping[str, Lake], name: str, uri: str, s3: Versitygw, fol
         s3: where its warehouse is.
         folder: for the configuration.
     """
+    warehouse = s3.folder / warehouse_on(s3).removeprefix(f"s3://{s3.bucket}/")
+    return RestLake(
+        warehouse=warehouse, uri=uri, s3=s3, **configured(lakes, name, uri, s3, folder, {}), database=None
+    )
+
+
+def configured(
+    lakes: Mapping[str, Lake], name: str, uri: str, s3: S3Server, folder: Path, properties: Mapping[str, str]
+) -> dict[str, Any]:
+    """Configure the catalog for all; what a `RestLake` knows of that.
+
+    Args:
+        lakes, name, uri, s3, folder: see `rest_lake`.
+        properties: more of the catalog's, such as its credential.
+    """
     spark = lakes["hadoop"].spark
-    settings = {"type": "rest", "uri": uri, "cache-enabled": "false", **java_options_of(s3)}
+    settings = {"type": "rest", "uri": uri, "cache-enabled": "false", **java_options_of(s3), **properties}
     spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
     for key, value in settings.items():
         spark.conf.set(f"spark.sql.catalog.{name}.{key}", value)
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}.db")
-    config = folder / f"{name}.yaml"
-    options = "".join(f"    {key}: {value}\n" for key, value in pyiceberg_options_of(s3).items())
-    config.write_text(f"catalog:\n  {name}:\n    type: rest\n    uri: {uri}\n{options}")
-    warehouse = s3.folder / warehouse_on(s3).removeprefix(f"s3://{s3.bucket}/")
-    return RestLake(
-        spark=spark, catalog=name, warehouse=warehouse, database=None, config=config, uri=uri, s3=s3
-    )
+    config, both = folder / f"{name}.yaml", {**pyiceberg_options_of(s3), **properties}
+    config.write_text(configuration_of(name, {"uri": uri, **both}))
+    return {"spark": spark, "catalog": name, "config": config, "properties": both}
 
 
 @pytest.fixture(scope="session")
