@@ -468,8 +468,11 @@ def test_a_version_that_this_release_cannot_read_proves_nothing(lake: Lake) -> N
     lake.front.fates.append("lost before")
     committer.commit(attempt)
     location = Path(lake.table.metadata_location.removeprefix("file:"))
-    document = json.loads(location.read_text())
-    location.write_text(json.dumps({**document, "format-version": 9}))
+    later = location.with_name(f"later-{location.name}")
+    later.write_text(json.dumps({**json.loads(location.read_text()), "format-version": 9}))
+    # The server itself would try for a minute and a half to read it.
+    (path,) = {path for method, path in lake.front.requests if method == "GET" and "/tables/" in path}
+    lake.front.contents[path] = json.dumps({"metadata-location": str(later)}).encode()
     outcome = committer.settle(attempt)
     assert isinstance(outcome, Unknown)
     assert "could not be read back" in outcome.cause
