@@ -58,6 +58,7 @@ from tests.rest_servers import (
     SLOW_S,
     Fate,
     Front,
+    configuration_of,
     pyiceberg_options_of,
     rest_server_over,
     table_of_integers,
@@ -931,8 +932,7 @@ def test_new_credentials_come_from_their_endpoint_or_from_loading_the_table(
 def run(lake: Lake, folder: Path, *arguments: str, exit_code: int = 0) -> str:
     """Run a command on the table, from its configuration on; what it prints. The requests are counted anew."""
     config = folder / "pyiceberg.yaml"
-    options = "".join(f"    {name}: {value}\n" for name, value in lake.options.items())
-    config.write_text(f"catalog:\n  prod:\n    type: rest\n    uri: {lake.front.uri}\n{options}")
+    config.write_text(configuration_of("prod", {"uri": lake.front.uri, **lake.options, **lake.properties}))
     command, *rest_of_it = arguments
     lake.front.requests.clear()
     result = CliRunner().invoke(
