@@ -147,7 +147,7 @@ def test_what_others_append_while_snapshots_expire_is_there(lake: Lake, command:
 
 @pytest.mark.deep
 def test_a_seen_tag_stays_and_no_file_of_another_is_deleted(lake: Lake, tmp_path: Path) -> None:
-    play(Race(lake, tmp_path), 200 if FULL else 6)
+    play(Race(lake, tmp_path), 200 if FULL else 12)
 
 
 # Every verb
