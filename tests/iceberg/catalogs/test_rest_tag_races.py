@@ -7,10 +7,9 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pytest
@@ -22,6 +21,8 @@ from pyiceberg.table.snapshots import Snapshot
 from tests.budget import FULL
 from tests.cli.running import Ran, iceberg_cli
 from tests.iceberg.catalogs.test_rest import Lake, lake
+from tests.rest_servers import configuration_of
+from tests.servers import BY_FSSPEC
 
 __all__ = ["lake"]
 
@@ -29,16 +30,15 @@ _LONGEST_RUN_S = 0.6  # of an expiry, roughly: a tag comes at any moment of it
 _KEPT = 4  # tags that are left standing, so that the table does not grow with the rounds
 
 
-def files_of(table: Table, snapshot: Snapshot) -> set[Path]:
+def files_of(table: Table, snapshot: Snapshot) -> set[str]:
     """Every file that a reader of the snapshot needs."""
     manifests = snapshot.manifests(table.io)
     entries = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
-    paths = [
+    return {
         snapshot.manifest_list,
         *(manifest.manifest_path for manifest in manifests),
         *(entry.data_file.file_path for entry in entries),
-    ]
-    return {Path(unquote(urlsplit(path).path)) for path in paths}
+    }
 
 
 class Race:
@@ -48,7 +48,8 @@ class Race:
         self.lake = lake
         self.name = f"prod.{lake.namespace}.inner.t"
         self.config = folder / "pyiceberg.yaml"
-        self.config.write_text(f"catalog:\n  prod:\n    type: rest\n    uri: {lake.front.uri}\n")
+        properties = {"uri": lake.front.uri, **lake.options, **lake.properties}
+        self.config.write_text(configuration_of("prod", properties))
         self.tags: dict[str, int] = {}  # seen, or made while a run looked elsewhere, and still there
         self.met: Counter[str] = Counter()
         self.deleted = 0  # files of the table
@@ -85,8 +86,8 @@ class Race:
             assert ran.code == 14, ran.out + ran.err
             output = " ".join((ran.out + ran.err).split())
             assert f"{unseen}, made meanwhile, went with it: see " in output
-            assert "--abandon` closes the operation; all files of the table stay." in output
-            assert all(file.is_file() for file in needed)
+            assert "--abandon` closes the operation; all files of the table stay" in output
+            assert self.are_there(needed)
             assert self.run("resume").code == 14
         if ran.code == 14:
             assert acknowledged
@@ -95,12 +96,18 @@ class Race:
             )
             assert self.run("resume", operation_id, "--abandon").code == 0
         if acknowledged:
-            assert all(file.is_file() for file in needed)
+            assert self.are_there(needed)
         self.check_tags()
 
-    def files(self) -> set[Path]:
+    def files(self) -> set[str]:
         """All that are in the table's folder."""
-        return {*Path(urlsplit(self.lake.table.location()).path).rglob("*.*")}
+        storage = self.lake.storage
+        return {*storage.paths(storage.canonical(self.lake.table.location()))}
+
+    def are_there(self, files: Iterable[str]) -> bool:
+        """Whether the storage has all of them."""
+        storage = self.lake.storage
+        return None not in storage.stat_many([storage.canonical(file) for file in files])
 
     def going(self) -> list[Snapshot]:
         """The snapshots that no ref holds."""
@@ -135,7 +142,8 @@ class Race:
 
     def tag(self, name: str, snapshot_id: int, *, seen: bool = True) -> bool:
         """Make a tag by a client of its own; whether the catalog made it."""
-        table = RestCatalog("others", uri=self.lake.front.behind).load_table(
+        more = {**self.lake.options, **self.lake.properties, **BY_FSSPEC}
+        table = RestCatalog("others", uri=self.lake.front.behind, **more).load_table(
             (self.lake.namespace, "inner", "t")
         )
         try:
@@ -153,11 +161,21 @@ class Race:
             snapshot = table.snapshot_by_name(name)
             assert snapshot is not None
             assert snapshot.snapshot_id == snapshot_id
-            assert all(file.is_file() for file in files_of(table, snapshot))
+            assert self.are_there(files_of(table, snapshot))
         while len(self.tags) > _KEPT:
             oldest = next(iter(self.tags))
             del self.tags[oldest]
             self.lake.table.manage_snapshots().remove_tag(oldest).commit()
+
+
+def play(race: Race, rounds: int) -> None:
+    """So many rounds."""
+    draw = random.Random(20)
+    for number in range(rounds):
+        race.play(number, draw)
+    print(dict(race.met), f"{race.deleted} files were deleted")
+    assert race.met.total() == rounds
+    assert race.deleted > rounds
 
 
 @pytest.mark.parametrize(
@@ -165,11 +183,7 @@ class Race:
     [pytest.param(2, id="few"), pytest.param(1_000 if FULL else 200, marks=pytest.mark.deep, id="many")],
 )
 def test_a_seen_tag_stays_and_no_file_of_another_is_deleted(lake: Lake, tmp_path: Path, rounds: int) -> None:
-    race, draw = Race(lake, tmp_path), random.Random(20)
-    for number in range(rounds):
-        race.play(number, draw)
-    print(dict(race.met), f"{race.deleted} files were deleted")
-    assert race.met.total() == rounds
-    assert race.deleted > rounds
+    race = Race(lake, tmp_path)
+    play(race, rounds)
     if rounds > 100:
         assert {*race.met} == {"kept", "dropped by the catalog", "refused by the catalog"}

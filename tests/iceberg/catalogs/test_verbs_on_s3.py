@@ -11,7 +11,7 @@ import pytest
 
 from tests.budget import FULL
 from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, in_order, insert, shapes, write
-from tests.spark_tables.lake import JOURNAL, Rows
+from tests.spark_tables.lake import Rows
 from tests.spark_tables.s3_lake import S3Lake
 
 pytestmark = pytest.mark.jvm
@@ -126,7 +126,7 @@ def check(lake: S3Lake, table: str, before: Seen, *, removes_snapshots: bool) ->
     }
     files = {path for path in lake.files(table) if not path.endswith(".metadata.json")}
     assert files == reachable | statistics
-    assert not list(lake.folder(table).rglob(f"{JOURNAL}/ops/*"))
+    assert not lake.journals(table)
     code, found = lake.cli("inspect", lake.argument(table), "--check", "--deep")
     assert code == 0, found
     code, listed = lake.cli("inspect", lake.argument(table), "files")
