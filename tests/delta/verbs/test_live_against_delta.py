@@ -42,7 +42,6 @@ def test_the_change_feed_shows_nothing_of_our_commits(delta_lake: DeltaLake) -> 
     assert rows_of_delta_rs(table) == [row for row in history[max(history)] if row[0] not in (4, 15)]
 
 
-@pytest.mark.deep
 def test_rows_get_ids_up_to_the_mark_that_delta_itself_would_reach(delta_lake: DeltaLake) -> None:
     ours, _ = delta_lake.table(shapes.TRACKED_LATER)
     theirs, _ = delta_lake.table(shapes.TRACKED_LATER)
