@@ -54,7 +54,11 @@ Where building showed something better than the first design:
   lost may come in at any later time, so it is a conflict only once a ref that it asserts has moved, and until then
   unknown, however often the table moves. Where the server drops with it a tag that we had not seen, every file is kept:
   the journal has `Committed.withheld`, and no operation of the table deletes while that one is open.
-- An open operation is finished, not rolled back: its plan was confirmed, and planning again may only remove less.
+- A server writes back only what its own model of metadata has: a table that it shows without fields which the table's
+  file has is read, and not committed to.
+- An open operation is finished, not rolled back: its plan was confirmed, and planning again may only remove less. So
+  what comes due by others' commits meanwhile is kept, and an expiry that a catalog takes only in parts
+  (`operation/parts.py`) is several operations, each bounded by what was shown of the whole.
 - A table's folder opened in another place than its metadata says is a copy: it is read there and never written to.
 - A Delta commit that lost to another is not merged with the winners by rules of its own: the verb plans again on the
   winners' version, bounded by what was shown, so one set of rules decides. Reading the winners costs their size alone.

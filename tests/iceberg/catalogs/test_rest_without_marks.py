@@ -30,7 +30,7 @@ def let_no_properties_be_set(lake: Lake, status: int = 400, message: str = WORDS
     lake.front.refusal = refusal
 
 
-def refused_once(lake: Lake) -> tuple[list[int], list[str]]:
+def table_and_requests(lake: Lake) -> tuple[list[int], list[str]]:
     """What the table's snapshots are, and the actions of the requests that reached the server."""
     actions = [update["action"] for body in lake.front.bodies for update in json.loads(body)["updates"]]
     return [each.snapshot_id for each in lake.table.metadata.snapshots], actions
@@ -43,7 +43,7 @@ def test_the_request_is_sent_without_the_property(
     let_no_properties_be_set(lake, status, message)
     *_, head = (each.snapshot_id for each in lake.table.metadata.snapshots)
     run(lake, tmp_path, *expiry(lake))
-    assert refused_once(lake) == ([head], ["remove-snapshots"])
+    assert table_and_requests(lake) == ([head], ["remove-snapshots"])
     assert MARK not in lake.table.properties
     assert "No open operation" in run(lake, tmp_path, "resume", "--list")
 
@@ -74,7 +74,7 @@ def test_a_lost_answer_is_settled_by_the_effect(lake: Lake, tmp_path: Path, fate
             assert lake.front.release() == [200]
         run(lake, tmp_path, "resume")  # in a process that has not met the refusal: the same bytes once more
         assert len(set(lake.front.bodies)) == 1
-    assert refused_once(lake)[0] == [head]
+    assert table_and_requests(lake)[0] == [head]
     assert not files_of(lake) >= before
     assert "Nothing was found" in run(lake, tmp_path, "inspect", "--check")
 
