@@ -174,7 +174,7 @@ class S3Storage(Storage):
         self._reads = ObjectReads(known, self._files) if ObjectReads.can_serve(known) else None
 
     def _remember_token(self, request: AWSPreparedRequest, **_: object) -> None:
-        """Keep the token of a session for a secret: it may be from where only botocore looks, and answers may have it."""
+        """Keep a session's token for a secret: it may be from where only botocore looks, and answers may tell it."""
         token = request.headers.get("X-Amz-Security-Token", "")
         token = token.decode() if isinstance(token, bytes) else token
         if token not in self._secrets:
