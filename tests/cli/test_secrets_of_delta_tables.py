@@ -222,6 +222,7 @@ def test_nothing_shows_of_an_endpoint_that_no_request_can_be_signed_for(
     assert case.open()
 
 
+@pytest.mark.deep
 def test_nothing_shows_where_files_cannot_be_deleted(case: Case) -> None:
     case.fail(is_later_deletion, in_xml(403, "AccessDenied"))
     assert case.run(*EXPIRE, "--yes", "--format=json") == 14

@@ -48,6 +48,9 @@ _SETTINGS = {
     "spark.log.level": "ERROR",
     # A driver whose dispatcher has no memory left would start no more tasks, and its jobs would never end.
     "spark.driver.defaultJavaOptions": "-XX:+ExitOnOutOfMemoryError",
+    # Spark's own words, and those of other settings that are secret: it shows the rest in its event log and its pages.
+    "spark.redaction.regex": "(?i)secret|passw(or)?d|token|access[.]?key|account[.-]key|encryption[.-]key|api[.-]?key"
+    "|credential|connection-string|[.]sas[.]|[.]header[.]|authorization",
 }
 _started: list[Session] = []
 _sent: WeakKeyDictionary[Any, _SentPackage] = WeakKeyDictionary()
