@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from iceberg_cli.errors import IcebergCliError, Refused, RequestTooLarge, StalePlan
+from iceberg_cli.errors import (
+    Cancelled,
+    CommitConflict,
+    IcebergCliError,
+    Interrupted,
+    Refused,
+    RequestTooLarge,
+    StalePlan,
+)
 from iceberg_cli.operation.apply import apply as apply_whole
 from iceberg_cli.operation.ports import Planned, Table, Verb
 from iceberg_cli.operation.runtime import Runtime
@@ -29,7 +37,8 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
         One report; of several operations, their counts added up, and the id of the last one.
 
     Raises:
-        As `apply.apply`, and RequestTooLarge where there is nothing to divide.
+        As `apply.apply`, and RequestTooLarge where there is nothing to divide. Interrupted for a conflict or a signal
+        after the first part.
     """
     try:
         return apply_whole(planned, table, verb, runtime)
@@ -73,13 +82,16 @@ def _part(whole: Plan, snapshot_ids: Sequence[int], table: Table, verb: Verb) ->
 
 
 def _with_state(error: IcebergCliError, reports: Sequence[Report]) -> IcebergCliError:
-    if reports:
-        error.state = f"{_done(reports)} Of the one that failed: {error.state}"
+    """The error of a part, with what was done before. None says that nothing was changed where something was."""
+    if not reports:
+        return error
+    ids = ", ".join(str(report.operation_id) for report in reports)
+    error.state = (
+        f"Commits before it: {len(reports)}, by operations {ids}. Of the one that failed: {error.state}"
+    )
+    if isinstance(error, (CommitConflict, Cancelled)):
+        return Interrupted(error.message, state=error.state, next_step="The next run goes on.")
     return error
-
-
-def _done(reports: Sequence[Report]) -> str:
-    return f"Commits before it: {len(reports)}, by operations {', '.join(str(each.operation_id) for each in reports)}."
 
 
 def _sum(reports: Sequence[Report], waiting: Sequence[int], error: RequestTooLarge) -> Report:

@@ -137,6 +137,20 @@ def test_what_others_append_between_two_parts_stays(limited: Limited) -> None:
     assert limited.rows == [0, 1, 1, 1, 1, 1, 1, 1, 2]
 
 
+def test_a_conflict_of_a_later_part_does_not_say_that_nothing_was_changed(limited: Limited) -> None:
+    ids = limited.snapshot_ids
+    with limited.lake.table.transaction() as transaction:
+        transaction.set_properties({"commit.retry.num-retries": "0"})
+    # The first request is too large, and never gets that far.
+    limited.lake.front.meanwhile += [lambda: None, limited.lake.append]
+    ran = limited.expire()
+    assert (ran.code, ran.json["error"]) == (14, "Interrupted"), ran.out
+    assert "ref main" in ran.json["message"]
+    assert ran.json["state"].startswith("Commits before it: 1, by operations ")
+    assert limited.left[:-1] == ids[3:]
+    assert (limited.expire().code, limited.left[-1:]) == (0, limited.left)
+
+
 def test_a_part_whose_answer_was_lost_is_settled_and_the_next_run_does_the_rest(limited: Limited) -> None:
     ids = limited.snapshot_ids
     limited.lake.front.fates += ["", "", "lost before"]  # the first one is too large
