@@ -242,10 +242,10 @@ class IcebergTable(OpenTable):
         return replace(plan, blocked_by=(*plan.blocked_by, reason))
 
     def closing_refusal(self) -> str | None:
-        """Why open operations are not closed without being finished: for that nobody needs to vouch for anything."""
+        """Why open operations are not closed unfinished: that takes no commit, so nobody vouches and nothing is lost."""
         if isinstance(self.committer, FilesystemCommitter):
             return self.committer.catalog_reason()
-        return self.read_only_reason()
+        return self.committer.read_only_reason()
 
     def vouchers(self) -> Sequence[Voucher]:
         """What the operator vouches for where the table is one by file names in an object store."""
