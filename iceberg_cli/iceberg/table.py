@@ -242,7 +242,7 @@ class IcebergTable(OpenTable):
         return replace(plan, blocked_by=(*plan.blocked_by, reason))
 
     def closing_refusal(self) -> str | None:
-        """Why open operations are not closed unfinished: that takes no commit, so nobody vouches and nothing is lost."""
+        """Why open operations are not closed unfinished: that takes no commit, so nobody vouches for it."""
         if isinstance(self.committer, FilesystemCommitter):
             return self.committer.catalog_reason()
         return self.committer.read_only_reason()
