@@ -242,10 +242,10 @@ class IcebergTable(OpenTable):
         return replace(plan, blocked_by=(*plan.blocked_by, reason))
 
     def closing_refusal(self) -> str | None:
-        """Why open operations are not closed without being finished: for that nobody needs to vouch for anything."""
+        """Why open operations are not closed unfinished: that takes no commit, so nobody vouches for it."""
         if isinstance(self.committer, FilesystemCommitter):
             return self.committer.catalog_reason()
-        return self.read_only_reason()
+        return self.committer.read_only_reason()
 
     def vouchers(self) -> Sequence[Voucher]:
         """What the operator vouches for where the table is one by file names in an object store."""
@@ -419,6 +419,9 @@ class IcebergTable(OpenTable):
             recorded=True,
         )
         attempt = self.committer.prepare(commit, base_location=base_location)
+        if attempt.digest != intent.digest:
+            # Earlier versions recorded it without the property that a REST catalog got with it.
+            attempt = self.committer.prepare(replace(commit, recorded=False), base_location=base_location)
         if attempt.digest != intent.digest:
             raise Refused(
                 f"Cannot settle step {step.name}: its commit cannot be made again with the same content",

@@ -297,9 +297,17 @@ class RestCommitter:
                 if _is_marked(metadata, attempt.commit) and _log_of(metadata)[-1:] == [attempt.base]:
                     return Committed(metadata_location=location)
                 # It names a later version than ours, or ours follows one that others made meanwhile, or an earlier try.
-                return self.settle(attempt)
+                outcome = self.settle(attempt)
             except (IcebergCliError, FileNotFoundError) as error:
-                return self._doubtful(attempt, f"the catalog's answer cannot be used: {error}")
+                outcome = self._doubtful(attempt, f"the catalog's answer cannot be used: {error}")
+            # Of a table without a log only the answer tells of a commit that another one followed at once.
+            if (
+                isinstance(outcome, Conflict)
+                and outcome.seen
+                and _adds_shown_snapshot(attempt.commit, answer)
+            ):
+                return Committed(metadata_location=outcome.seen)
+            return outcome
         one_by_one = code in _NOT_PARSED and _ONE_EXPECTED in reason and not self._one_by_one
         marked = _mark_of(attempt.commit) is not None and not self._refuses_marks
         refuses_mark = code in _REFUSING_MARKS and marked and _MARK_NAMED.search(reason) is not None
@@ -389,6 +397,17 @@ def _snapshot_of(commit: Any) -> int | None:
 
     added = [update.snapshot.snapshot_id for update in commit.updates if isinstance(update, AddSnapshot)]
     return added[0] if added else None
+
+
+def _adds_shown_snapshot(commit: Any, answer: requests.Response) -> bool:
+    """Whether an answer shows the table with the snapshot that a commit adds, and no ref may have gone with it."""
+    if _removes_snapshots(commit):
+        return False
+    try:
+        shown = object_of(answer)["metadata"]["snapshots"]
+        return any(each["snapshot-id"] == _snapshot_of(commit) for each in shown)
+    except (BackendUnavailable, KeyError, TypeError):
+        return False
 
 
 def _one_by_one(commit: Commit) -> Iterator[TableUpdate]:

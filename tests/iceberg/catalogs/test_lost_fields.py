@@ -11,7 +11,7 @@ import pytest
 
 from iceberg_cli.iceberg.catalogs.lost_fields import fields_of, lost_fields
 from tests.cli.running import iceberg_cli
-from tests.iceberg.catalogs.test_rest import Lake, lake
+from tests.iceberg.catalogs.test_rest import Lake, expiry, lake, run
 from tests.metadata_documents import a_document, a_snapshot, parsed, without
 from tests.rest_servers import configuration_of
 
@@ -99,3 +99,19 @@ def test_no_verb_commits_to_a_table_of_which_the_catalog_would_lose_something(
 ) -> None:
     register_changed(lake, "later", {"later": {"a": 1}})
     check_refused(lake, "later", tmp_path, "later")
+
+
+def test_an_operation_that_is_open_can_be_closed(lake: Lake, tmp_path: Path) -> None:
+    """To leave its files needs no commit, so that nothing is lost by it."""
+    head = lake.table.metadata.current_snapshot_id
+    assert head is not None
+    lake.table.manage_snapshots().create_tag(head, "kept", max_ref_age_ms=1 << 40).commit()
+    run(lake, tmp_path, *expiry(lake), "--grace", "1h")
+    (path,) = {path for method, path in lake.front.requests if method == "GET" and "/tables/" in path}
+    shown = json.loads(lake.front.forward("GET", path, {}, b"")[1])
+    assert shown["metadata"]["refs"]["kept"].pop("max-ref-age-ms") == 1 << 40
+    lake.front.contents[path] = json.dumps(shown).encode()
+    (operation_id,) = (each.name for each in (tmp_path / "t" / "_iceberg_cli" / "ops").iterdir())
+    assert "loses them: refs.max-ref-age-ms" in " ".join(run(lake, tmp_path, "inspect").split())
+    run(lake, tmp_path, "resume", operation_id, "--abandon")
+    assert "No open operation" in run(lake, tmp_path, "resume", "--list")

@@ -154,3 +154,25 @@ def test_a_commit_whose_answer_is_lost_is_found_by_its_snapshot(lake: Lake, fate
     if code:
         assert lake.run("resume").code == 0
     check_rewritten(lake, ROWS)
+
+
+def test_an_append_right_after_a_commit_does_not_make_it_a_conflict(lake: Lake) -> None:
+    """The answer names the version that the commit made, and Nessie shows the next one only."""
+    forward, appended = lake.front.forward, False
+
+    def append_after_it(
+        method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> tuple[int, bytes, str]:
+        nonlocal appended
+        answer = forward(method, path, headers, body)
+        if method == "POST" and not appended:
+            appended = True
+            lake.table.append(pa.table({"i": [3]}))
+        return answer
+
+    lake.front.forward = append_after_it  # type: ignore[method-assign]
+    done = lake.run("rewrite-manifests", "--yes")
+    assert (done.code, done.json["status"]) == (0, "done"), done.out
+    assert len(lake.front.bodies) == 1
+    assert "cannot be proved" not in " ".join(done.json["notes"])
+    check_rewritten(lake, [*ROWS, 3], manifests=2)
