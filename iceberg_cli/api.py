@@ -414,9 +414,13 @@ class Table:
         content = shown.content
         verb = format_of(self.format).verbs[content.verb]
         policy = verb.policy.from_json(content.policy)
-        planned = verb.plan(
-            self._newest(), policy, as_of_ms=content.as_of_ms, within=None if beyond else content
-        )
+        table, as_of_ms = self._newest(), content.as_of_ms
+        try:
+            planned = verb.plan(table, policy, as_of_ms=as_of_ms, within=None if beyond else content)
+        except UsageError:  # snapshots that the policy names may have gone meanwhile
+            if not beyond:
+                raise
+            planned = verb.plan(table, policy, as_of_ms=as_of_ms, within=content)
         found, expected = planned.plan.base.table_uuid, content.base.table_uuid
         if found != expected:
             raise Refused(

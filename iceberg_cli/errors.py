@@ -5,6 +5,7 @@
     +- TableNotFound          10
     +- Refused                11   policy or interlock; nothing was changed
     |  +- StalePlan           11   the table moved and more would go than was shown
+    |  +- RequestTooLarge     11   the catalog takes no request as large as a commit
     |  +- TakenOver           11   another process goes on with the operation
     +- CommitConflict         12   every attempt was provably refused; nothing was changed
     +- CommitStateUnknown     13   the swap may or may not have happened; nothing was deleted
@@ -117,10 +118,7 @@ class StalePlan(Refused):
 class RequestTooLarge(Refused):
     """The request of a commit is larger than its catalog takes."""
 
-    default_next_step = (
-        "Run the verb again: it commits what can be divided in parts. Else have the catalog, or the proxy before it, "
-        "take larger requests."
-    )
+    default_next_step = "Have the catalog, or the proxy before it, take larger requests. An expiry that is begun anew is divided."
 
 
 class TakenOver(Refused):

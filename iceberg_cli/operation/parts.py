@@ -85,10 +85,8 @@ def _with_state(error: IcebergCliError, reports: Sequence[Report]) -> IcebergCli
     """The error of a part, with what was done before. None says that nothing was changed where something was."""
     if not reports:
         return error
-    ids = ", ".join(str(report.operation_id) for report in reports)
-    error.state = (
-        f"Commits before it: {len(reports)}, by operations {ids}. Of the one that failed: {error.state}"
-    )
+    ids = [report.operation_id for report in reports if report.operation_id]
+    error.state = f"Commits before it: {len(ids)}, by operations {', '.join(ids)}. Of the one that failed: {error.state}"
     if isinstance(error, (CommitConflict, Cancelled)):
         return Interrupted(error.message, state=error.state, next_step="The next run goes on.")
     return error
@@ -96,11 +94,12 @@ def _with_state(error: IcebergCliError, reports: Sequence[Report]) -> IcebergCli
 
 def _sum(reports: Sequence[Report], waiting: Sequence[int], error: RequestTooLarge) -> Report:
     """The reports of parts as one."""
-    last = reports[-1]
+    last = next((report for report in reversed(reports) if report.operation_id), reports[-1])
     names = dict.fromkeys(name for report in reports for name in report.counts)
     statuses = {report.status for report in reports}
     status = next(each for each in ("partial", "waiting", "done", "nothing_to_do") if each in statuses)
-    notes = [f"Done by {len(reports)} operations, as one commit was too large: {error.message}."]
+    operations = sum(report.operation_id is not None for report in reports)
+    notes = [f"Done by {operations} operations, as one commit was too large: {error.message}."]
     if waiting:
         status = "partial"
         notes.append(f"{len(waiting)} snapshots are still to expire; the next run goes on.")

@@ -417,7 +417,7 @@ class OperationRun:
         name = f"version-before-{committed.former.rpartition('/')[2]}"
         try:
             self.journal.put(name, self.table.workspace.storage.read(committed.former))
-        except (FileNotFoundError, BackendUnavailable) as error:
+        except (IcebergCliError, OSError) as error:  # whatever it is, the commit is to be recorded
             return f"{committed.withheld}; {committed.former} could not be copied: {error}"
         return f"{committed.withheld}; a copy of {committed.former} is at {self.journal.folder}/{name}"
 

@@ -226,6 +226,18 @@ def test_replan_prints_what_would_go_beyond_the_file_and_writes_nothing(
         assert any("/metadata/snap-" in line for line in additions_over[1:])
 
 
+@pytest.mark.parametrize("flag", ["--dry-run", "--replan", "--yes"])
+def test_a_plan_whose_named_snapshots_have_gone_has_nothing_to_do(
+    lake: CatalogTable, tmp_path: Path, flag: str
+) -> None:
+    first, *_ = lake.snapshot_ids()
+    path = saved(lake, tmp_path / "plans", "--snapshot-id", first)
+    assert apply(path).json["status"] == "done"
+    with unchanged(lake.folder):
+        ran = iceberg_cli("apply", path, flag)
+        assert ran.code == 0, ran.err
+
+
 def test_a_tag_in_between_keeps_its_snapshot_and_the_rest_goes(lake: CatalogTable, tmp_path: Path) -> None:
     path = saved(lake, tmp_path / "plans", "--older-than", moment(lake, 3))
     tagged, *others = lake.snapshot_ids()

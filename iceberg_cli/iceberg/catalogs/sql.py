@@ -274,12 +274,11 @@ def _open_engine(uri: str, wait_s: int) -> tuple[sa.Engine, list[str]]:
         raise UsageError(f"Cannot open the catalog's database: {redact(str(error))}") from None
     if backend == "postgresql":
         _bound_connections(engine, 3 * max(wait_s, 1))
-        sa.event.listen(
-            engine,
-            "connect",
-            lambda connection, _: secrets.extend(_secrets_of_connection(connection)),
-            insert=True,
-        )
+
+        def remember(connection: Any, _record: Any) -> None:
+            secrets.extend(each for each in _secrets_of_connection(connection) if each not in secrets)
+
+        sa.event.listen(engine, "connect", remember, insert=True)
     return engine, secrets
 
 
