@@ -109,7 +109,7 @@ def done(ran: Ran) -> None:
     assert ran.code == 0, ran.out + ran.err
 
 
-@few_or_many(3, all_of=50)
+@few_or_many(5, all_of=50)
 @pytest.mark.parametrize("catalog", [False, True], ids=["folder", "sqlite"])
 def test_killed_at_random_moments_the_program_makes_good_what_it_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, catalog: bool, budget: int
