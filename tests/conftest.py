@@ -107,7 +107,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups = [_group(item) for item in items]
     for item, group in zip(items, groups, strict=True):
         item.add_marker(pytest.mark.xdist_group(group))
-    places = {group: place for place, group in enumerate(dict.fromkeys([_SPARK, _DELTA, _CLUSTER, *groups]))}
+    places = {group: place for place, group in enumerate(dict.fromkeys([*_LONG, *groups]))}
     grouped = sorted(zip(groups, items, strict=True), key=lambda pair: places[pair[0]])
     items[:] = [item for _, item in grouped]
 
@@ -140,7 +140,10 @@ def _group(item: pytest.Item) -> str:
     # Not by fixtures: some are asked for while the test runs.
     if item.path.parent.name == "spark" and item.path.stem.startswith("test_cluster"):
         return _CLUSTER
-    return _DELTA if "delta_lake" in getattr(item, "fixturenames", ()) else _SPARK
+    names = getattr(item, "fixturenames", ())
+    if "delta_spark_on_s3" in names:
+        return _DELTA_ON_S3
+    return _DELTA if "delta_lake" in names else _SPARK
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -150,4 +153,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         pytest.exit("--dist loadgroup has no effect with these versions of pytest and pytest-xdist", 3)
 
 
-_SPARK, _DELTA, _CLUSTER = "spark", "delta", "cluster"  # the first is the session of this process
+_SPARK, _DELTA, _CLUSTER, _DELTA_ON_S3 = _LONG = (
+    "spark",  # the session of this process
+    "delta",
+    "cluster",
+    "delta-s3",
+)

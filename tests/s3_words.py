@@ -27,6 +27,17 @@ def options_of(server: S3Server) -> list[str]:
     return [part for item in server.options.items() for part in ("--storage-option", "=".join(item))]
 
 
+def delta_rs_options_of(server: S3Server) -> dict[str, str]:
+    """The options by which delta-rs reaches a service."""
+    return {
+        "AWS_ENDPOINT_URL": server.endpoint,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": server.options["key"],
+        "AWS_SECRET_ACCESS_KEY": server.options["secret"],
+        "AWS_REGION": server.options["region"],
+    }
+
+
 class _Unconditional(PassingOn):
     """Passes each request on without its `If-None-Match`; moto looks at no signature.
 

@@ -51,6 +51,17 @@ SQLITE: Final = Jar("org.xerial", "sqlite-jdbc", "3.50.3.0",
         "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08")  # fmt: skip
 AWS: Final = Jar("org.apache.iceberg", "iceberg-aws-bundle", "1.12.0",
         "dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957")  # fmt: skip
+# Hadoop's file system on S3, of the version of Spark's own Hadoop. It is built for the whole SDK, of 600 MB; of what it
+# needs `AWS` lacks two modules, which are of the version that `AWS` holds.
+S3A: Final = (
+    AWS,
+    Jar("org.apache.hadoop", "hadoop-aws", "3.4.2",
+        "d2d24e6b715b5656b9d238bf13b6682a07e2004dd36aad74a73aeb854319f4d9"),
+    Jar("software.amazon.awssdk", "apache-client", "2.54.17",
+        "0b00ae3d55c3d1213ca47b5651dc4c2a0080fc9b6192dde3d53c3da6c1811bcb"),
+    Jar("software.amazon.awssdk", "s3-transfer-manager", "2.54.17",
+        "7bef0ea4efd5e0860bab63e08317040951edb51b72a5be734284c28b8324ab87"),
+)  # fmt: skip
 DELTA: Final = (
     Jar("io.delta", "delta-spark_4.1_2.13", "4.4.0",
         "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10"),

@@ -25,7 +25,7 @@ from tests.crash import suite
 from tests.crash.delta_scenes import Scene
 from tests.delta.test_log_conformance import race
 from tests.paths import FIXTURES, needs_fixtures
-from tests.s3_words import WORD, options_of, storage_of
+from tests.s3_words import WORD, delta_rs_options_of, options_of, storage_of
 from tests.servers import S3Server
 
 NOW = ("--retention", "0s", "--unsafe-allow-short-retention")
@@ -355,13 +355,7 @@ def test_every_verb_leaves_a_table_that_delta_rs_reads_as_before(versitygw: S3Se
     for file in (FIXTURES / MANY_DVS).rglob("*"):
         if file.is_file():
             storage.put_if_absent(f"{location}/{file.relative_to(FIXTURES / MANY_DVS)}", file.read_bytes())
-    options = {
-        "AWS_ENDPOINT_URL": versitygw.endpoint,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": versitygw.options["key"],
-        "AWS_SECRET_ACCESS_KEY": versitygw.options["secret"],
-        "AWS_REGION": versitygw.options["region"],
-    }
+    options = delta_rs_options_of(versitygw)
 
     def read() -> list[object]:
         table = deltalake.DeltaTable(location, storage_options=options)

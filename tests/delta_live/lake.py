@@ -145,15 +145,29 @@ def some(versions: Iterable[int]) -> list[int]:
     return each if FULL else sorted({*each[:1], *each[-2:]})
 
 
-def rows_of_delta_rs(table: Path, version: int | None = None) -> Rows:
-    """All rows of a version as delta-rs reads them, in a fixed order."""
+def rows_of_delta_rs(
+    table: Path | str,
+    version: int | None = None,
+    *,
+    where: str = "TRUE",
+    options: dict[str, str] | None = None,
+) -> Rows:
+    """Rows of a version as delta-rs reads them, in a fixed order.
+
+    Args:
+        table: its folder, or its URI.
+        version: None: the newest.
+        where: a condition of SQL.
+        options: of the storage.
+    """
     import pyarrow as pa
     from deltalake import DeltaTable, QueryBuilder
 
-    opened = DeltaTable(str(table), version=version)
+    opened = DeltaTable(str(table), version=version, storage_options=options)
     names = [field.name for field in opened.schema().fields]
     columns = ", ".join(f'"{name}"' for name in names)
-    found = pa.table(QueryBuilder().register("t", opened).execute(f"SELECT {columns} FROM t").read_all())
+    query = f"SELECT {columns} FROM t WHERE {where}"
+    found = pa.table(QueryBuilder().register("t", opened).execute(query).read_all())
     return in_order(tuple(plain(value) for value in row.values()) for row in found.to_pylist())
 
 
