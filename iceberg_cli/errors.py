@@ -118,7 +118,9 @@ class StalePlan(Refused):
 class RequestTooLarge(Refused):
     """The request of a commit is larger than its catalog takes."""
 
-    default_next_step = "Have the catalog, or the proxy before it, take larger requests. An expiry that is begun anew is divided."
+    default_next_step = (
+        "Have the catalog, or the proxy before it, take larger requests. A new expiry is divided."
+    )
 
 
 class TakenOver(Refused):

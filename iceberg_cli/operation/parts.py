@@ -86,7 +86,8 @@ def _with_state(error: IcebergCliError, reports: Sequence[Report]) -> IcebergCli
     if not reports:
         return error
     ids = [report.operation_id for report in reports if report.operation_id]
-    error.state = f"Commits before it: {len(ids)}, by operations {', '.join(ids)}. Of the one that failed: {error.state}"
+    before = f"Commits before it: {len(ids)}, by operations {', '.join(ids)}."
+    error.state = f"{before} Of the one that failed: {error.state}"
     if isinstance(error, (CommitConflict, Cancelled)):
         return Interrupted(error.message, state=error.state, next_step="The next run goes on.")
     return error
