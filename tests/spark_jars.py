@@ -1,5 +1,7 @@
 """The jars that Spark needs in tests and benchmarks, by checksum, from Maven Central into a folder of their own.
 
+`python -m tests.spark_jars` has all that tests need, REST servers' too, before the first test asks for one.
+
 Spark's own resolution (`spark.jars.packages`) prefers what a home folder's Maven repository describes, even where the
 jars are not beside the descriptions, and remembers that in a cache that all programs share. These jars depend on
 nothing that Spark does not bring.
@@ -169,3 +171,14 @@ def _download(jar: Jar, target: Path, environment: Mapping[str, str]) -> None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def main() -> None:
+    """Download what is missing."""
+    from tests.rest_servers import DRIVERS, JARS, S3_JARS
+
+    spark_jars([ICEBERG, SQLITE, *S3A, *DELTA, *JARS, *S3_JARS, *DRIVERS])
+
+
+if __name__ == "__main__":
+    main()
