@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
@@ -108,15 +107,14 @@ class TableOnS3:
 
     # -- our program -------------------------------------------------------------------------------------------
 
-    def verb(self, name: str, *options: object) -> dict[str, Any]:
-        """Carry out a verb, which must succeed and changes no row: its report."""
+    def verb(self, name: str, *options: object) -> None:
+        """Carry out a verb, which must succeed and changes no row."""
         arguments = (*options_of(self.s3), *options, "--yes", WORD, "--format", "json", "--no-progress")
         ran = iceberg_cli(name, self.location, *arguments)
         assert ran.code == 0, (name, options, ran.out, ran.err)
         assert ran.json["status"] == "done"
         assert not [key for key in self.objects() if JOURNAL in key]
         self._promise()
-        return ran.json
 
     # -- both read ---------------------------------------------------------------------------------------------
 
