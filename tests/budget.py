@@ -14,15 +14,16 @@ FULL = bool(os.environ.get("ICEBERG_CLI_FULL"))
 _DEEP_FACTOR = 4
 
 
-def few_or_many(few: int, *, all_of: int | None = None) -> Callable[[Any], Any]:
+def few_or_many(few: int, *, many: int | None = None, all_of: int | None = None) -> Callable[[Any], Any]:
     """Run a test twice: with `budget` cases always, with more as a deep test.
 
     Args:
         few: cases that are always tried.
+        many: those of the deep test; None: so many times as many.
         all_of: with ICEBERG_CLI_FULL=1; None: every case there is.
     """
-    many = (all_of or 1 << 62) if FULL else few * _DEEP_FACTOR
-    deep = pytest.param(many, marks=pytest.mark.deep, id="many")
+    more = (all_of or 1 << 62) if FULL else many or few * _DEEP_FACTOR
+    deep = pytest.param(more, marks=pytest.mark.deep, id="many")
     return pytest.mark.parametrize("budget", [pytest.param(few, id="few"), deep])
 
 

@@ -116,7 +116,7 @@ def test_expiry_loses_no_row_of_those_who_append_meanwhile_and_no_file_of_a_snap
             appended.set()
         runs = [run for each in expiries for run in each.result()]
     assert [run for run in runs if run.code not in (0, 12)] == []
-    assert len([run for run in runs if run.code == 0]) > 2
+    assert any(run.code == 0 for run in runs)
     assert lake.ids() == [0, 1, 2, *(1000 * writer + number for writer in (1, 2, 3) for number in range(25))]
     for snapshot_id in lake.snapshot_ids():
         lake.ids(snapshot_id)

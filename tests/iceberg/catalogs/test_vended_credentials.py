@@ -69,7 +69,8 @@ def test_without_new_credentials_a_verb_stops_with_one_error_and_goes_on_once_th
         is_committed = made.table.metadata_location != location
         assert made.rows() == [*ROWS]
         if stopped.code:
-            assert stopped.code in ({14, 16} if is_committed else {16}), stopped.out
+            # 13: what became of the commit could not be read back.
+            assert stopped.code in ({13, 14, 16} if is_committed else {16}), stopped.out
             state = stopped.json["state"]
             assert ("Nothing was changed" in state or "was not changed" in state) <= (not is_committed), state
             assert "403" in stopped.json["message"] or "InvalidAccessKeyId" in stopped.json["message"]
