@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
 import uuid
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Final
 import pytest
 
 from iceberg_cli.errors import IcebergCliError
+from iceberg_cli.storage import s3_retries
 from tests.cli.running import iceberg_cli
 
 EXPIRE: Final = (
@@ -130,11 +132,15 @@ def _yaml(value: object, indent: str = "") -> str:
     )
 
 
-def folders_of_a_case(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folders of a `Watch`, and the cache among them."""
+def set_up_a_case(folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The folders of a `Watch`, and the cache among them; all that we log is kept, and S3 is tried again at once."""
     for name in ("given", "left", "cache"):
         (folder / name).mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    monkeypatch.setattr(s3_retries, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(s3_retries, "_FIRST_THROTTLED_WAIT_S", 0.001)
+    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG, "iceberg_cli")
 
 
 def secret_properties(markers: Markers) -> dict[str, object]:

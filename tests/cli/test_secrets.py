@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 import re
 import uuid
 from collections.abc import Callable, Iterator
@@ -30,9 +29,9 @@ from tests.markers import (
     ICEBERG_COMMANDS,
     Markers,
     Watch,
-    folders_of_a_case,
     give_secrets,
     secret_properties,
+    set_up_a_case,
     trace,
 )
 from tests.rest_servers import Fate, Front, empty_table_of_integers
@@ -186,10 +185,7 @@ def case(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> Iterator[Case]:
-    folders_of_a_case(tmp_path, monkeypatch)
-    monkeypatch.setattr(s3_retries, "_FIRST_WAIT_S", 0.001)
-    monkeypatch.setattr(s3_retries, "_FIRST_THROTTLED_WAIT_S", 0.001)
-    caplog.set_level(logging.INFO)
+    set_up_a_case(tmp_path, monkeypatch, caplog)
     options = {
         "s3.endpoint": recorder.endpoint,
         "s3.access-key-id": "theirs",

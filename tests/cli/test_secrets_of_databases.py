@@ -5,7 +5,6 @@ Databases tell all that they were sent when they refuse a connection or lose a c
 
 from __future__ import annotations
 
-import logging
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,7 +20,6 @@ import sqlalchemy as sa
 from pyiceberg.catalog.sql import SqlCatalog
 
 from iceberg_cli.api import open_table
-from iceberg_cli.storage import s3_retries
 from tests.conformance.catalogs import execute
 from tests.database_proxy import Proxy, through
 from tests.markers import (
@@ -29,9 +27,9 @@ from tests.markers import (
     ICEBERG_COMMANDS,
     Markers,
     Watch,
-    folders_of_a_case,
     give_secrets,
     secret_properties,
+    set_up_a_case,
 )
 from tests.servers import BY_FSSPEC
 from tests.storage.test_s3_requests import Recorder, recorder
@@ -77,11 +75,7 @@ def case(
     recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> Case:
     """The table is in no database yet."""
-    folders_of_a_case(tmp_path, monkeypatch)
-    monkeypatch.setattr(s3_retries, "_FIRST_WAIT_S", 0.001)
-    monkeypatch.setattr(s3_retries, "_FIRST_THROTTLED_WAIT_S", 0.001)
-    caplog.set_level(logging.INFO)
-    caplog.set_level(logging.DEBUG, "iceberg_cli")
+    set_up_a_case(tmp_path, monkeypatch, caplog)
     markers = Markers()
     found = Case(markers=markers, folder=tmp_path, caplog=caplog, table="prod.shop.t", storage=recorder)
     found.properties = {

@@ -6,7 +6,6 @@ Where the storage fails it tells the headers and the address of the request.
 from __future__ import annotations
 
 import base64
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 
 from iceberg_cli.api import open_table
 from iceberg_cli.cli.context import now_ms
-from iceberg_cli.storage import s3_retries
 from iceberg_cli.testing.delta_writer import (
     a_metadata,
     a_protocol_with,
@@ -25,7 +23,7 @@ from iceberg_cli.testing.delta_writer import (
     write_log,
     write_vectors,
 )
-from tests.markers import Markers, Watch, folders_of_a_case, give_secrets
+from tests.markers import Markers, Watch, give_secrets, set_up_a_case
 from tests.storage.test_s3_requests import Recorder, Request, recorder
 from tests.telling_storage import (
     STORAGE_FAILURES,
@@ -94,11 +92,7 @@ def case(
     recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> Case:
     """The table has deletion vectors in two files, and two files that were removed a minute ago."""
-    folders_of_a_case(tmp_path, monkeypatch)
-    monkeypatch.setattr(s3_retries, "_FIRST_WAIT_S", 0.001)
-    monkeypatch.setattr(s3_retries, "_FIRST_THROTTLED_WAIT_S", 0.001)
-    caplog.set_level(logging.INFO)
-    caplog.set_level(logging.DEBUG, "iceberg_cli")
+    set_up_a_case(tmp_path, monkeypatch, caplog)
     table, objects = tmp_path / "given" / "t", Objects()
     founding = [
         a_protocol_with("deletionVectors"),

@@ -99,12 +99,10 @@ class RestCommitter:
         self._client = RestClient(catalog_name, namespace, table, properties)
         self._sent = SentAttempts()
         self._one_by_one = False  # whether the server removes one snapshot an update
-        self._refuses_marks = (
-            False  # whether it lets nobody set the property by which a commit is known again
-        )
-        self._fields: dict[
-            str, frozenset[str] | None
-        ] = {}  # by the location of metadata, as the server shows it
+        # Whether it lets nobody set the property by which a commit is known again.
+        self._refuses_marks = False
+        # Of metadata by its location, as the server shows it.
+        self._fields: dict[str, frozenset[str] | None] = {}
         opened = self._load()
         self._opened: str | None = opened.location
         which: dict[str, Any] = {
@@ -272,10 +270,11 @@ class RestCommitter:
         if ours:
             location, version = ours[-1]
             # The version that the commit made may be one of those that were cut off.
-            lost = cut_off if trimmed and _removes_snapshots(commit) else None
-            withheld, former = self._changed_between(attempt, location, version)
-            if lost:
-                withheld, former = lost, next(reversed(_log_of(version)), None)
+            withheld: str | None = cut_off
+            if trimmed and _removes_snapshots(commit):
+                former = next(reversed(_log_of(version)), None)
+            else:
+                withheld, former = self._changed_between(attempt, location, version)
             outcome = Committed(metadata_location=location, withheld=withheld, former=former)
             return outcome, not trimmed
         reason = check(commit.requirements, metadata)  # type: ignore[attr-defined]

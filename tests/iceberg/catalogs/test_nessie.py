@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 
 from tests.cli.running import Ran, iceberg_cli
 from tests.nessie import Nessie
-from tests.rest_servers import Fate, Front, pyiceberg_options_of, table_of_integers
+from tests.rest_servers import Fate, Front, configuration_of, pyiceberg_options_of, table_of_integers
 
 pytestmark = pytest.mark.deep
 
@@ -52,16 +52,15 @@ def lake(nessie: Nessie, tmp_path: Path) -> Iterator[Lake]:
     options = {"warehouse": "warehouse", **pyiceberg_options_of(nessie.s3)}
     name = (f"n{uuid.uuid4().hex}", "t")
     theirs = table_of_integers(nessie.uri, name[:1], None, ROWS, options)
-    lines = "".join(f"    {name}: {value}\n" for name, value in options.items())
     config = tmp_path / "pyiceberg.yaml"
     server = urlsplit(nessie.uri)
     with Front(f"{server.scheme}://{server.netloc}") as front:
         uri = f"{front.uri}{server.path}"
         # Nessie tells its clients where to go on.
         where = f"{server.path}/v1/config?warehouse=warehouse"
-        told = requests.get(f"{server.scheme}://{server.netloc}{where}", timeout=60).text
-        front.contents[where] = told.replace(nessie.uri, uri).encode()
-        config.write_text(f"catalog:\n  prod:\n    type: rest\n    uri: {uri}\n{lines}")
+        configuration = requests.get(f"{server.scheme}://{server.netloc}{where}", timeout=60).text
+        front.contents[where] = configuration.replace(nessie.uri, uri).encode()
+        config.write_text(configuration_of("prod", {"uri": uri, **options}))
         yield Lake(nessie, front, theirs, name, config)
 
 

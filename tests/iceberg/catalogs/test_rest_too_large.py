@@ -12,6 +12,7 @@ import pytest
 from iceberg_cli.operation.outcomes import Conflict, Unknown
 from tests.cli.running import Ran, iceberg_cli
 from tests.iceberg.catalogs.test_rest import Lake, files_of, lake
+from tests.rest_servers import configuration_of
 
 __all__ = ["lake"]
 
@@ -40,7 +41,7 @@ class Limited:
 
     def __init__(self, lake: Lake, folder: Path) -> None:
         self.lake, self.config = lake, folder / "pyiceberg.yaml"
-        self.config.write_text(f"catalog:\n  prod:\n    type: rest\n    uri: {lake.front.uri}\n")
+        self.config.write_text(configuration_of("prod", {"uri": lake.front.uri}))
         for _ in range(SNAPSHOTS - 3):
             lake.append()
         self.snapshot_ids = [each.snapshot_id for each in lake.table.metadata.snapshots]
