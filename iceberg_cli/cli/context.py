@@ -8,8 +8,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -22,10 +23,9 @@ from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
 from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from iceberg_cli.api import Runtime, Table
     from iceberg_cli.cli.render import Progress
+    from iceberg_cli.cli.render.screen import Screen
     from iceberg_cli.plan.report import Report
 
 TableArgument = Annotated[
@@ -105,6 +105,7 @@ class Run:
         bool, typer.Option("--quiet", "-q", help="Print only errors, and what is left undone.")
     ] = False
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on standard error.")] = False
+    no_pager: Annotated[bool, typer.Option("--no-pager", help="Never show long output by $PAGER.")] = False
 
     def __post_init__(self) -> None:
         """Refuse options that contradict each other before anything is opened."""
@@ -159,18 +160,32 @@ class Run:
         return Progress(sys.stderr, enabled=not (self.no_progress or self.quiet))
 
     @functools.cached_property
-    def out(self) -> Console:
-        """The console for text, on standard output unless that has the JSON document."""
-        from iceberg_cli.cli.render import console
+    def out(self) -> Screen:
+        """Where text goes: standard output, unless that has the JSON document."""
+        return self._screen(sys.stderr if self.json else sys.stdout)
 
-        return console(sys.stderr if self.json else sys.stdout, color="NO_COLOR" not in os.environ)
+    @functools.cached_property
+    def err(self) -> Screen:
+        """Where messages go: standard error."""
+        return self._screen(sys.stderr)
 
-    @property
-    def err(self) -> Console:
-        """The console for messages, on standard error."""
-        from iceberg_cli.cli.render import console
+    def _screen(self, stream: TextIO) -> Screen:
+        from iceberg_cli.cli.render.screen import Screen
 
-        return console(sys.stderr, color="NO_COLOR" not in os.environ)
+        return Screen(
+            stream, as_of_ms=self.as_of_ms, verbose=self.verbose, color="NO_COLOR" not in os.environ
+        )
+
+    @contextmanager
+    def paging(self) -> Iterator[None]:
+        """Show what the block prints on standard output by the pager, where it is longer than the terminal."""
+        if self.no_pager or self.json or self.quiet or not sys.stdout.isatty():
+            yield
+            return
+        from iceberg_cli.cli.paging import paged
+
+        with paged(self.out):
+            yield
 
     def open(self, name: str) -> Table:
         """Open the table that the operator named.
@@ -257,30 +272,44 @@ class Run:
         """Whether the run is on a terminal, so that a question can be answered."""
         return sys.stdin.isatty()
 
-    def confirm(self, question: str, *, yes: bool) -> bool:
-        """Ask for confirmation on the terminal; without one, and without --yes, refuse."""
-        if yes:
-            return True
+    def check_terminal(self) -> None:
+        """Refuse to ask where nobody answers.
+
+        Raises:
+            UsageError: standard input is no terminal.
+        """
         if not self.on_terminal:
             raise UsageError(
                 "Nobody can be asked: standard input is no terminal",
                 next_step="Add --yes, or look with --dry-run.",
             )
+
+    def confirm(self, question: str) -> bool:
+        """Ask a question on the terminal."""
         self.progress.close()
         return typer.confirm(question, default=False, err=True)
 
+    def confirm_by_name(self, name: str) -> bool:
+        """Ask for a name to be typed on the terminal, which is not done by mistake."""
+        self.progress.close()
+        typed: str = typer.prompt(f"Type {name} to go on", default="", show_default=False, err=True)
+        return typed.strip() == name
+
     def show_report(self, report: Report, table: Table) -> None:
         """Print the report of a run on a table."""
-        from iceberg_cli.cli import render
+        from iceberg_cli.cli.render import print_json
+        from iceberg_cli.cli.render.report import show_report
 
         self.progress.close()
         with after(report):
             if self.json:
-                render.print_json(report.to_json(table.identity))
+                print_json(report.to_json(table.identity))
             elif not self.quiet:
-                render.show_report(self.out, report, table.name)
+                # That nothing is to do stands in the first line of the plan.
+                if report.status != "nothing_to_do" or report.notes:
+                    show_report(self.out, report, table.name)
             elif report.failed_deletes or report.status == "partial":
-                render.show_report(self.err, report, table.name)
+                show_report(self.err, report, table.name)
 
 
 def now_ms() -> int:
@@ -357,5 +386,8 @@ def leave_with(error: IcebergCliError, *, as_json: bool) -> int:
         sentences = (f"{error.message}.", error.state, error.next_step)
         typer.echo(render.printable(" ".join(text for text in sentences if text)), err=True)
     else:
-        render.show_error(render.console(sys.stderr, color="NO_COLOR" not in os.environ), error)
+        from iceberg_cli.cli.render.report import show_error
+        from iceberg_cli.cli.render.screen import Screen
+
+        show_error(Screen(sys.stderr, color="NO_COLOR" not in os.environ), error)
     return error.exit_code

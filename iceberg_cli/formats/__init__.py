@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from iceberg_cli.operation.ports import Verb
     from iceberg_cli.operation.table import OpenRequest, OpenTable
     from iceberg_cli.plan.findings import CheckResult
-    from iceberg_cli.plan.inspection import Column, Grid, Lines, Row, StateSelector
+    from iceberg_cli.plan.inspection import Column, Part, Row, StateSelector
     from iceberg_cli.plan.policy import Policy
 
 __all__ = [
@@ -55,7 +55,7 @@ class Inspector(Protocol):
         """The whole document of a summary; `recount`: count what no list tells."""
         ...
 
-    def summary_text(self, document: Row) -> Iterable[Lines | Grid]:
+    def summary_text(self, document: Row) -> Iterable[Part]:
         """A summary's document as text."""
         ...
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import BUILT_IN, Format, Inspector, format_of
-from iceberg_cli.plan.text import did_you_mean
+from iceberg_cli.plan.text import did_you_mean, listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,14 +56,12 @@ def check_request(own: Format, what: str, state: StateSelector, *, recount: bool
             usage = [f"{name} {takes}" for name, takes in own.state_options.items()]
             raise UsageError(
                 f"{option} is about {_title(own, option)} tables",
-                next_step=f"For {' '.join(own.title)} table: {_listed(usage, 'or')}.",
+                next_step=f"For {' '.join(own.title)} table: {listed(usage, last='or')}.",
             )
     if len(given) > 1:
-        raise UsageError(f"{_listed(options, 'and')} each name the {own.state}; give one of them")
+        raise UsageError(f"{listed(options)} each name the {own.state}; give one of them")
     if given and what in own.stateless:
-        raise UsageError(
-            f"{_listed(options, 'and')} do not change what {what} shows: it is about the whole table"
-        )
+        raise UsageError(f"{listed(options)} do not change what {what} shows: it is about the whole table")
     if recount and not own.recounts:
         raise UsageError(
             f"--recount is about the manifests of {_title(own)} tables",
@@ -75,10 +73,6 @@ def _title(own: Format, word: str = "manifests") -> str:
     """Of the format that has a value of WHAT or an option which this one does not have."""
     others = (each for each in map(format_of, BUILT_IN) if each.name != own.name)
     return next(each.title[1] for each in others if word in (*each.inspected, *each.state_options))
-
-
-def _listed(words: Sequence[str], last: str) -> str:
-    return f" {last} ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def inspector_of(

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
+
+from iceberg_cli.plan.text import count, listed
 
 INSPECTION_SCHEMA: Final = "iceberg-cli/inspection/2"
 Row = Mapping[str, Any]
 
+# Kinds of values. All but texts and paths are never broken.
 TEXT: Final = "text"
+ID: Final = "id"  # a name or a number that is copied
 NUMBER: Final = "number"  # to the right
 TIME: Final = "time"  # in ms since the epoch
+SPAN: Final = "span"  # several times in ms since the epoch, from the first to the last
 SIZE: Final = "size"  # in bytes, to the right
 PATH: Final = "path"  # below the table's folder as seen from there
+VERDICT: Final = "verdict"  # "go", "change" or "keep"
 
+# What lines are about.
+HEADLINE: Final = "headline"  # the verdict on all that follows
 FINDING: Final = "finding"  # something is odd
 DUE: Final = "due"  # what can be done
+COMMAND: Final = "command"  # is copied into a shell, so it is one line whatever the width
 
 
 class StateSelector(NamedTuple):
@@ -39,14 +48,16 @@ class Column(NamedTuple):
     Args:
         title: what stands over it.
         value: the field of the row, or what makes the value of a row; None is shown as nothing.
-        kind: one of `TEXT`, `NUMBER`, `TIME`, `SIZE` and `PATH`.
+        kind: `TEXT`, `ID`, `NUMBER`, `TIME`, `SPAN`, `SIZE`, `PATH` or `VERDICT`.
         seldom: whether it is shown with --verbose alone.
+        leaves: where there is no room for all, the columns with the lowest numbers leave first; 0: it stays.
     """
 
     title: str
     value: str | Callable[[Row], object]
     kind: str = TEXT
     seldom: bool = False
+    leaves: int = 0
 
     def of(self, row: Row) -> Any:
         """The value of a row."""
@@ -54,18 +65,47 @@ class Column(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """A part of a summary: lines, which are a `FINDING`, `DUE`, or neither."""
+    """A part of a summary: lines, which are the `HEADLINE`, a `FINDING`, `DUE`, a `COMMAND`, or none of these."""
 
     lines: Sequence[str]
     about: str = ""
 
 
 class Grid(NamedTuple):
-    """A part of a summary: rows of text under titles, some of which are to the right."""
+    """A part of a summary: rows under titles."""
 
-    titles: Sequence[str]
-    rows: Sequence[Sequence[object]]
-    right: Sequence[str] = ()
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+
+
+class Facts(NamedTuple):
+    """A part of a summary: labels, each with a value and its kind; one without a value is left out."""
+
+    pairs: Sequence[tuple[str, object, str]]
+
+
+Part = Lines | Grid | Facts
+
+
+TOTAL_COLUMNS: Final = (
+    Column("", "what", ID),
+    Column("count", "count", NUMBER),
+    Column("bytes", lambda row: "" if row["bytes"] is None and row["count"] is None else row["bytes"], SIZE),
+    Column("rows", "rows", NUMBER),
+    Column("", "note"),
+)
+
+
+def total(
+    what: str, number: int | None, size_bytes: int | str | None, rows: int | str | None, note: str
+) -> Row:
+    """A row of `TOTAL_COLUMNS`: how many there are of something, how large it is, and how many rows it has."""
+    return {"what": what, "count": number, "bytes": size_bytes, "rows": rows, "note": note}
+
+
+def other_than(location: str, name: str) -> str | None:
+    """A table's location, unless that is how it is named."""
+    return None if location.rstrip("/") == name.rstrip("/") else location
 
 
 def partition_text(partition: Mapping[str, str | None] | None) -> str:
@@ -74,21 +114,46 @@ def partition_text(partition: Mapping[str, str | None] | None) -> str:
     return "/".join(f"{name}={'null' if value is None else value}" for name, value in pairs)
 
 
-def due_lines(document: Row, reason: Callable[[Row], str], *, none: str = "", plan_shows: str) -> Lines:
-    """What can be done, at the end of a summary.
+def health(document: Row, findings: Sequence[str], reason: Callable[[Row], str]) -> Lines:
+    """The first line of a summary: whether something is odd, and which verbs are due.
+
+    Args:
+        document: of the summary.
+        findings: what is odd.
+        reason: why one of its suggestions is due.
+    """
+    due = document["suggestions"]
+    names = listed([item["operation"] for item in due]) if due else "nothing"
+    because = f": {reason(due[0])}" if len(due) == 1 else ""
+    parts = [
+        count(len(findings), "findings") if findings else "Healthy",
+        f"{names} {'are' if len(due) > 1 else 'is'} due{because}",
+    ]
+    if document["open_operations"]:
+        parts.append(count(len(document["open_operations"]), "open operations"))
+    if document["read_only"]:
+        parts.append("read-only")
+    return Lines(["; ".join(parts)], HEADLINE)
+
+
+def due_parts(document: Row, reason: Callable[[Row], str], *, plan_shows: str) -> Iterator[Part]:
+    """What can be done, and by which commands: the second part of a summary.
 
     Args:
         document: of the summary.
         reason: why one of its suggestions is due.
-        none: where none is due; empty: nothing.
         plan_shows: what `plan` does beyond.
     """
     name = document["table"]["name"]
-    resume = shlex.join(["iceberg-cli", "resume", name])
-    lines = [f"  open operation {operation}: `{resume}`" for operation in document["open_operations"]]
-    for item in document["suggestions"]:
+    lines = [f"read-only: {document['read_only']}"] if document["read_only"] else []
+    due = document["suggestions"]
+    for item in due:
         blocked = f" (blocked by {'; '.join(item['blocked_by'])})" if item["blocked_by"] else ""
-        lines.append(f"  due: {item['operation']}, {reason(item)}{blocked}")
-    if none and not document["suggestions"]:
-        lines.append(f"  {none}")
-    return Lines([*lines, f"  `{shlex.join(['iceberg-cli', 'plan', name])}` {plan_shows}"], DUE)
+        if blocked or len(due) > 1:
+            lines.append(f"due: {item['operation']}: {reason(item)}{blocked}")
+    lines += [f"open operation {operation}" for operation in document["open_operations"]]
+    yield Lines(lines)
+    commands = [f"{shlex.join(['iceberg-cli', 'plan', name])}  # {plan_shows}"]
+    if document["open_operations"]:
+        commands.append(shlex.join(["iceberg-cli", "resume", name]))
+    yield Lines(commands, COMMAND)

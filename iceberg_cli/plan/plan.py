@@ -72,13 +72,18 @@ class Voucher:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The decision to keep one candidate or not, and the reason."""
+    """The decision to keep one candidate or not, and the reason.
+
+    `gist` is the reason without what differs from one candidate to the next, such as its age: those that have it in
+    common are shown together. Empty: the reason itself.
+    """
 
     subject: str  # snapshot, branch, tag, schema, partition-spec
     id: str
     keep: bool
     reason: str
     timestamp_ms: int | None = None
+    gist: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """JSON form."""
@@ -219,8 +224,12 @@ class Plan:
     @property
     def offer(self) -> str | None:
         """Why it does not count as due, though it can be carried out; None where it does."""
-        decision = self.format_version is not None or self.new_protocol
-        return "a decision with no way back" if decision else self.early
+        return "a decision with no way back" if self.has_no_way_back else self.early
+
+    @property
+    def has_no_way_back(self) -> bool:
+        """Whether it changes what a client must know of the format: no later commit undoes that."""
+        return self.format_version is not None or self.new_protocol
 
     @property
     def updates(self) -> Iterator[Mapping[str, Any]]:

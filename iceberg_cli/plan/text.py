@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from iceberg_cli.errors import UsageError
@@ -18,6 +18,14 @@ _ISO_DURATION = re.compile(
 )
 _SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZES |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_AGE_UNITS = (
+    ("y", 365 * _DAY_MS),
+    ("d", _DAY_MS),
+    ("h", 3_600_000),
+    ("min", 60_000),
+    ("s", 1_000),
+    ("ms", 1),
+)
 _SUGGESTIONS = 3
 _MAX_DURATION_MS = 1_000 * 365 * 86_400_000
 
@@ -38,28 +46,36 @@ def old(duration_ms: int) -> str:
     return f"{age(duration_ms)} old" if duration_ms >= 0 else f"dated {age(duration_ms)} ahead"
 
 
-def age(duration_ms: int) -> str:
-    """A duration in words, without its sign: the two largest units that matter, such as "9 d 4 h" or "35 s".
+def age(duration_ms: int, *, parts: int = 2) -> str:
+    """A duration in words, without its sign: the largest units that matter, such as "9 d 4 h" or "35 s".
 
     A duration of a million years or more stands for no bound.
     """
     duration_ms = abs(duration_ms)
     if duration_ms >= _FOR_EVER_MS:
         return "for ever"
-    units = (("y", 365 * _DAY_MS), ("d", _DAY_MS), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
-    parts: list[str] = []
-    for name, unit_ms in units:
+    words: list[str] = []
+    for name, unit_ms in _AGE_UNITS:
         whole, duration_ms = divmod(duration_ms, unit_ms)
         if whole:
-            parts.append(f"{whole} {name}")
-        if len(parts) == 2 or (parts and not whole):
+            words.append(f"{whole} {name}")
+        if len(words) == parts or (words and not whole):
             break
-    return " ".join(parts) or "0 ms"
+    return " ".join(words) or "0 ms"
 
 
-def ago(age_ms: int) -> str:
+def age_span(least_ms: int, most_ms: int) -> str:
+    """The shortest and the longest of durations, such as "6 to 38 d" or "9 h to 38 d"; one where they look the same."""
+    least, most = age(least_ms, parts=1), age(most_ms, parts=1)
+    if least == most:
+        return most
+    number, _, unit = least.partition(" ")
+    return f"{number if most.endswith(f' {unit}') else least} to {most}"
+
+
+def ago(age_ms: int, *, parts: int = 2) -> str:
     """How long ago something was, such as "2 h ago"; a negative age lies in the future."""
-    return f"{age(age_ms)} ago" if age_ms >= 0 else f"{age(-age_ms)} in the future"
+    return f"{age(age_ms, parts=parts)} ago" if age_ms >= 0 else f"{age(-age_ms, parts=parts)} in the future"
 
 
 def number(value: int | None) -> str:
@@ -81,18 +97,38 @@ def size(bytes_: int | None) -> str:
 
 def moment(timestamp_ms: int | None) -> str:
     """A time in ISO 8601, UTC, to the second; years that the calendar lacks stay numbers."""
-    if timestamp_ms is None:
-        return ""
+    return "" if timestamp_ms is None else _formatted(timestamp_ms, "%Y-%m-%dT%H:%M:%SZ")
+
+
+def minute(timestamp_ms: int) -> str:
+    """A time in a sentence, such as "2026-11-17 01:00 UTC"."""
+    return _formatted(timestamp_ms, "%Y-%m-%d %H:%M UTC")
+
+
+def day(timestamp_ms: int) -> str:
+    """The day of a time, UTC."""
+    return _formatted(timestamp_ms, "%Y-%m-%d")
+
+
+def _formatted(timestamp_ms: int, form: str) -> str:
     try:
-        return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return datetime.fromtimestamp(timestamp_ms / 1_000, UTC).strftime(form)
     except (ValueError, OverflowError, OSError):
         return f"{timestamp_ms} ms"
 
 
 def count(number: int, noun: str) -> str:
-    """Such as "1 manifest" or "2 manifests"."""
-    singular = noun.removesuffix("es") if noun.endswith("ches") else noun.removesuffix("s")
+    """Such as "1 manifest" or "2 manifests"; the noun is a plural."""
+    if noun.endswith("ies"):
+        singular = f"{noun.removesuffix('ies')}y"
+    else:
+        singular = noun.removesuffix("es") if noun.endswith("ches") else noun.removesuffix("s")
     return f"{number:,} {noun}" if number != 1 else f"1 {singular}"
+
+
+def listed(words: Sequence[str], *, last: str = "and") -> str:
+    """Words with commas between them, and a word of its own before the last: "a, b and c"."""
+    return f" {last} ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def duration_ms(text: str, option: str) -> int:

@@ -276,7 +276,7 @@ def test_the_preflight_of_a_delta_table_tells_what_it_will_have(tmp_path: Path) 
     }
     assert document["base"]["version"] == "1"
     text = iceberg_cli("upgrade-v3", root, "--check")
-    assert (text.code, text.out.splitlines()[-1]) == (0, f"upgrade-v3 {root}: nothing blocks the upgrade")
+    assert (text.code, text.out.splitlines()[0]) == (0, f"upgrade-v3 {root}: nothing blocks the upgrade")
 
 
 def test_the_preflight_of_a_delta_table_that_is_blocked_leaves_with_11_and_says_by_what(
@@ -305,7 +305,7 @@ def test_the_preflight_of_a_delta_table_that_has_the_features_has_nothing_to_upg
     assert set(ids(checked(root, 0)).values()) == {"info"}
     assert {rule for rule, _ in ids(checked(root, 0))} == {"feature-kept"}
     ran = iceberg_cli("upgrade-v3", root, "--check")
-    assert ran.out.splitlines()[-1] == f"upgrade-v3 {root}: the table has these features: nothing to upgrade"
+    assert ran.out.splitlines()[0] == f"upgrade-v3 {root}: the table has these features: nothing to upgrade"
 
 
 def test_a_table_that_the_upgrade_cannot_read_whole_is_blocked_in_the_preflight_too(

@@ -105,7 +105,7 @@ def test_a_signal_at_any_moment_stops_before_anything_is_changed_or_leaves_what_
         codes.add(ended.code)
         match ended.code:
             case 0:
-                assert "Done." in ended.out
+                assert ": Done; " in ended.out
                 assert set(listing(place.table)) == done
             case 14:
                 assert "`resume` finishes it." in ended.err

@@ -9,7 +9,7 @@ import pytest
 
 from iceberg_cli.errors import BackendUnavailable
 from tests.cli.lakes import AS_OF, GONE, FolderTable, unchanged
-from tests.cli.running import Ran, process
+from tests.cli.running import Ran, iceberg_cli, process
 
 needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 
@@ -91,7 +91,8 @@ def test_no_changes_nothing_and_says_so(table: FolderTable) -> None:
     with unchanged(table.folder):
         ran = typed("n\n", "expire-snapshots", table.folder, *AS_OF)
         assert ran.code == 0
-        assert f"Commit this to {table.folder} and delete 8 files?" in ran.err
+        goes = "3 of 4 snapshots go, 1 stays; 8 files, 14.8 KiB, are deleted for good."
+        assert f"expire-snapshots {table.folder}: {goes}\nGo on?" in ran.err
         assert ran.out.endswith("Nothing was changed.\n")
 
 
@@ -100,10 +101,18 @@ def test_yes_is_done(table: FolderTable) -> None:
         assert typed("y\n", "expire-snapshots", table.folder, *AS_OF).code == 0
 
 
-def test_an_upgrade_asks_for_what_it_is(table: FolderTable) -> None:
-    ran = typed("n\n", "upgrade-v3", table.folder)
-    assert f"Upgrade {table.folder} to format version 3? There is no way back." in ran.err
+@pytest.mark.parametrize("answer", ["", "y", "yes", "event", "Events"])
+def test_an_upgrade_wants_the_tables_name(table: FolderTable, answer: str) -> None:
+    with unchanged(table.folder):
+        ran = typed(f"{answer}\n", "upgrade-v3", table.folder)
+    assert ran.code == 0
+    assert "there is no way back from format version 3.\nType events to go on:" in ran.err
     assert ran.out.endswith("Nothing was changed.\n")
+
+
+def test_an_upgrade_goes_on_where_the_tables_name_is_typed(table: FolderTable) -> None:
+    assert typed("events\n", "upgrade-v3", table.folder).code == 0
+    assert iceberg_cli("inspect", table.folder, "--format", "json").json["format_version"] == 3
 
 
 @pytest.mark.parametrize("verb", ["expire-snapshots", "upgrade-v3", "rewrite-manifests"])

@@ -79,10 +79,12 @@ def _show_difference(
     if run.quiet:
         return
     if not only:
-        render_plan.show_plan(run.out, plan.content, verbose=run.verbose)
+        with run.paging():
+            render_plan.show_plan(run.out, plan.content)
+        run.out.gap()
         if not plan.due:
-            run.out.print("Nothing of what the file lists is left to do.")
+            run.out.line("Nothing of what the file lists is left to do.")
     for line in more:
-        run.out.print(render.printable(f"beyond the file: {line}"))
+        run.out.line(f"beyond the file: {line}")
     if not more:
-        run.out.print("Planned now, nothing would go that the file does not list.")
+        run.out.line("Planned now, nothing would go that the file does not list.")

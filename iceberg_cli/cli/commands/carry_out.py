@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from iceberg_cli.api import Runtime, Table
     from iceberg_cli.plan.plan import Plan
     from iceberg_cli.plan.report import RecoveredOperation, Report
+
+
+_MANY_FILES: Final = 100_000
 
 
 # Nobody compares or prints these, and making the methods for that takes time at every start.
@@ -80,7 +83,8 @@ def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
     from iceberg_cli.cli.render import plan as render_plan
 
     if not run.json and not run.quiet:
-        render_plan.show_plan(run.out, plan, verbose=run.verbose, refused=True)
+        with run.paging():
+            render_plan.show_plan(run.out, plan, refused=True)
         # A plan that cannot be shown is not carried out.
         sys.stdout.flush()
     elif not plan.blocked_by:
@@ -91,7 +95,7 @@ def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
             next_step="--dry-run shows what would be done.",
         )
     if plan.due and not agreed(run, plan, name, yes=yes):
-        run.out.print("Nothing was changed.")
+        run.out.line("Nothing was changed.")
         raise typer.Exit(0)
 
 
@@ -106,28 +110,27 @@ def tell_what_stays(run: Run, plan: Plan) -> None:
 
 
 def agreed(run: Run, plan: Plan, name: str, *, yes: bool) -> bool:
-    """Ask whether to carry out a plan that was shown.
+    """Ask whether to carry out a plan that was shown; where it goes far, for the table's name.
 
     Raises:
         UsageError: there is no --yes, and nobody can be asked or nothing was shown.
     """
-    from iceberg_cli.plan.text import count
-
-    files = plan.removals.count if plan.removals is not None else 0
-    deleting = f" and delete {count(files, 'files')}" if files else ""
-    if run.json and run.on_terminal and not yes:
+    if yes:
+        return True
+    if run.json and run.on_terminal:
         raise UsageError(
             "Nobody can be asked: with --format json nothing was shown",
             next_step="Add --yes, or look with --dry-run.",
         )
-    version = plan.format_version
-    if version is not None:
-        question = f"Upgrade {name} to format version {version}{deleting}? There is no way back."
-    elif plan.new_protocol:
-        question = f"Change the protocol of {name}{deleting}? Clients that lack its features are shut out."
-    else:
-        question = f"Commit this to {name}{deleting}?"
-    return run.confirm(question, yes=yes)
+    run.check_terminal()
+    from iceberg_cli.cli.render.plan import consequence
+
+    run.err.gap()
+    run.err.line(f"{plan.verb} {name}: {consequence(plan)}", style="bold")
+    files = plan.removals.count if plan.removals is not None else 0
+    if plan.has_no_way_back or files > _MANY_FILES:
+        return run.confirm_by_name(name.rstrip("/").rpartition("/")[2])
+    return run.confirm("Go on?")
 
 
 def show_dry_run(run: Run, plan: Plan, *, exit_code: bool) -> None:
@@ -144,7 +147,8 @@ def show_dry_run(run: Run, plan: Plan, *, exit_code: bool) -> None:
     elif run.quiet:
         tell_what_stays(run, plan)
     else:
-        render_plan.show_plan(run.out, plan, verbose=run.verbose)
+        with run.paging():
+            render_plan.show_plan(run.out, plan)
     leave_if_due(plan, exit_code=exit_code)
 
 
@@ -179,7 +183,7 @@ def finish(run: Run, report: Report, table: Table, recovered: Sequence[Recovered
 
 def recover_open(run: Run, table: Table, runtime: Runtime) -> list[RecoveredOperation]:
     """Finish the table's open operations whose grace is over, so that cron needs no second line."""
-    from iceberg_cli.cli.render import show_report
+    from iceberg_cli.cli.render.report import show_report
 
     def show(done: RecoveredOperation) -> None:
         changed("Earlier operations were gone on with; nothing else was changed.")

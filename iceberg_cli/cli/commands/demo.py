@@ -30,5 +30,5 @@ def register(app: typer.Typer) -> None:
             render.print_json({"schema": "iceberg-cli/demo/1", "tables": [tables.events, tables.orders]})
         elif not run.quiet:
             for location in (tables.events, tables.orders):
-                run.out.print(render.printable(location))
-            run.out.print(render.printable(f"Now try: iceberg-cli inspect {tables.events}"))
+                run.out.command(location, indent=0)
+            run.out.command(f"Now try: iceberg-cli inspect {tables.events}", indent=0)

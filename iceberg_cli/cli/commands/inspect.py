@@ -146,13 +146,14 @@ def _show_findings(run: Run, checked: CheckedTable) -> None:
         from iceberg_cli.cli.render.inspection import show_findings
 
         if not run.quiet:
-            show_findings(run.out, document, deep_reads=checked.deep_reads, verbose=run.verbose)
+            with run.paging():
+                show_findings(run.out, document, deep_reads=checked.deep_reads)
         elif checked.errors:
             from iceberg_cli.plan.findings import ERROR
 
             errors = [row for row in document["findings"] if row["severity"] == ERROR]
             document = {**document, "findings": errors}
-            show_findings(run.err, document, deep_reads=checked.deep_reads, verbose=run.verbose)
+            show_findings(run.err, document, deep_reads=checked.deep_reads)
     if checked.unanswered:
         from iceberg_cli.plan.text import count
 
@@ -173,7 +174,12 @@ def _show_summary(run: Run, shown: Inspection) -> None:
     elif not run.quiet:
         from iceberg_cli.cli.render.inspection import show_summary
 
-        show_summary(run.out, shown.inspector.summary_text(document))
+        with run.paging():
+            show_summary(
+                run.out,
+                shown.inspector.summary_text(document),
+                folder=f"{shown.inspector.location.rstrip('/')}/",
+            )
 
 
 def _show_rows(run: Run, shown: Inspection, output: str | None) -> None:

@@ -38,15 +38,8 @@ def show(run: Run, shown: Inspector, what: str, *, limit: int | None) -> None:
         more = limit is None
         rows = rows[-most_rows:] if shown.newest_last(what) else rows[:most_rows]
     columns, lines = shown.text_of(what, rows)
-    show_rows(
-        run.out,
-        columns,
-        lines,
-        location=shown.location,
-        total=len(rows),
-        more=more,
-        verbose=run.verbose,
-    )
+    with run.paging():
+        show_rows(run.out, columns, lines, location=shown.location, total=len(rows), more=more)
 
 
 def print_document(run: Run, shown: Inspector, what: str, *, limit: int | None) -> None:
@@ -98,13 +91,13 @@ def save(run: Run, shown: Inspector, what: str, path: str, *, limit: int | None)
     except OSError as error:
         raise UsageError(f"Cannot write {error.filename or path}: {error.strerror or error}") from error
     run.progress.close()
-    from iceberg_cli.cli.render import print_json, printable
+    from iceberg_cli.cli.render import print_json
     from iceberg_cli.plan.text import count
 
     if run.json:
         print_json({**shown.header(what), "row_count": total, "output": path})
     elif not run.quiet:
-        run.out.print(printable(f"{count(total, 'rows')} of {what} written to {path}"))
+        run.out.line(f"{count(total, 'rows')} of {what} written to {path}")
 
 
 @contextmanager

@@ -142,13 +142,12 @@ def _show(run: Run, plan: Plan, output: str | None) -> None:
     elif run.quiet:
         tell_what_stays(run, plan.content)
     else:
-        render_plan.show_plan(run.out, plan.content, verbose=run.verbose)
+        with run.paging():
+            render_plan.show_plan(run.out, plan.content)
         if output is not None:
-            run.out.print(
-                render.printable(
-                    f"Saved to {output}. Carry it out with: {shlex.join(['iceberg-cli', 'apply', output])}"
-                )
-            )
+            run.out.gap()
+            run.out.line(f"Saved to {output}. Carry it out with:")
+            run.out.command(shlex.join(["iceberg-cli", "apply", output]))
 
 
 def _show_survey(
@@ -164,6 +163,7 @@ def _show_survey(
     from iceberg_cli.cli import render
     from iceberg_cli.cli.commands.carry_out import tell_what_stays
     from iceberg_cli.cli.render import plan as render_plan
+    from iceberg_cli.cli.render.report import show_error
 
     ranked = sorted(plans, key=lambda each: -(each.removals.size_bytes))
     if run.json:
@@ -184,13 +184,14 @@ def _show_survey(
         for each in ranked:
             tell_what_stays(run, each.content)
         for error in failed.values():
-            render.show_error(run.err, error)
+            show_error(run.err, error)
     else:
         shared = run.spelled()
         commands = [
             shlex.join(["iceberg-cli", each.verb, name, *chosen[each.verb].words, *shared]) for each in ranked
         ]
-        render_plan.show_survey(run.out, [each.content for each in ranked], commands, failed)
+        with run.paging():
+            render_plan.show_survey(run.out, [each.content for each in ranked], commands, failed)
 
 
 def _without_schema(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,9 +199,6 @@ def _without_schema(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _show_open_operations(run: Run, opened: Table) -> None:
-    from iceberg_cli.cli import render
-
     for listed in opened.operations():
         verb = listed.operation.verb if listed.operation else "?"
-        line = f"open operation {listed.operation_id} ({verb}): {listed.message}"
-        run.err.print(render.printable(line))
+        run.err.line(f"open operation {listed.operation_id} ({verb}): {listed.message}")

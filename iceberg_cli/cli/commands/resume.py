@@ -69,26 +69,26 @@ def register(app: typer.Typer) -> None:
 
 def _remove_leftovers(run: Run, opened: Table) -> None:
     """Delete the temporary files that killed runs left, and print how many."""
-    from iceberg_cli.cli import render
     from iceberg_cli.plan.text import count
 
     gone = opened.remove_leftovers()
     if gone and not (run.quiet or run.json):
         files = count(len(gone), "temporary files")
-        run.out.print(render.printable(f"Removed {files} that a killed run had left, such as {gone[0]}."))
+        run.out.line(f"Removed {files} that a killed run had left, such as {gone[0]}.")
 
 
 def _show_settled(run: Run, opened: Table, settled: list[RecoveredOperation]) -> None:
-    from iceberg_cli.cli import render
+    from iceberg_cli.cli.render import print_json
+    from iceberg_cli.cli.render.report import show_report
 
     if run.json:
         table = opened.identity
         reports = [done.report.to_json(table) for done in settled]
-        render.print_json({"schema": "iceberg-cli/reports/1", "table": table, "reports": reports})
+        print_json({"schema": "iceberg-cli/reports/1", "table": table, "reports": reports})
     for done in settled:
         stays = bool(done.exit_code) or (run.quiet and _leaves_files(done.report))
         if stays or not (run.quiet or run.json):
-            render.show_report(run.err if stays else run.out, done.report, opened.name)
+            show_report(run.err if stays else run.out, done.report, opened.name)
 
 
 def _leaves_files(report: Report) -> bool:
@@ -100,7 +100,8 @@ def _leaves_files(report: Report) -> bool:
 
 def _show_list(run: Run, opened: Table, found: list[OpenOperation]) -> None:
     """Print the open operations and the state that each is in."""
-    from iceberg_cli.cli import render
+    from iceberg_cli.cli.render import print_json
+    from iceberg_cli.plan.inspection import ID, TEXT, TIME, Column
     from iceberg_cli.plan.text import iso
 
     document = [
@@ -118,12 +119,14 @@ def _show_list(run: Run, opened: Table, found: list[OpenOperation]) -> None:
     ]
     if run.json:
         head = {"schema": "iceberg-cli/operations/2", "table": opened.identity}
-        render.print_json({**head, "operations": document})
+        print_json({**head, "operations": document})
     elif found:
-        rows = [
-            (op["operation_id"], op["operation"] or "?", op["started"] or "?", op["message"])
-            for op in document
-        ]
-        render.table_of(run.err if run.quiet else run.out, ("operation", "verb", "started", "state"), rows)
+        columns = (
+            Column("operation", "operation_id", ID),
+            Column("verb", lambda row: row["operation"] or "?", ID),
+            Column("started", "started_ms", TIME),
+            Column("state", "message", TEXT),
+        )
+        (run.err if run.quiet else run.out).grid(columns, document)
     elif not run.quiet:
-        run.out.print("No open operation.")
+        run.out.line("No open operation.")

@@ -62,11 +62,12 @@ def _check(run: Run, verb: str, name: str, options: VerbOptions) -> None:
     elif not run.quiet or found.blocking:
         target = run.err if run.quiet else run.out
         shown = found.blocking if run.quiet else found.findings
-        show_preflight(target, [each.to_json() for each in shown], verbose=run.verbose)
         if found.blocking:
             verdict = f"blocked by {count(len(found.blocking), 'findings')}"
         else:
             verdict = found.nothing_due or "nothing blocks the upgrade"
-        target.print(render.printable(f"{verb} {name}: {verdict}"))
+        with run.paging():
+            target.line(f"{verb} {name}: {verdict}", style="bold")
+            show_preflight(target, [each.to_json() for each in shown])
     if found.blocking:
         raise typer.Exit(Refused.exit_code)

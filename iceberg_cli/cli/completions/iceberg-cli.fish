@@ -50,6 +50,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l as-of -x -d 'The \'no
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -s v -l verbose -d 'Show every row and every option.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l no-progress -d 'No progress on standard error.'
+complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a plan -d 'Show what maintenance is due, why, and what it would free'
@@ -105,6 +106,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l as-of -x -d 'The \'now\'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -s v -l verbose -d 'Show every row and every option.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l no-progress -d 'No progress on standard error.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a expire-snapshots -d 'Forget snapshots by refs, ages and counts; then delete what nothing reaches'
@@ -142,6 +144,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l as-of -x -d 
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -s v -l verbose -d 'Show every row and every option.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l no-progress -d 'No progress on standard error.'
+complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a rewrite-manifests -d 'Regroup the data and delete manifests of main by partition, to a target size'
@@ -177,6 +180,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -l as-of -x -d
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -s v -l verbose -d 'Show every row and every option.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -l no-progress -d 'No progress on standard error.'
+complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a merge-dvs -d 'Turn position deletes into deletion vectors, and many or mostly dead files of vectors into few'
@@ -208,6 +212,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l as-of -x -d 'The \'
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -s v -l verbose -d 'Show every row and every option.'
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l no-progress -d 'No progress on standard error.'
+complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a upgrade-v3 -d 'Look for what stands in the way of format version 3, then upgrade the table to it'
@@ -239,6 +244,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l as-of -x -d 'The \
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -s v -l verbose -d 'Show every row and every option.'
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l no-progress -d 'No progress on standard error.'
+complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a assign-row-ids -d 'Give row ids to the rows of a version 3 table that have none, as after an upgrade'
@@ -269,6 +275,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l as-of -x -d 'T
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -s v -l verbose -d 'Show every row and every option.'
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l no-progress -d 'No progress on standard error.'
+complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a apply -d 'Carry out a saved plan'
@@ -296,6 +303,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -l as-of -x -d 'The \'now\
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -s v -l verbose -d 'Show every row and every option.'
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -l no-progress -d 'No progress on standard error.'
+complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a resume -d 'Finish, undo or explain an operation that was interrupted'
@@ -320,6 +328,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l as-of -x -d 'The \'now
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -s v -l verbose -d 'Show every row and every option.'
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l no-progress -d 'No progress on standard error.'
+complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a demo -d 'Create a small warehouse: a v2 and a v3 table, some forty snapshots, a branch, tags, deletion vectors'

@@ -1,91 +1,107 @@
-"""Plans as text: one verb's, or a survey of all. What comes from a table passes `printable`."""
+"""Plans as text: one verb's, or a survey of all. The verdict comes first, and candidates that are alike are one row."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from iceberg_cli.cli.render import KIND_NAMES, printable, table_of
-from iceberg_cli.plan.plan import Plan, Step
-from iceberg_cli.plan.text import age, count, moment, size
+from iceberg_cli.cli.render.kinds import KIND_NAMES
+from iceberg_cli.cli.render.layout import GAP
+from iceberg_cli.formats import format_of
+from iceberg_cli.plan.inspection import ID, NUMBER, PATH, SIZE, SPAN, TEXT, VERDICT, Column, Row
+from iceberg_cli.plan.plan import Option, Plan, Step, Verdict
+from iceberg_cli.plan.text import age, count, listed, minute, moment, size
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from iceberg_cli.cli.render.screen import Screen
     from iceberg_cli.errors import IcebergCliError
 
-_SHOWN_ROWS = 60
-_NAMED = 3  # of the files that a step writes
-_GROUPS = ("files", "versions")  # subjects of which a verdict is on many at once
+_SHOWN_ROWS: Final = 30
+_NAMED: Final = 3  # of the files that a step writes
+_GROUPS: Final = ("files", "versions")  # subjects of which a verdict is on many at once
+_REFS: Final = ("branch", "tag")
+_OF_BYTES: Final = re.compile(r"(\d+) of (\d+) bytes")
+_REASONS: Final = ("kept: ", "expires: ", "dropped: ", "goes: ", "kept, ")  # the verdict stands beside them
+_CUTOFF: Final = "older_than_ms"
+# What happens to candidates that are not kept, by subject: one, or several.
+_CHANGES: Final = {
+    "feature": ("is added", "are added"),
+    "property": ("is set", "are set"),
+    "checkpoint": ("is written", "are written"),
+    "log-compaction": ("is written", "are written"),
+}
+_NOUNS: Final = {
+    "head": "branch heads",
+    "property": "properties",
+    "puffin-file": "Puffin files",
+}
+# Subjects of which there is one verdict, on the whole table: what is said where it changes, and where it stays.
+_STATEMENTS: Final = {
+    "row-ids": ("row ids are assigned", "every file has row ids"),
+    "format-version": ("the format version rises to 3", "the format version is 3"),
+}
 
 
-def show_plan(target: Console, plan: Plan, *, verbose: bool = False, refused: bool = False) -> None:
-    """Print a plan, candidate by candidate, then the totals; `refused`: the reason follows as an error."""
-    table = plan.table
-    target.print(
-        printable(
-            f"{plan.verb}: {table['name']}, {table['format']} v{table['format_version']} at {table['location']}"
-        )
-    )
-    version = f"version {plan.base.version}" if plan.base.version.isdigit() else plan.base.version
-    target.print(printable(f"as of {moment(plan.as_of_ms)}, on {version}"))
-    for name, option in plan.options.items():
-        if option.source != "default" or verbose:
-            target.print(printable(f"  {name} = {_option_text(name, option.value)}  ({option.source})"))
-    show_verdicts(target, plan, verbose=verbose)
-    _show_steps(target, plan)
-    show_removals(target, plan)
-    for warning in plan.warnings:
-        target.print(printable(f"warning: {warning}"), style="yellow")
+def show_plan(screen: Screen, plan: Plan, *, refused: bool = False) -> None:
+    """Print a plan: the verdict, what blocks it, the candidates, the files that go, and what it was made from.
+
+    Args:
+        screen: where to.
+        plan: what to print.
+        refused: what blocks it follows as an error.
+    """
+    screen.line(headline(plan), style="bold")
     for reason in () if refused else plan.blocked_by:
-        target.print(printable(f"blocked by: {reason}"), style="bold red")
-    if not (plan.due or plan.blocked_by):
+        screen.line(f"blocked by: {reason}", style="bold red")
+    for warning in plan.warnings:
+        screen.line(f"warning: {warning}", style="yellow")
+    show_verdicts(screen, plan)
+    _show_steps(screen, plan)
+    show_removals(screen, plan)
+    _show_origin(screen, plan)
+
+
+# -- the verdict -----------------------------------------------------------------------------------------------
+
+
+def headline(plan: Plan) -> str:
+    """What would be done, in one sentence."""
+    if plan.due:
+        parts = totals(plan, going_only=True)
+        removals = plan.removals
+        if removals is not None and removals.count:
+            parts.append(f"{count(removals.count, 'files')}, {size(removals.size_bytes)} freed")
+        else:
+            parts.append("no file is deleted")
+        if plan.grace_ms:
+            parts.append(f"they wait for {age(plan.grace_ms)} first")
+    else:
         why = plan.not_applicable
-        target.print(printable("Nothing to do." if why is None else f"Nothing to do: {why}."))
+        parts = [f"nothing to do{'' if why is None else f': {why}'}", *totals(plan)]
+    if cutoff := _cutoff(plan):
+        parts.append(cutoff)
+    sentence = "; ".join(parts)
+    return f"Blocked: {sentence}" if plan.blocked_by else sentence[0].upper() + sentence[1:]
 
 
-def _option_text(name: str, value: object) -> str:
-    match value:
-        case None:
-            return "not given"
-        case bool():
-            return "yes" if value else "no"
-        case int() if name == "older_than_ms":
-            return moment(value)
-        case int() if name.endswith("_ms"):
-            return age(value)
-        case int() if name.endswith("_bytes"):
-            return size(value)
-        case list() | tuple():
-            return ", ".join(map(str, value)) or "not given"
-    return str(value)
-
-
-def show_verdicts(target: Console, plan: Plan, *, verbose: bool) -> None:
-    """Print a row for each verdict; long runs of equal reasons are cut unless `verbose`."""
-    verdicts = plan.verdicts
-    goes = _goes(plan)
-    cut = 0
-    if not verbose and len(verdicts) > _SHOWN_ROWS:
-        cut = len(verdicts) - _SHOWN_ROWS
-        verdicts = verdicts[: _SHOWN_ROWS // 2] + verdicts[-_SHOWN_ROWS // 2 :]
-    timed = any(verdict.timestamp_ms is not None for verdict in verdicts)
-    rows = [
-        (
-            verdict.subject,
-            verdict.id,
-            *((moment(verdict.timestamp_ms),) if timed else ()),
-            "keep" if verdict.keep else goes,
-            verdict.reason,
-        )
-        for verdict in verdicts
-    ]
-    if rows:
-        table_of(target, ("what", "id", *(("time",) if timed else ()), "verdict", "why"), rows)
-    if cut:
-        target.print(f"({cut:,} rows in the middle are left out; --verbose shows all)")
-    for sentence in totals(plan):
-        target.print(printable(sentence))
+def consequence(plan: Plan) -> str:
+    """What is done once the operator agrees, in totals, and what of it cannot be undone."""
+    parts = totals(plan, going_only=True)
+    removals = plan.removals
+    files = removals.count if removals is not None else 0
+    if removals is not None and files:
+        be = "is" if files == 1 else "are"
+        parts.append(f"{count(files, 'files')}, {size(removals.size_bytes)}, {be} deleted for good")
+    elif _removes(plan):
+        parts.append("this cannot be undone")
+    if plan.format_version is not None:
+        parts.append(f"there is no way back from format version {plan.format_version}")
+    elif plan.new_protocol:
+        parts.append("there is no way back, and clients that lack these features are shut out")
+    elif not files and not _removes(plan):
+        parts.append("no file is deleted")
+    return f"{'; '.join(parts)}."
 
 
 def totals(plan: Plan, *, going_only: bool = False) -> list[str]:
@@ -98,77 +114,152 @@ def totals(plan: Plan, *, going_only: bool = False) -> list[str]:
         every[verdict.subject] = every.get(verdict.subject, 0) + 1
         going[verdict.subject] = going.get(verdict.subject, 0) + (not verdict.keep)
     return [
-        f"{going[subject]:,} of {count(number, _plural(subject))} {_goes(plan, one=1 in (number, going[subject]))}, "
-        f"{number - going[subject]:,} {'stays' if number - going[subject] == 1 else 'stay'}."
+        _total(plan, subject, going[subject], number)
         for subject, number in every.items()
-        if going[subject] or not going_only
+        if going[subject] or not (going_only or subject in _REFS)
     ]
 
 
-def _goes(plan: Plan, *, one: bool = False) -> str:
-    """The verb for candidates that are not kept, or for one."""
-    if plan.verb == "expire-snapshots":
+def _total(plan: Plan, subject: str, going: int, every: int) -> str:
+    noun, stay = _noun(subject), every - going
+    if subject in _STATEMENTS:
+        return _STATEMENTS[subject][0 if going else 1]
+    if not going:
+        return f"{count(stay, noun)} {'stays' if stay == 1 else 'stay'}"
+    if not stay:
+        return f"{count(going, noun)} {_change(plan, subject, one=going == 1)}"
+    return (
+        f"{going:,} of {count(every, noun)} {_change(plan, subject, one=going == 1)}, "
+        f"{stay:,} {'stays' if stay == 1 else 'stay'}"
+    )
+
+
+def _change(plan: Plan, subject: str, *, one: bool) -> str:
+    """What happens to candidates that are not kept."""
+    if subject in _CHANGES:
+        return _CHANGES[subject][0 if one else 1]
+    if _removes(plan):
         return "goes" if one else "go"
-    return "changes" if one else "change"
+    return "is rewritten" if one else "are rewritten"
 
 
-def _plural(subject: str) -> str:
-    noun = subject.replace("-", " ").replace("puffin", "Puffin")
+def _removes(plan: Plan) -> bool:
+    return plan.verb == "expire-snapshots"
+
+
+def _noun(subject: str) -> str:
+    """The plural of a subject, as `count` takes it."""
+    if subject in _NOUNS:
+        return _NOUNS[subject]
+    noun = subject.replace("-", " ")
     if noun.endswith("s"):
         return noun
     return f"{noun}es" if noun.endswith("ch") else f"{noun}s"
 
 
-def show_survey(
-    target: Console,
-    plans: Sequence[Plan],
-    commands: Sequence[str],
-    failed: Mapping[str, IcebergCliError] | None = None,
-) -> None:
-    """Print a block for each verb: what is due, what blocks it, and the command, on lines of their own.
-
-    Args:
-        target: the console.
-        plans: in the order in which they are shown.
-        commands: as a shell reads them, one for each plan.
-        failed: by verb, why it cannot be planned.
-    """
-    for plan, line in zip(plans, commands, strict=True):
-        if not plan.due:
-            why = plan.not_applicable
-            target.print(printable(f"{plan.verb}: nothing to do" + ("" if why is None else f": {why}")))
-            continue
-        removals = plan.removals
-        frees = (
-            f" Frees {count(removals.count, 'files')}, {size(removals.size_bytes)}."
-            if removals is not None and removals.count
-            else ""
-        )
-        target.print(printable(f"{plan.verb}: {' '.join(totals(plan, going_only=True))}{frees}"))
-        if plan.offer is not None:
-            target.print(printable(f"  {plan.offer}: it does not count as due"))
-        for reason in plan.blocked_by:
-            target.print(printable(f"  blocked by: {reason}"), style="bold red")
-        # Wrapped by the terminal, not by us: what is copied is one line.
-        target.print(printable(f"  {line}"), soft_wrap=True)
-    for verb, error in (failed or {}).items():
-        target.print(printable(f"{verb}: cannot be planned"), style="bold red")
-        for text in (error.message, error.next_step):
-            if text:
-                target.print(printable(f"  {text}"))
+def _cutoff(plan: Plan) -> str:
+    """The cut-off of an expiry, how long ago it is, and where it comes from."""
+    option = plan.options.get(_CUTOFF)
+    if option is None or option.value is None or _by_name(plan):
+        return ""
+    return f"cut-off {minute(option.value)}, {age(plan.as_of_ms - option.value)} {_source(option)}"
 
 
-def _show_steps(target: Console, plan: Plan) -> None:
+def _by_name(plan: Plan) -> bool:
+    """Whether only snapshots go that were named."""
+    return "by_age" in plan.options and not plan.options["by_age"].value
+
+
+def _source(option: Option) -> str:
+    return f"by {option.source}"
+
+
+# -- candidates ------------------------------------------------------------------------------------------------
+
+
+def show_verdicts(screen: Screen, plan: Plan) -> None:
+    """Print a row for each verdict, those that are alike as one; with --verbose each, in the plan's order."""
+    verdicts = plan.verdicts
+    if not verdicts:
+        return
+    groups = [[verdict] for verdict in verdicts] if screen.layout.verbose else _alike(verdicts)
+    shown, cut = groups, 0
+    if not screen.layout.verbose and len(groups) > _SHOWN_ROWS:
+        cut = sum(map(len, groups[_SHOWN_ROWS:]))
+        shown = groups[:_SHOWN_ROWS]
+    location = str(plan.table["location"]).rstrip("/") + "/"
+    rows = [_row(plan, group, verbose=screen.layout.verbose) for group in shown]
+    columns = [Column("", "verdict", VERDICT), Column("what", "what", ID)]
+    if any(row["path"] for row in rows):
+        columns.append(Column("path", "path", PATH, leaves=1))
+    if any(row["times_ms"] for row in rows):
+        columns.append(Column("time" if screen.layout.is_wide else "age", "times_ms", SPAN))
+    columns.append(Column("why", "why", TEXT))
+    screen.gap()
+    screen.grid(columns, rows, folder=location)
+    if cut:
+        screen.line(f"({cut:,} more, which are not shown; --verbose shows all)")
+
+
+def _alike(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
+    """Verdicts that differ in id and age alone, together: those that go first, then those that stay."""
+    groups: dict[tuple[str, bool, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault((verdict.subject, verdict.keep, verdict.gist or verdict.reason), []).append(verdict)
+    return sorted(groups.values(), key=lambda group: group[0].keep)
+
+
+def _row(plan: Plan, group: Sequence[Verdict], *, verbose: bool) -> Row:
+    first = group[0]
+    is_path = len(group) == 1 and "/" in first.id
+    return {
+        "verdict": "keep" if first.keep else "go" if _removes(plan) else "change",
+        "what": _what(group, is_path=is_path),
+        "path": first.id if is_path else None,
+        "times_ms": [each.timestamp_ms for each in group if each.timestamp_ms is not None],
+        "why": _why(group, verbose=verbose),
+    }
+
+
+def _what(group: Sequence[Verdict], *, is_path: bool) -> str:
+    first = group[0]
+    if len(group) > 1:
+        return count(len(group), _noun(first.subject))
+    if match := _OF_BYTES.fullmatch(first.id):
+        return f"{count(int(match[1]), first.subject)}, {size(int(match[2]))}"
+    if first.subject == "versions":
+        return "every version" if first.id == "log" else f"versions {first.id}"
+    if first.subject == "row-ids":
+        return f"row ids {first.id}"
+    noun = count(1, _noun(first.subject)).removeprefix("1 ")
+    return noun if is_path else f"{noun} {first.id}"
+
+
+def _why(group: Sequence[Verdict], *, verbose: bool) -> str:
+    first = group[0]
+    aged = first.timestamp_ms is not None
+    reason = first.gist if first.gist and not verbose and (aged or len(group) > 1) else first.reason
+    for prefix in _REASONS:
+        reason = reason.removeprefix(prefix)
+    return reason
+
+
+# -- what is done ----------------------------------------------------------------------------------------------
+
+
+def _show_steps(screen: Screen, plan: Plan) -> None:
     """Print the commits, where they are more than the one change of metadata that an expiry makes."""
+    change = plan.steps[0].change if plan.steps else None
+    if not plan.steps or (len(plan.steps) == 1 and (change is None or change.draft is None)):
+        return
+    screen.gap()
     for number, step in enumerate(plan.steps, start=1):
         change = step.change
-        if len(plan.steps) == 1 and (change is None or change.draft is None):
-            return
         parts = _uncommitted(step) if change is None else [_update_text(update) for update in change.updates]
         if change is not None and change.draft is not None:
             parts.append(_draft_text(change.draft.to_json()))
         after = f" (once {step.requires})" if step.requires else ""
-        target.print(printable(f"step {number}, {step.name}{after}: {', '.join(parts)}"))
+        screen.line(f"step {number}, {step.name}{after}: {', '.join(parts)}")
 
 
 def _uncommitted(step: Step) -> list[str]:
@@ -196,15 +287,137 @@ def _draft_text(draft: Mapping[str, Any]) -> str:
     return f"a {draft['operation']} snapshot on {draft['ref']}: {new}, {draft['kept_manifests']:,} kept"
 
 
-def show_removals(target: Console, plan: Plan) -> None:
-    """Print the removals by kind, then the total."""
+def show_removals(screen: Screen, plan: Plan) -> None:
+    """Print the files that go by kind."""
     removals = plan.removals
     if removals is None or not removals.count:
-        target.print("No file is deleted.")
         return
-    rows = [
-        (KIND_NAMES[kind], f"{numbers['count']:,}", size(numbers["bytes"]))
-        for kind, numbers in removals.by_kind.items()
+    columns = (
+        Column("files that go", "kind", ID),
+        Column("count", "count", NUMBER),
+        Column("bytes", "bytes", SIZE),
+    )
+    rows = [{"kind": KIND_NAMES[kind], **numbers} for kind, numbers in removals.by_kind.items()]
+    screen.gap()
+    screen.grid(columns, rows)
+
+
+# -- what it was made from -------------------------------------------------------------------------------------
+
+
+def _show_origin(screen: Screen, plan: Plan) -> None:
+    """Print the options, each with where it comes from, and the table."""
+    table = plan.table
+    shown = {_CUTOFF} if _cutoff(plan) else set()
+    if not _by_name(plan):
+        shown.add("by_age")
+    others = {name: option for name, option in plan.options.items() if name not in shown}
+    given = [(name, option) for name, option in others.items() if option.source != "default"]
+    defaults = [
+        f"{_label(name)} {_option_text(name, option.value)}"
+        for name, option in others.items()
+        if option.source == "default" and (screen.layout.verbose or option.value not in (None, False, [], ()))
     ]
-    table_of(target, ("files that go", "count", "bytes"), rows, right=("count", "bytes"))
-    target.print(f"In total {count(removals.count, 'files')}, {size(removals.size_bytes)}.")
+    version = plan.base.version
+    screen.gap()
+    screen.facts(
+        [
+            *(
+                (_label(name), f"{_option_text(name, option.value)}, {_source(option)}", TEXT)
+                for name, option in given
+            ),
+            ("by default", ", ".join(defaults), TEXT),
+            (
+                "table",
+                f"{table['name']}, {format_of(table['format']).title[1]} v{table['format_version']}",
+                TEXT,
+            ),
+            ("location", None if table["location"] == table["name"] else table["location"], PATH),
+            (
+                "planned on",
+                f"version {version}" if version.isdigit() else version,
+                TEXT if version.isdigit() else PATH,
+            ),
+            ("as of", moment(plan.as_of_ms), ID),
+        ]
+    )
+
+
+def _label(name: str) -> str:
+    """An option as it is spelled on the command line."""
+    return name.removesuffix("_ms").removesuffix("_bytes").replace("_", "-")
+
+
+def _option_text(name: str, value: object) -> str:
+    match value:
+        case None:
+            return "not given"
+        case bool():
+            return "yes" if value else "no"
+        case int() if name == _CUTOFF:
+            return minute(value)
+        case int() if name.endswith("_ms"):
+            return age(value) if value else "none"
+        case int() if name.endswith("_bytes"):
+            return size(value)
+        case list() | tuple():
+            return ", ".join(map(str, value)) or "not given"
+    return str(value)
+
+
+# -- every verb ------------------------------------------------------------------------------------------------
+
+
+def show_survey(
+    screen: Screen,
+    plans: Sequence[Plan],
+    commands: Sequence[str],
+    failed: Mapping[str, IcebergCliError] | None = None,
+) -> None:
+    """Print which verbs are due, then a block for each: what it would do, what blocks it, and its command.
+
+    Args:
+        screen: where to.
+        plans: in the order in which they are shown; those of which nothing is due come last, in one line.
+        commands: as a shell reads them, one for each plan.
+        failed: by verb, why it cannot be planned.
+    """
+    screen.line(_survey_headline(plans, failed or {}), style="bold")
+    for plan, line in zip(plans, commands, strict=True):
+        if not plan.due:
+            continue
+        screen.gap()
+        screen.line(f"{plan.verb}: {headline(plan)}")
+        if plan.offer is not None:
+            screen.line(f"{plan.offer}: it does not count as due", indent=GAP)
+        for reason in plan.blocked_by:
+            screen.line(f"blocked by: {reason}", style="bold red", indent=GAP)
+        screen.command(line)
+    for verb, error in (failed or {}).items():
+        screen.gap()
+        screen.line(f"{verb}: cannot be planned", style="bold red")
+        for text in (error.message, error.next_step):
+            if text:
+                screen.line(text, indent=GAP)
+    if idle := [plan for plan in plans if not plan.due]:
+        screen.gap()
+        for plan in idle:
+            why = plan.not_applicable
+            screen.line(f"{plan.verb}: nothing to do{'' if why is None else f': {why}'}")
+
+
+def _survey_headline(plans: Sequence[Plan], failed: Mapping[str, IcebergCliError]) -> str:
+    due = [plan for plan in plans if plan.due and plan.offer is None]
+    freed = sum(plan.removals.size_bytes for plan in due if plan.removals is not None)
+    parts = [
+        f"{listed([plan.verb for plan in due])} {'is' if len(due) == 1 else 'are'} due"
+        if due
+        else "Nothing is due"
+    ]
+    if freed:
+        parts.append(f"{size(freed)} freed")
+    if blocked := [plan.verb for plan in due if plan.blocked_by]:
+        parts.append(f"{listed(blocked)} {'is' if len(blocked) == 1 else 'are'} blocked")
+    if failed:
+        parts.append(f"{listed(list(failed))} cannot be planned")
+    return "; ".join(parts)

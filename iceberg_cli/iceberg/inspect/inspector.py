@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
     from iceberg_cli.iceberg.spec.metadata import Snapshot
     from iceberg_cli.iceberg.table import IcebergTable
-    from iceberg_cli.plan.inspection import Column, Grid, Lines, Row
+    from iceberg_cli.plan.inspection import Column, Part, Row
 
 Rendered = TypeVar("Rendered", bound="pa.Table | pa.Array")
 
@@ -112,7 +112,7 @@ class TableInspector:
         return {**self.header("summary"), **shown}
 
     @staticmethod
-    def summary_text(document: Row) -> Iterator[Lines | Grid]:
+    def summary_text(document: Row) -> Iterator[Part]:
         """A summary's document as text."""
         from iceberg_cli.iceberg.inspect.text import summary_text
 

@@ -7,18 +7,26 @@ from typing import Final
 
 from iceberg_cli.plan.inspection import (
     FINDING,
+    ID,
     NUMBER,
     PATH,
     SIZE,
+    TEXT,
     TIME,
+    TOTAL_COLUMNS,
     Column,
+    Facts,
     Grid,
     Lines,
+    Part,
     Row,
-    due_lines,
+    due_parts,
+    health,
+    other_than,
     partition_text,
+    total,
 )
-from iceberg_cli.plan.text import age, ago, count, moment, number, size
+from iceberg_cli.plan.text import age, ago, count, moment, size
 
 _CONTENTS: Final = {0: "data", 1: "position deletes", 2: "equality deletes"}
 _SHOWN_LENGTH: Final = 60
@@ -135,36 +143,36 @@ _FILES: Final = (
 )
 _DELETES: Final = (
     Column("offset", "content_offset", NUMBER),
-    Column("of data file", "referenced_data_file", PATH),
+    Column("of data file", "referenced_data_file", PATH, leaves=2),
 )
 _FILE_ENDS: Final = (
     Column("spec", "spec_id", seldom=True),
-    Column("first row id", "first_row_id", seldom=True),
+    Column("first row id", "first_row_id", ID, seldom=True),
     Column("bounds", _bounds, seldom=True),
-    Column("path", "file_path", PATH),
+    Column("path", "file_path", PATH, leaves=3),
 )
 _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
     "snapshots": (
         Column("committed at", "committed_at_ms", TIME),
-        Column("snapshot", "snapshot_id"),
-        Column("parent", "parent_id"),
-        Column("operation", "operation"),
+        Column("snapshot", "snapshot_id", ID),
+        Column("parent", "parent_id", ID, leaves=2),
+        Column("operation", "operation", ID),
         Column("added", _summary("added-data-files"), NUMBER),
         Column("deleted", _summary("deleted-data-files"), NUMBER),
         Column("files", _summary("total-data-files"), NUMBER),
         Column("records", _summary("total-records"), NUMBER),
-        Column("manifest list", "manifest_list", PATH),
+        Column("manifest list", "manifest_list", PATH, leaves=1),
     ),
     "refs": (
-        Column("ref", "name"),
-        Column("type", lambda row: row["type"].lower()),
-        Column("snapshot", "snapshot_id"),
+        Column("ref", "name", ID),
+        Column("type", lambda row: row["type"].lower(), ID),
+        Column("snapshot", "snapshot_id", ID),
         Column("retention", retention),
     ),
     "history": (
         Column("made current at", "made_current_at_ms", TIME),
-        Column("snapshot", "snapshot_id"),
-        Column("parent", "parent_id"),
+        Column("snapshot", "snapshot_id", ID),
+        Column("parent", "parent_id", ID, leaves=2),
         Column("ancestor of current", lambda row: "yes" if row["is_current_ancestor"] else "no"),
     ),
     "schemas": (
@@ -181,26 +189,26 @@ _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
         Column("", _flag("is_default", "default")),
         Column("fields", _partition_fields),
     ),
-    "properties": (Column("key", "key"), Column("value", "value")),
+    "properties": (Column("key", "key", ID), Column("value", "value")),
     "statistics": (
         Column("type", "type"),
-        Column("snapshot", "snapshot_id"),
+        Column("snapshot", "snapshot_id", ID),
         Column("size", "file_size_in_bytes", SIZE),
         Column("blobs", _blobs),
-        Column("path", "statistics_path", PATH),
+        Column("path", "statistics_path", PATH, leaves=1),
     ),
     "metadata-log": (
         Column("time", "timestamp_ms", TIME),
-        Column("snapshot", "latest_snapshot_id"),
+        Column("snapshot", "latest_snapshot_id", ID),
         Column("schema", "latest_schema_id"),
-        Column("file", "file", PATH),
+        Column("file", "file", PATH, leaves=1),
     ),
     "row-ids": (
         Column("kind", "kind"),
-        Column("snapshot", "snapshot_id"),
-        Column("first row id", "first_row_id"),
+        Column("snapshot", "snapshot_id", ID),
+        Column("first row id", "first_row_id", ID),
         Column("assigned", _assigned, NUMBER),
-        Column("path", "path", PATH),
+        Column("path", "path", PATH, leaves=1),
     ),
     "manifests": (
         Column("content", lambda row: "deletes" if row["content"] else "data"),
@@ -210,7 +218,7 @@ _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
         Column("size", "length", SIZE),
         Column("spec", "partition_spec_id"),
         Column("partitions", _partition_summaries),
-        Column("path", "path", PATH),
+        Column("path", "path", PATH, leaves=1),
     ),
     "files": (*_FILES, *_FILE_ENDS),
     "deletes": (*_FILES, *_DELETES, *_FILE_ENDS),
@@ -231,90 +239,102 @@ _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
 # -- summary ---------------------------------------------------------------------------------------------------
 
 
-def summary_text(document: Row) -> Iterator[Lines | Grid]:
-    """The parts of a table's summary, on one screen."""
-    yield Lines(_identity(document))
-    refs = document["refs"]
-    if refs:
-        rows = [(ref["name"], ref["type"].lower(), ref["snapshot_id"], retention(ref)) for ref in refs]
-        yield Grid(("ref", "type", "snapshot", "retention"), rows)
+def summary_text(document: Row) -> Iterator[Part]:
+    """The parts of a table's summary, on one screen: its health and what is due, its shape, its history, its names."""
+    findings = _findings(document)
+    yield health(document, findings, _reason)
+    yield Lines(findings, FINDING)
+    yield from due_parts(document, _reason, plan_shows="what goes, and the other verbs")
     yield _totals(document)
-    yield Lines(_details(document))
-    yield Lines(_findings(document), FINDING)
-    yield due_lines(
-        document, _reason, none="no snapshot is due to expire", plan_shows="shows the other verbs"
-    )
+    yield Lines(_shape(document))
+    yield Lines(_history(document))
+    yield Grid(_COLUMNS["refs"], document["refs"])
+    yield _names(document)
 
 
-def _identity(document: Row) -> list[str]:
-    uuid = "no uuid" if document["table_uuid"] is None else f"uuid {document['table_uuid']}"
-    lines = [
-        f"{document['table']['name']}: Iceberg v{document['format_version']} at {document['location']}",
-        f"  {uuid}, metadata {document['metadata_location']}",
-    ]
+def _history(document: Row) -> list[str]:
     snapshot = document["snapshot"]
     if snapshot is None:
-        lines.append("  no snapshot: the table has no data")
-    else:
-        what = (
-            "current snapshot" if snapshot["snapshot_id"] == document["current_snapshot_id"] else "snapshot"
-        )
-        when = f"{moment(snapshot['timestamp_ms'])} ({ago(snapshot['age_ms'])})"
-        lines.append(
-            f"  {what} {snapshot['snapshot_id']}: {snapshot['operation'] or 'operation not said'}, {when}"
-        )
+        return ["No snapshot: the table has no data."]
+    is_current = snapshot["snapshot_id"] == document["current_snapshot_id"]
+    operation = snapshot["operation"] or "operation not said"
+    lines = [f"{'Current snapshot' if is_current else 'Snapshot'}: {operation}, {ago(snapshot['age_ms'])}."]
     oldest, newest = document["oldest_snapshot_ms"], document["newest_snapshot_ms"]
-    if oldest is not None:
-        span = f"{moment(oldest)} to {moment(newest)}, {age(newest - oldest)} apart"
-        lines.append(f"  {count(document['snapshot_count'], 'snapshots')}: {span}")
-    if document["read_only"]:
-        lines.append(f"  read-only: {document['read_only']}")
-    return lines
+    file = document["metadata_file"]
+    snapshots = count(document["snapshot_count"], "snapshots")
+    spread = f", {age(newest - oldest)} from the oldest to the newest" if newest > oldest else ""
+    earlier = count(file["log_length"], "earlier versions")
+    return [
+        *lines,
+        f"{snapshots}{spread}; {earlier} of the metadata (at most {file['previous_versions_max']:,}).",
+    ]
+
+
+def _names(document: Row) -> Facts:
+    snapshot = document["snapshot"]
+    return Facts(
+        [
+            ("table", f"{document['table']['name']}, Iceberg v{document['format_version']}", TEXT),
+            ("location", other_than(document["location"], document["table"]["name"]), PATH),
+            ("uuid", document["table_uuid"] or "none", ID),
+            ("snapshot", None if snapshot is None else snapshot["snapshot_id"], ID),
+            ("committed", None if snapshot is None else moment(snapshot["timestamp_ms"]), ID),
+            ("metadata", document["metadata_location"], PATH),
+        ]
+    )
 
 
 def _totals(document: Row) -> Grid:
     totals = document["totals"]
     position = totals["position_delete_files"]
     vectors, vector_bytes = totals["deletion_vectors"], totals["deletion_vector_bytes"]
-    others = totals["delete_bytes"] - vector_bytes
     manifests = totals["data_manifests"] + totals["delete_manifests"]
     source = "" if document["recounted"] else ", ".join(sorted(set(document["sources"].values())))
-    data = (number(totals["data_files"]), size(totals["data_bytes"]), number(totals["records"]))
-    rows: list[tuple[object, ...]] = [("data files", *data, source)]
+    rows = [
+        total(
+            "data files",
+            totals["data_files"],
+            totals["data_bytes"],
+            totals["records"],
+            source and f"by the {source}",
+        )
+    ]
     if position or totals["equality_delete_files"]:
-        files, records = position + totals["equality_delete_files"], totals["equality_delete_records"]
-        kinds = f"{position:,} position, {totals['equality_delete_files']:,} equality ({records:,} keys)"
-        rows.append(("delete files", number(files), size(others), "", kinds))
+        equality, keys = totals["equality_delete_files"], totals["equality_delete_records"]
+        kinds = f"{position:,} position, {equality:,} equality ({count(keys, 'keys')})"
+        rows.append(
+            total("delete files", position + equality, totals["delete_bytes"] - vector_bytes, None, kinds)
+        )
     if vectors:
         puffins = f"in {count(totals['puffin_files'], 'Puffin files')}, {size(totals['puffin_bytes'])}"
-        rows.append(("deletion vectors", number(vectors), size(vector_bytes), "", puffins))
+        rows.append(total("deletion vectors", vectors, vector_bytes, None, puffins))
     if position or vectors:
-        rows.append(("deleted positions", "", "", number(totals["deleted_records"]), ""))
-    kinds = f"{totals['data_manifests']:,} data, {totals['delete_manifests']:,} deletes"
-    rows.append(("manifests", number(manifests), size(totals["manifest_bytes"]), "", kinds))
-    return Grid(("what", "count", "bytes", "rows", ""), rows, right=("count", "bytes", "rows"))
+        ratio = document["delete_ratio"]
+        share = f"{ratio:.1%} of the rows" if ratio else ""
+        rows.append(total("deleted positions", None, None, totals["deleted_records"], share))
+    kinds = f"{totals['data_manifests']:,} of data files, {totals['delete_manifests']:,} of delete files"
+    rows.append(total("manifests", manifests, totals["manifest_bytes"], None, kinds))
+    return Grid(TOTAL_COLUMNS, rows)
 
 
-def _details(document: Row) -> list[str]:
+def _shape(document: Row) -> list[str]:
     lines = []
     sizes, manifests, file = document["data_file_sizes"], document["manifests"], document["metadata_file"]
     if sizes["average_size_bytes"] is not None:
         small = sizes["small_files"]
         below = f"; {small:,} below {size(sizes['small_below_bytes'])}" if small is not None else ""
         average, target = size(sizes["average_size_bytes"]), size(sizes["target_size_bytes"])
-        lines.append(f"  data files average {average} of a target of {target}{below}")
-    if document["delete_ratio"]:
-        lines.append(f"  deleted positions are {document['delete_ratio']:.1%} of the rows")
+        lines.append(f"Data files: {average} on average, of a target of {target}{below}.")
     if manifests["average_fill"] is not None:
+        average, target = size(manifests["average_size_bytes"]), size(manifests["target_size_bytes"])
         lines.append(
-            f"  manifests average {size(manifests['average_size_bytes'])}, "
-            f"{manifests['average_fill']:.1%} of a target of {size(manifests['target_size_bytes'])}"
+            f"Manifests: {average} on average, {manifests['average_fill']:.1%} of a target of {target}."
         )
+    statistics = document["statistics_files"] + document["partition_statistics_files"]
+    counted = f", {count(statistics, 'statistics files')}" if statistics else ""
     lines.append(
-        f"  metadata file {size(file['size_bytes'])}, {count(file['log_length'], 'earlier versions')} "
-        f"in its log (at most {file['previous_versions_max']:,}); {count(document['schema_count'], 'schemas')}, "
-        f"{count(document['partition_spec_count'], 'partition specs')}, "
-        f"{count(document['statistics_files'] + document['partition_statistics_files'], 'statistics files')}"
+        f"Metadata file: {size(file['size_bytes'])}, with {count(document['schema_count'], 'schemas')}, "
+        f"{count(document['partition_spec_count'], 'partition specs')}{counted}."
     )
     lineage = document["row_lineage"]
     if lineage is not None:
@@ -324,17 +344,17 @@ def _details(document: Row) -> list[str]:
             if without
             else "every data file has row ids"
         )
-        lines.append(f"  row lineage: next row id {lineage['next_row_id']}, {ids}")
+        lines.append(f"Row lineage: {ids}; the next is {lineage['next_row_id']}.")
     return lines
 
 
 def _findings(document: Row) -> list[str]:
     lines = [
-        f"  {item['name'].replace('_', ' ')}: counted {item['counted']:,}, "
+        f"{item['name'].replace('_', ' ')}: counted {item['counted']:,}, "
         f"the snapshot's summary says {item['summary']:,}"
         for item in document["disagreements"]
     ]
-    lines += [f"  ref {name} names a snapshot that is not in the table" for name in document["dangling_refs"]]
+    lines += [f"ref {name} names a snapshot that is not in the table" for name in document["dangling_refs"]]
     return lines
 
 

@@ -276,13 +276,15 @@ def _verdicts(
     for index, path in enumerate(vectors.paths):
         size, dead, number = int(file_bytes[index]), int(choice.dead[index]), counts[index]
         reason = f"{number:,} vectors in {size:,} bytes, {dead:,} of them dead"
+        gist = "a good part of its bytes is dead"
         if not own[index]:
-            reason = f"outside the table's folder: another table may own it; {reason}"
+            gist = "outside the table's folder: another table may own it"
+            reason = f"{gist}; {reason}"
         elif choice.small[index]:
-            reason = f"small: {reason}"
+            reason, gist = f"small: {reason}", "small"
         elif not choice.files[index]:
-            reason = f"nothing to gain: {reason}"
-        yield Verdict(subject=SUBJECT, id=path, keep=not choice.files[index], reason=reason)
+            reason, gist = f"nothing to gain: {reason}", "nothing to gain"
+        yield Verdict(subject=SUBJECT, id=path, keep=not choice.files[index], reason=reason, gist=gist)
     inline = int((~there).sum())
     if inline:
         size = int(vectors.size_bytes[~there].sum())

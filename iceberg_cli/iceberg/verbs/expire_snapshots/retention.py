@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from iceberg_cli.iceberg.spec.metadata import MAIN, Snapshot, SnapshotRef, TableMetadata, ancestors
 from iceberg_cli.plan.plan import Option, Verdict
@@ -18,6 +19,13 @@ DAY_MS = 86_400_000
 DEFAULT_MAX_SNAPSHOT_AGE_MS = 5 * DAY_MS
 DEFAULT_MIN_SNAPSHOTS_TO_KEEP = 1
 MAX_LONG = 2**63 - 1
+
+
+class Reason(NamedTuple):
+    """Why a snapshot or a ref stays or goes; `gist`: see `Verdict`."""
+
+    text: str
+    gist: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +78,7 @@ def judge(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: in
         reasons = _kept_by_age(metadata, kept_refs, retention, as_of_ms=as_of_ms)
     else:
         reasons = dict.fromkeys(
-            (s.snapshot_id for s in metadata.snapshots), "kept: not among the named snapshots"
+            (s.snapshot_id for s in metadata.snapshots), Reason("kept: not among the named snapshots")
         )
         for name, ref in kept_refs.items():
             reasons[ref.snapshot_id] = _head_reason(name, ref)
@@ -89,7 +97,9 @@ def judge(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: in
     if retention.may_expire is not None:
         for snapshot in metadata.snapshots:
             if snapshot.snapshot_id not in retention.may_expire:
-                reasons.setdefault(snapshot.snapshot_id, "kept: the plan that is carried out keeps it")
+                reasons.setdefault(
+                    snapshot.snapshot_id, Reason("kept: the plan that is carried out keeps it")
+                )
     verdicts, expired = [], []
     for snapshot in sorted(
         metadata.snapshots, key=lambda s: (-s.timestamp_ms, -s.sequence_number, s.snapshot_id)
@@ -97,7 +107,9 @@ def judge(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: in
         keep = snapshot.snapshot_id in reasons
         if not keep:
             expired.append(snapshot.snapshot_id)
-        reason = reasons.get(snapshot.snapshot_id) or _why_expired(snapshot, retention, as_of_ms=as_of_ms)
+        reason, gist = reasons.get(snapshot.snapshot_id) or _why_expired(
+            snapshot, retention, as_of_ms=as_of_ms
+        )
         verdicts.append(
             Verdict(
                 subject="snapshot",
@@ -105,6 +117,7 @@ def judge(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: in
                 keep=keep,
                 reason=reason,
                 timestamp_ms=snapshot.timestamp_ms,
+                gist=gist,
             )
         )
     return Judgement(
@@ -132,7 +145,7 @@ def _judge_refs(
         max_age_ms = (
             ref.max_ref_age_ms if ref.max_ref_age_ms is not None else int(retention.max_ref_age_ms.value)
         )
-        keep = True
+        keep, gist = True, ""
         if snapshot is None:
             keep, reason = False, f"dropped: points to snapshot {ref.snapshot_id}, which is not in the table"
         elif name == MAIN:
@@ -148,12 +161,12 @@ def _judge_refs(
                     f"not older than its maximum ref age of {age(max_age_ms)}"
                 )
             )
-        else:
-            keep = False
-            reason = (
-                f"dropped: its snapshot is {old(as_of_ms - snapshot.timestamp_ms)}, "
-                f"older than its maximum ref age of {age(max_age_ms)}"
+            gist = (
+                "" if max_age_ms == MAX_LONG else f"not older than its maximum ref age of {age(max_age_ms)}"
             )
+        else:
+            keep, gist = False, f"older than its maximum ref age of {age(max_age_ms)}"
+            reason = f"dropped: its snapshot is {old(as_of_ms - snapshot.timestamp_ms)}, {gist}"
         if keep:
             kept[name] = ref
         verdicts.append(
@@ -163,6 +176,7 @@ def _judge_refs(
                 keep=keep,
                 reason=reason,
                 timestamp_ms=None if snapshot is None else snapshot.timestamp_ms,
+                gist=gist,
             )
         )
     return verdicts, kept
@@ -170,9 +184,9 @@ def _judge_refs(
 
 def _kept_by_age(
     metadata: TableMetadata, refs: Mapping[str, SnapshotRef], retention: SnapshotRetention, *, as_of_ms: int
-) -> dict[int, str]:
+) -> dict[int, Reason]:
     """Steps 3 to 5: snapshot id -> why it is kept."""
-    reasons: dict[int, str] = {}
+    reasons: dict[int, Reason] = {}
     referenced: set[int] = set()
     for name, ref in refs.items():
         head = metadata.snapshot(ref.snapshot_id)
@@ -190,13 +204,16 @@ def _kept_by_age(
         if snapshot.snapshot_id not in referenced and snapshot.timestamp_ms >= cutoff_ms:
             young_ms = as_of_ms - snapshot.timestamp_ms
             only = "only " if young_ms >= 0 else ""
-            reasons[snapshot.snapshot_id] = f"kept: on no branch or tag, but {only}{old(young_ms)}"
+            reasons[snapshot.snapshot_id] = Reason(
+                f"kept: on no branch or tag, but {only}{old(young_ms)}",
+                "on no branch or tag, but younger than the cut-off",
+            )
     return reasons
 
 
 def _walk(
     metadata: TableMetadata, name: str, ref: SnapshotRef, retention: SnapshotRetention, *, as_of_ms: int
-) -> Iterator[tuple[int, str]]:
+) -> Iterator[tuple[int, Reason]]:
     """Step 4: the snapshots that one branch keeps. It ends at the first that fails; it does not filter."""
     minimum = (
         ref.min_snapshots_to_keep
@@ -212,21 +229,24 @@ def _walk(
     assert head is not None
     for position, snapshot in enumerate(ancestors(metadata, head)):
         if position < minimum:
-            yield snapshot.snapshot_id, f"kept: one of the newest {minimum} of branch {name}"
+            yield snapshot.snapshot_id, Reason(f"kept: one of the newest {minimum} of branch {name}")
         elif snapshot.timestamp_ms >= cutoff_ms:
-            yield snapshot.snapshot_id, f"kept: on branch {name}, {old(as_of_ms - snapshot.timestamp_ms)}"
+            aged = old(as_of_ms - snapshot.timestamp_ms)
+            yield snapshot.snapshot_id, Reason(f"kept: on branch {name}, {aged}", f"on branch {name}")
         else:
             return
 
 
-def _head_reason(name: str, ref: SnapshotRef) -> str:
-    return f"kept: head of branch {name}" if ref.type == "branch" else f"kept: tag {name}"
+def _head_reason(name: str, ref: SnapshotRef) -> Reason:
+    return Reason(f"kept: head of branch {name}" if ref.type == "branch" else f"kept: tag {name}")
 
 
-def _why_expired(snapshot: Snapshot, retention: SnapshotRetention, *, as_of_ms: int) -> str:
+def _why_expired(snapshot: Snapshot, retention: SnapshotRetention, *, as_of_ms: int) -> Reason:
     if snapshot.snapshot_id in retention.snapshot_ids:
-        return "expires: named by --snapshot-id"
+        return Reason("expires: named by --snapshot-id")
     aged = old(as_of_ms - snapshot.timestamp_ms)
     if snapshot.timestamp_ms < int(retention.cutoff_ms.value):
-        return f"expires: {aged}, older than the cut-off ({retention.cutoff_ms.source})"
-    return f"expires: {aged}, past the age that its branch allows"
+        gist = "older than the cut-off"
+        return Reason(f"expires: {aged}, {gist} ({retention.cutoff_ms.source})", gist)
+    gist = "past the age that its branch allows"
+    return Reason(f"expires: {aged}, {gist}", gist)

@@ -34,19 +34,21 @@ def delete_file_verdicts(
     first_frozen = _first_frozen(index) if settings.with_vectors else np.full(len(index.kinds), -1)
     rows = np.flatnonzero((index.kinds == POSITIONS) | (index.kinds == UNREADABLE))
     for row, path in zip(rows.tolist(), _paths(index, rows), strict=True):
-        keep = not conversion.leaving[row]
+        keep, gist = not conversion.leaving[row], ""
         if not may[row]:
             reason = "not asked for"
         elif first_frozen[row] >= 0:
             file = int(index.part_data[first_frozen[row]])
+            gist = f"left alone: a data file of it {FROZEN[index.blocked[file]]}"
             reason = f"left alone: {index.data['path'][file].as_py()} {FROZEN[index.blocked[file]]}"
         elif index.kinds[row] == UNREADABLE:
             reason = "left alone: no Parquet file, encrypted, listed twice, or of another data file than its entry says"
         elif index.dangling[row]:
             reason = "no data file needs it" + ("; --keep-dangling" if settings.keep_dangling else "")
         elif not settings.with_vectors:
-            reason = _names(((converted[row], "live and not newer"), (gone[row], "gone or newer")))
-            reason += "; before version 3 there are no deletion vectors"
+            gist = "before version 3 there are no deletion vectors"
+            names = _names(((converted[row], "live and not newer"), (gone[row], "gone or newer")))
+            reason = f"{names}; {gist}"
         else:
             reason = _names(
                 (
@@ -55,7 +57,8 @@ def delete_file_verdicts(
                     (gone[row], "gone or newer"),
                 )
             )
-        yield Verdict(subject=SUBJECTS[POSITIONS], id=path, keep=keep, reason=reason)
+            gist = "its deletes become deletion vectors"
+        yield Verdict(subject=SUBJECTS[POSITIONS], id=path, keep=keep, reason=reason, gist=gist)
     rows = np.flatnonzero(index.kinds == EQUALITY)
     for row, path in zip(rows.tolist(), _paths(index, rows), strict=True):
         going = bool(idle[row]) and not settings.keep_dangling
@@ -111,22 +114,25 @@ def puffin_verdicts(
     """
     for place, path in enumerate(found.paths.to_pylist()):
         vectors, dangling = int(found.vectors[place]), int(found.dangling[place])
+        gist = ""
         size, live = int(found.file_bytes[place]), int(found.live_bytes[place])
         if due[place]:
             reason = f"{dead_bytes[place] * 100 // max(size, 1)} % of its {size:,} bytes are dead"
+            gist = "a good part of its bytes is dead"
         elif small[place]:
-            reason = f"small: {_vectors(vectors - dangling)} of {live:,} bytes"
+            reason, gist = f"small: {_vectors(vectors - dangling)} of {live:,} bytes", "small"
         elif dangling:
             verb = "has" if dangling == 1 else "have"
             reason = f"{dangling} of its {_vectors(vectors)} {verb} no data file any more"
+            gist = "has deletion vectors without a data file"
         elif held[place]:
             reason = "left alone: not asked for, or a data file of it is left alone"
         elif found.weight[place] <= settings.target_bytes // 2:
             reason = f"small, but there are fewer than {settings.min_files} small Puffin files"
         else:
-            reason = f"{_vectors(vectors)} of {live:,} bytes"
+            reason, gist = f"{_vectors(vectors)} of {live:,} bytes", "large, and little of it is dead"
         going = bool(due[place] or small[place] or dangling)
-        yield Verdict(subject=SUBJECTS[1], id=path, keep=not going, reason=reason)
+        yield Verdict(subject=SUBJECTS[1], id=path, keep=not going, reason=reason, gist=gist)
 
 
 def _vectors(count: int) -> str:

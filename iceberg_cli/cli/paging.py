@@ -1,0 +1,61 @@
+"""Output that is longer than the terminal, shown by the operator's pager."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from iceberg_cli.cli.render.screen import Screen
+
+_PAGER: Final = "less"
+# Keep colours, end where all fits on one screen, and leave on it what was read; an operator's own settings win.
+_SETTINGS: Final = {"LESS": "FRX", "LV": "-c"}
+_NOT_STARTED: Final = (126, 127)  # what a shell says of a command that it cannot run
+
+
+@contextmanager
+def paged(screen: Screen) -> Iterator[None]:
+    """Show what the block prints by `$PAGER` where it is longer than the terminal; also where an error ends it.
+
+    Args:
+        screen: on a terminal.
+    """
+    parts: list[str] = []
+    try:
+        with screen.collected() as parts:
+            yield
+    finally:
+        text = "".join(parts)
+        pager = os.environ.get("PAGER", _PAGER).strip()
+        if not (pager and _is_long(text) and os.environ.get("TERM") != "dumb" and _show(text, pager, screen)):
+            screen.write(text)
+
+
+def _is_long(text: str) -> bool:
+    return text.count("\n") >= shutil.get_terminal_size().lines
+
+
+def _show(text: str, pager: str, screen: Screen) -> bool:
+    """Whether a pager, a shell's command, showed a text."""
+    screen.stream.flush()
+    viewer = subprocess.Popen(  # noqa: S602 - $PAGER is a shell's command, everywhere
+        pager,
+        shell=True,
+        stdin=subprocess.PIPE,
+        encoding=screen.stream.encoding,
+        errors="replace",
+        env=_SETTINGS | os.environ,
+    )
+    # Ctrl-C in a pager is the pager's.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        viewer.communicate(text)  # a pager that is left early is no error
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return viewer.returncode not in _NOT_STARTED

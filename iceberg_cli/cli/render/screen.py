@@ -1,0 +1,233 @@
+"""Text for people, on a terminal of any width or in a pipe: paragraphs, labelled values and tables.
+
+Whatever comes from a table or a storage passes `printable`. On a terminal text is wrapped between words; in a pipe
+nothing is wrapped, shortened or left out for want of room, so that it is the same everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TextIO
+
+from iceberg_cli.cli.render import console, printable
+from iceberg_cli.cli.render.layout import (
+    GAP,
+    NO_BREAK,
+    Cells,
+    Layout,
+    cells_of,
+    shortened,
+    text_of,
+    unbroken,
+)
+from iceberg_cli.plan.inspection import (
+    COMMAND,
+    DUE,
+    FINDING,
+    HEADLINE,
+    NUMBER,
+    PATH,
+    SIZE,
+    TEXT,
+    VERDICT,
+    Column,
+    Facts,
+    Grid,
+    Lines,
+    Part,
+    Row,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_STYLES: Final = {HEADLINE: "bold", FINDING: "yellow", DUE: "bold"}
+_VERDICT_STYLES: Final = {"go": "bold red", "change": "yellow", "keep": "green"}
+_RIGHT: Final = (NUMBER, SIZE)
+_LEAST_WIDTH: Final = 20  # of a paragraph, however narrow the terminal is
+_ENDING_BLANKS: Final = re.compile(r"[ ]+(?=\n)")
+
+
+class Screen:
+    """A stream as people see it.
+
+    Args:
+        stream: where it goes.
+        as_of_ms: the "now" of times that are shown as ages.
+        verbose: paths are whole, and columns are there that seldom matter.
+        color: may be used, where the stream is a terminal.
+    """
+
+    def __init__(
+        self, stream: TextIO, *, as_of_ms: int = 0, verbose: bool = False, color: bool = True
+    ) -> None:
+        self.stream = stream
+        self._console = console(stream, color=color)
+        self.layout = Layout(
+            width=self._console.width if stream.isatty() else None,
+            as_of_ms=as_of_ms,
+            verbose=verbose,
+            ellipsis="…" if _has(stream, "…") else "...",
+        )
+        self._is_begun = False
+        self._has_gap = False
+        self._collected: list[str] | None = None
+
+    # -- what is printed -------------------------------------------------------------------------------------
+
+    def gap(self) -> None:
+        """Put a blank line before what comes next, unless that comes first."""
+        self._has_gap = self._is_begun
+
+    def line(self, text: object, *, style: str = "", indent: int = 0) -> None:
+        """Print a paragraph; where it is wrapped, what follows its first line stands further in."""
+        from rich.text import Text
+
+        content = Text(unbroken(printable(text)), style=style)
+        if self.layout.width is None:
+            self._print(Text(" " * indent) + content)
+            return
+        width = max(self.layout.width - indent - GAP, _LEAST_WIDTH)
+        for number, each in enumerate(content.wrap(self._console, width)):
+            each.rstrip()
+            self._print(Text(" " * (indent + (GAP if number else 0))) + each)
+
+    def command(self, text: str, *, indent: int = GAP) -> None:
+        """Print a command line, which the terminal wraps and not we: what is copied is one line."""
+        from rich.text import Text
+
+        self._print(Text(" " * indent + printable(text)))
+
+    def part(self, part: Part, *, folder: str = "") -> None:
+        """Print a part of a summary; `folder`: paths below it are shown as seen from there."""
+        match part:
+            case Lines(lines, about):
+                for each in lines:
+                    if about == COMMAND:
+                        self.command(each)
+                    else:
+                        self.line(each, style=_STYLES.get(about, ""))
+            case Grid(columns, rows):
+                self.grid(columns, rows, folder=folder)
+            case Facts(pairs):
+                self.facts(pairs)
+
+    def facts(self, pairs: Sequence[tuple[str, object, str]]) -> None:
+        """Print labels, each with a value; one without a value is left out."""
+        shown = [(label, value, kind) for label, value, kind in pairs if value not in (None, "")]
+        indent = max((len(label) for label, _, _ in shown), default=0) + GAP
+        for label, value, kind in shown:
+            self._labelled(label, text_of(value, kind, self.layout), kind, indent=0, width=indent)
+
+    def grid(self, columns: Sequence[Column], rows: Sequence[Row], *, folder: str = "") -> None:
+        """Print rows under titles, or, where these have no room, a block of lines for each row.
+
+        Args:
+            columns: of the rows.
+            rows: as the columns read them.
+            folder: paths below it are shown as seen from there.
+        """
+        cells = cells_of(columns, rows, self.layout, folder=folder)
+        if cells.widths is None:
+            self._blocks(cells)
+            return
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, show_edge=False, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+        for column, width in zip(cells.columns, cells.widths, strict=True):
+            table.add_column(
+                column.title,
+                justify="right" if column.kind in _RIGHT else "left",
+                width=width,
+                no_wrap=self.layout.width is None or column.kind not in (TEXT, PATH),
+                overflow="fold",
+            )
+        for row in cells.rows:
+            table.add_row(
+                *(
+                    Text(unbroken(text), style=_style(text, column.kind))
+                    for text, column in zip(row, cells.columns, strict=True)
+                )
+            )
+        self._print(table)
+        if cells.left_out:
+            self.line(f"(no room for: {', '.join(cells.left_out)}; --verbose shows all)")
+
+    def _blocks(self, cells: Cells) -> None:
+        width = max((len(column.title) for column in cells.columns), default=0) + GAP
+        for number, row in enumerate(cells.rows):
+            if number:
+                self.gap()
+            named = [(column, text) for column, text in zip(cells.columns, row, strict=True) if text] or [
+                (cells.columns[0], "")
+            ]
+            leading = 2 if named[0][0].kind == VERDICT else 1
+            first = " ".join(text for _, text in named[:leading])
+            style = _style(named[0][1], named[0][0].kind) or "bold"
+            self.line(first, style=style)
+            for column, text in named[leading:]:
+                self._labelled(column.title, text, column.kind, indent=GAP, width=width)
+
+    def _labelled(self, label: str, text: str, kind: str, *, indent: int, width: int) -> None:
+        """Print a label and a value, which starts `width` behind the label's beginning and is wrapped there."""
+        from rich.text import Text
+
+        head = Text(" " * indent + label.ljust(width), style="dim")
+        if self.layout.width is None or (kind == PATH and self.layout.verbose):
+            self._print(head + Text(text, style="not dim"))
+            return
+        room = max(self.layout.width - indent - width, _LEAST_WIDTH)
+        if kind == PATH and not self.layout.is_wide:
+            lines = [Text(shortened(text, room, self.layout.ellipsis))]
+        else:
+            lines = list(Text(unbroken(text)).wrap(self._console, room))
+        for number, each in enumerate(lines or [Text()]):
+            each.rstrip()
+            each.stylize("not dim")
+            self._print((Text(" " * (indent + width)) if number else head) + each)
+
+    # -- where it goes ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def collected(self) -> Iterator[list[str]]:
+        """Keep what the block prints, instead of writing it."""
+        self._collected, before = [], self._collected
+        try:
+            yield self._collected
+        finally:
+            self._collected = before
+
+    def write(self, text: str) -> None:
+        """Write what was collected."""
+        if self._collected is not None:
+            self._collected.append(text)
+        else:
+            self.stream.write(text)
+
+    def _print(self, content: RenderableType) -> None:
+        with self._console.capture() as captured:
+            self._console.print(content, soft_wrap=True)
+        text = captured.get().replace(NO_BREAK, " ")
+        if self.layout.width is None:
+            text = _ENDING_BLANKS.sub("", text)
+        self.write("\n" + text if self._has_gap else text)
+        self._is_begun, self._has_gap = True, False
+
+
+def _style(text: str, kind: str) -> str:
+    return _VERDICT_STYLES[text.rsplit(maxsplit=1)[-1]] if kind == VERDICT and text else ""
+
+
+def _has(stream: TextIO, char: str) -> bool:
+    """Whether a stream can show a character."""
+    if os.environ.get("TERM") == "dumb":
+        return False
+    try:
+        char.encode(stream.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
