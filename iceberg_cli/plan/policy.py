@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
@@ -549,6 +549,16 @@ class Policy:
         """The same policy with other values of some fields; the sources of all stay."""
         return replace(self, **values).with_sources(self.sources)  # type: ignore[type-var]
 
+    def without(self, names: Collection[str], instead: Mapping[str, str]) -> Self:
+        """The same policy without the values of some fields, which may be None.
+
+        Args:
+            names: of the fields.
+            instead: by name of a field the source of what decides in its place.
+        """
+        sources = {name: source for name, source in self.sources.items() if name not in names}
+        return replace(self, **dict.fromkeys(names)).with_sources({**sources, **instead})  # type: ignore[type-var]
+
     # -- where values come from: no part of equality, of the JSON form or of its schema -----------------------------
 
     @property
@@ -563,8 +573,6 @@ class Policy:
         Args:
             sources: see `sources`; an option of the command line is named by its flag.
         """
-        if not sources:
-            return self
         same = copy(self)
         object.__setattr__(same, "_sources", dict(sources))
         return same

@@ -100,7 +100,10 @@ def _of_all(every: EverySettings) -> dict[str, Option]:
 def _option(every: EverySettings, command_name: str, flag: str, settings: Settings) -> Option:
     from iceberg_cli.cli.configured_values import without_secrets
 
-    value = without_secrets(every.commands[command_name][flag], settings.values[flag])
+    argument = every.commands[command_name][flag]
+    value = without_secrets(argument, settings.values[flag])
+    if argument.metavar == "ID" and value is not None:  # not all readers of JSON have so long numbers
+        value = [str(each) for each in value] if isinstance(value, list) else str(value)
     return Option(value=value, source=settings.sources.get(flag, DEFAULT))
 
 

@@ -74,22 +74,29 @@ def within_properties(metadata: Metadata, policy: ExpireSnapshots) -> ExpireSnap
     Raises:
         InvalidMetadata: a property cannot be read.
     """
-    sources, weaker = dict(policy.sources), []
+    weaker: dict[str, str] = {}
     for name, given_ms, property_name, default_ms in (
         ("retention", policy.retention_ms, FILES_PROPERTY, FILES_DEFAULT_MS),
         ("log_retention", policy.log_retention_ms, LOG_PROPERTY, LOG_DEFAULT_MS),
     ):
-        if given_ms is None or policy.is_explicit(name):
+        if given_ms is None or policy.is_explicit(name) or property_name not in metadata.configuration:
             continue
-        if name == "log_retention" and not _cleans_log(metadata):
-            weaker.append(name)
-            sources.pop(name)
-        elif property_name in metadata.configuration:
-            own = _from_property(metadata, property_name, default_ms, None)
-            if given_ms < own.value:
-                weaker.append(name)
-                sources[name] = keeps_more(own, policy.source_of(name))
-    return policy.but(**dict.fromkeys(weaker)).with_sources(sources) if weaker else policy
+        own = _from_property(metadata, property_name, default_ms, None)
+        if given_ms < own.value:
+            weaker[name] = keeps_more(own, policy.source_of(name))
+    policy = policy.without(weaker, weaker)
+    if policy.log_retention_ms is None or policy.is_explicit("log_retention"):
+        return policy
+    if not _cleans_log(metadata):
+        return policy.without(["log_retention"], {})
+    files = _chosen(metadata, policy, "retention", FILES_PROPERTY, FILES_DEFAULT_MS)
+    if policy.log_retention_ms < files.value:
+        # Versions would go whose files are still there, which is an interlock for who asks for it.
+        source = keeps_more(files, policy.source_of("log_retention"))
+        policy = policy.but(log_retention=files.value).with_sources(
+            {**policy.sources, "log_retention": source}
+        )
+    return policy
 
 
 def _cleans_log(metadata: Metadata) -> bool:

@@ -48,26 +48,25 @@ def within_properties(metadata: TableMetadata, policy: ExpireSnapshots, *, as_of
         UsageError: a retention property is negative.
         InvalidMetadata: it is no number.
     """
-    general = {name for name in ("older_than", "retain_last") if getattr(policy, name) is not None}
-    general -= {name for name in general if policy.is_explicit(name)}
-    if not general:
-        return policy
+    general = [
+        name
+        for name in ("older_than", "retain_last")
+        if getattr(policy, name) is not None and not policy.is_explicit(name)
+    ]
     if policy.snapshot_ids:
-        return policy.but(**dict.fromkeys(general))
-    sources, weaker = dict(policy.sources), []
+        return policy.without(general, {})
+    weaker: dict[str, str] = {}
     if "older_than" in general and _AGE_PROPERTY in metadata.properties:
         max_age = _from_property(metadata, _AGE_PROPERTY, DEFAULT_MAX_SNAPSHOT_AGE_MS)
         assert policy.older_than_ms is not None
         if as_of_ms - policy.older_than_ms < max_age.value:
-            weaker.append("older_than")
-            sources["older_than"] = keeps_more(max_age, policy.source_of("older_than"))
+            weaker["older_than"] = keeps_more(max_age, policy.source_of("older_than"))
     if "retain_last" in general and _COUNT_PROPERTY in metadata.properties:
         minimum = _from_property(metadata, _COUNT_PROPERTY, DEFAULT_MIN_SNAPSHOTS_TO_KEEP)
         assert policy.retain_last is not None
         if policy.retain_last < minimum.value:
-            weaker.append("retain_last")
-            sources["retain_last"] = keeps_more(minimum, policy.source_of("retain_last"))
-    return policy.but(**dict.fromkeys(weaker)).with_sources(sources) if weaker else policy
+            weaker["retain_last"] = keeps_more(minimum, policy.source_of("retain_last"))
+    return policy.without(weaker, weaker)
 
 
 def retention_of(
