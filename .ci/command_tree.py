@@ -10,6 +10,7 @@ import typer
 
 from iceberg_cli.cli.app import make_app
 from iceberg_cli.cli.commands.completion import SCRIPTS
+from iceberg_cli.cli.commands.config import SHOW
 from iceberg_cli.formats import VERB_NAMES
 from iceberg_cli.formats.inspection import WHAT
 
@@ -18,6 +19,7 @@ WRITTEN_BY = "written by .ci/generate.py"
 _ARGUMENT_CHOICES = {
     ("inspect", "what"): WHAT,
     ("plan", "verb"): VERB_NAMES,
+    ("config", "action"): (SHOW,),
     ("completion", "shell"): SCRIPTS,
 }
 _ASKS = {"--ref": "refs", "--snapshot": "snapshots", "--snapshot-id": "snapshots", "--version": "versions"}

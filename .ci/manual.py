@@ -12,12 +12,20 @@ from iceberg_cli.cli.app import EXIT_CODES
 from iceberg_cli.cli.help_texts import examples_of
 
 ENVIRONMENT = {
+    "ICEBERG_CLI_OPTION": "The value of an option that is not on the command line, such as ICEBERG_CLI_OLDER_THAN for "
+    "--older-than; 1, 0, true, false, yes, no, on or off for one without a value. Several values have newlines between "
+    "them or, where there is none, white space. An empty one is not given. --yes, --unsafe-... and secrets in plain "
+    "text are taken from the command line alone.",
+    "ICEBERG_CLI_CONFIG": "The configuration file.",
     "PYICEBERG_HOME": "Folder of the .pyiceberg.yaml that names the catalogs; otherwise the home folder, then "
     "the working folder.",
     "PYICEBERG_CATALOG__NAME__KEY": "One setting of the catalog NAME, such as PYICEBERG_CATALOG__PROD__URI.",
     "NO_COLOR": "If it is set, the output has no colour.",
 }
 FILES = {
+    "iceberg-cli.toml": "The configuration file, in the working folder, else in $XDG_CONFIG_HOME/iceberg-cli/, by "
+    "default ~/.config/iceberg-cli/: TOML whose keys are options without the hyphens before them; a table such as "
+    "[expire-snapshots] holds those of one command. `iceberg-cli config show` prints what it sets.",
     "TABLE/_iceberg_cli/ops/": "Journals of open operations, in the folder of the table; resume reads them.",
     ".pyiceberg.yaml": "The catalogs, as PyIceberg reads them: in $PYICEBERG_HOME, the home folder or the working "
     "folder.",

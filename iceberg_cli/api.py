@@ -413,7 +413,7 @@ class Table:
         self.check_made_for(shown)
         content = shown.content
         verb = format_of(self.format).verbs[content.verb]
-        policy = verb.policy.from_json(content.policy)
+        policy = verb.policy.of_plan(content)
         table, as_of_ms = self._newest(), content.as_of_ms
         try:
             planned = verb.plan(table, policy, as_of_ms=as_of_ms, within=None if beyond else content)

@@ -1,4 +1,4 @@
-"""How many cases of a long enumeration are tried: a few always, more in the deep suite, all with ICEBERG_CLI_FULL=1."""
+"""How many cases of a long enumeration are tried: a few always, more in the deep suite, all with FULL_SUITES=1."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 Case = TypeVar("Case")
-FULL = bool(os.environ.get("ICEBERG_CLI_FULL"))
+FULL = bool(os.environ.get("FULL_SUITES"))
 _DEEP_FACTOR = 4
 
 
@@ -20,7 +20,7 @@ def few_or_many(few: int, *, many: int | None = None, all_of: int | None = None)
     Args:
         few: cases that are always tried.
         many: those of the deep test; None: so many times as many.
-        all_of: with ICEBERG_CLI_FULL=1; None: every case there is.
+        all_of: with FULL_SUITES=1; None: every case there is.
     """
     more = (all_of or 1 << 62) if FULL else many or few * _DEEP_FACTOR
     deep = pytest.param(more, marks=pytest.mark.deep, id="many")

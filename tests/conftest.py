@@ -71,15 +71,20 @@ sys.dont_write_bytecode = False
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What commands learn is kept in a folder of the tests', not in the developer's."""
-    before = os.environ.get("XDG_CACHE_HOME")
-    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What commands learn is kept in a folder of the tests', and the developer's configuration is not theirs."""
+    own = {
+        "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache")),
+        "XDG_CONFIG_HOME": str(tmp_path_factory.mktemp("config")),
+    }
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
     yield
-    if before is None:
-        del os.environ["XDG_CACHE_HOME"]
-    else:
-        os.environ["XDG_CACHE_HOME"] = before
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
 
 
 @pytest.fixture

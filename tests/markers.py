@@ -175,7 +175,7 @@ def give_secrets(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
         "PYICEBERG_CATALOG__PROD__HEADER__X_API_KEY": at("a header by the environment"),
         "PYICEBERG_CATALOG__PROD__ADLS__ACCOUNT_KEY": at("a key by the environment"),
         "HTTPS_PROXY": f"http://user:{at('password of a proxy')}@127.0.0.1:9",
-        "ICEBERG_CLI_TEST_OPTION": at("an option by the environment"),
+        "OPTION_OF_A_TEST": at("an option by the environment"),
     }.items():
         monkeypatch.setenv(name, value)
     file = watch.folder / "given" / "option"
@@ -183,5 +183,5 @@ def give_secrets(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     watch.options += [
         "--storage-option=adls.sas-token=" + at("an option"),
         f"--storage-option=adls.account-key=@{file}",
-        "--storage-option=gcs.token=env:ICEBERG_CLI_TEST_OPTION",
+        "--storage-option=gcs.token=env:OPTION_OF_A_TEST",
     ]

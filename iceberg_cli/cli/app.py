@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 
 import typer
 
 from iceberg_cli import DISTRIBUTION, __version__
 from iceberg_cli.cli import stopping, subject
+from iceberg_cli.cli.arguments import Argument, Values
+from iceberg_cli.cli.configuration import FILE_NAME, Configuration, variable_of
 from iceberg_cli.cli.context import CommandList, leave_with
 from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainGroup
@@ -39,8 +41,19 @@ _SUMMARY = (
     "Maintain Apache Iceberg and Delta tables: see what would go, save it as a plan, carry it out, resume it."
 )
 
+_ELSEWHERE = (
+    f"Options also come from variables, such as {variable_of('--older-than')}, and from the file {FILE_NAME}; "
+    "`iceberg-cli config show` prints them."
+)
+
 _BEFORE_VERBS = {"inspect": "inspect", "plan": "plan"}
-_AFTER_VERBS = {"apply": "apply_plan", "resume": "resume", "demo": "demo", "completion": "completion"}
+_AFTER_VERBS = {
+    "apply": "apply_plan",
+    "resume": "resume",
+    "demo": "demo",
+    "config": "config",
+    "completion": "completion",
+}
 _MODULES = {**_BEFORE_VERBS, **_AFTER_VERBS}
 _COMMANDS = (*_BEFORE_VERBS, *VERB_NAMES, *_AFTER_VERBS)
 
@@ -51,7 +64,7 @@ def make_app(commands: Iterable[str] = _COMMANDS, *, kind: type[typer.Typer] = t
         name="iceberg-cli",
         cls=PlainGroup,
         help=_SUMMARY,
-        epilog=f"{epilog('')}\n\n\b\nExit codes:\n"
+        epilog=f"{epilog('')}\n\n{_ELSEWHERE}\n\n\b\nExit codes:\n"
         + "\n".join(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items()),
         add_completion=False,
         rich_markup_mode=None,
@@ -112,46 +125,62 @@ def run(argv: list[str]) -> int:
     Returns:
         Its exit code.
     """
-    as_json = any(
-        text == "--format=json" or (text == "--format" and following == "json")
-        for text, following in zip(argv, [*argv, ""][1:], strict=True)
-    )
     stopping.begin()
     subject.begin()
+    configuration = Configuration(_every_command)
     try:
-        return _outcome(argv, as_json=as_json)
+        return _outcome(argv, configuration)
     except BaseException as error:
         stopped = stopping.ended_by(error)
         if stopped is None:
             raise
         cancelled = _cancelled(stopped)
         stopping.end()
-        return leave_with(cancelled, as_json=as_json)
+        return leave_with(cancelled, as_json=_as_json(argv, configuration))
 
 
-def _outcome(argv: list[str], *, as_json: bool) -> int:
+def _as_json(argv: list[str], configuration: Configuration) -> bool:
+    """Whether an error is to be printed as a document."""
+    formats = [
+        following if text == "--format" else text.removeprefix("--format=")
+        for text, following in zip(argv, [*argv, ""][1:], strict=True)
+        if text == "--format" or text.startswith("--format=")
+    ]
+    if not formats and argv and argv[0] != "completion":  # which a shell reads, and no file is for it
+        return configuration.output_format(argv[0]) == "json"
+    return "json" in formats
+
+
+def _outcome(argv: list[str], configuration: Configuration) -> int:
     """Run one command line, print the error where it fails, and return its exit code."""
     try:
-        return _invoke(argv)
+        return _invoke(argv, configuration)
     except OutputLost as error:
         return _nowhere_to_write(error)
-    except Cancelled as error:
-        error.message = f"Stopped by {stopping.name_of(stopping.heard())}"
-        error.state, error.exit_code = stopping.state(), 128 + stopping.heard()
-        stopping.end()
-        return leave_with(error, as_json=as_json)
-    except IcebergCliError as error:
-        stopping.end()
-        return leave_with(error, as_json=as_json)
-    except (typer.Abort, EOFError):
-        return leave_with(UsageError("Not confirmed"), as_json=as_json)
-    except typer.TyperException as error:
-        return leave_with(
-            UsageError(error.format_message(), next_step="`iceberg-cli --help` lists commands and options."),
-            as_json=as_json,
-        )
     except BrokenPipeError:
         return _reader_left()
+    except (IcebergCliError, typer.Abort, EOFError, typer.TyperException) as error:
+        return _failed(error, as_json=_as_json(argv, configuration))
+
+
+def _failed(error: Exception, *, as_json: bool) -> int:
+    """Print an error and return its exit code."""
+    match error:
+        case Cancelled():
+            error.message = f"Stopped by {stopping.name_of(stopping.heard())}"
+            error.state, error.exit_code = stopping.state(), 128 + stopping.heard()
+            stopping.end()
+            return leave_with(error, as_json=as_json)
+        case IcebergCliError():
+            stopping.end()
+            return leave_with(error, as_json=as_json)
+        case typer.TyperException():
+            usage = UsageError(
+                error.format_message(), next_step="`iceberg-cli --help` lists commands and options."
+            )
+            return leave_with(usage, as_json=as_json)
+        case _:
+            return leave_with(UsageError("Not confirmed"), as_json=as_json)
 
 
 def _cancelled(stopped: stopping.Stopped) -> Cancelled:
@@ -194,7 +223,16 @@ def _app_for(argv: list[str]) -> typer.Typer:
     return make_app(argv[:1] if argv[0] in _COMMANDS else _COMMANDS)
 
 
-def _invoke(argv: list[str]) -> int:
+def _every_command() -> dict[str, Mapping[str, Argument]]:
+    """The parameters of each command that has shared options, by its name."""
+    return {
+        info.name or "": info.callback.parameters
+        for info in make_app().registered_commands
+        if isinstance(info.callback, type) and issubclass(info.callback, Values)
+    }
+
+
+def _invoke(argv: list[str], configuration: Configuration) -> int:
     _refuse_other_encodings(argv)
     app = _app_for(argv)
     # Not typer's own main: it turns a broken pipe into exit code 1, which means a bug here.
@@ -204,7 +242,7 @@ def _invoke(argv: list[str]) -> int:
             typer.echo(context.get_help(), err=True)
         return UsageError.exit_code
     try:
-        with root.make_context("iceberg-cli", list(argv)) as context:
+        with root.make_context("iceberg-cli", list(argv), obj=configuration) as context:
             root.invoke(context)
     except typer.Exit as leaving:
         return leaving.exit_code

@@ -9,19 +9,21 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import cache
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin
 
 import typer
+from typer.models import OptionInfo
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import format_of
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Table
-    from iceberg_cli.plan.policy import Policy, PolicyOption
+    from iceberg_cli.cli.settings import Settings
+    from iceberg_cli.plan.policy import Kind, Policy, PolicyOption
 
 
 # Nobody compares or prints these, and making the methods for that takes time at every start.
@@ -30,27 +32,62 @@ class Argument:
     """An argument or option as typer wants it.
 
     Args:
+        name: of the parameter.
         annotation: with typer's description of it.
         default: its value where it is not given; none where it must be.
+        kind: of the values of a policy's option.
     """
 
+    name: str
     annotation: Any
     default: Any = inspect.Parameter.empty
+    kind: Kind | None = None
+
+    @property
+    def _about(self) -> Any:
+        (about,) = self.annotation.__metadata__
+        return about
+
+    @property
+    def is_option(self) -> bool:
+        """Whether it is given by a flag, not by its position."""
+        return isinstance(self._about, OptionInfo)
 
     @property
     def flag(self) -> str:
-        """The long name of an option whose names are spelled out, or ""."""
-        (about,) = self.annotation.__metadata__
+        """The long name of an option."""
         # The first name of an annotation stands where a default would: typer sorts that out later.
-        names = (about.default, *(about.param_decls or ()))
-        return next((name for name in names if isinstance(name, str) and name.startswith("--")), "")
+        names = (self._about.default, *(self._about.param_decls or ()))
+        spelled_out = (name for name in names if isinstance(name, str) and name.startswith("--"))
+        return next(spelled_out, f"--{self.name.replace('_', '-')}")
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is given without a value."""
+        return self.annotation.__origin__ is bool
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it may be given more than once."""
+        kind = self.annotation.__origin__
+        return any(get_origin(each) is list for each in (kind, *get_args(kind)))
+
+    @property
+    def metavar(self) -> str:
+        """What its help calls the value."""
+        return self._about.metavar or ""
+
+    @property
+    def parser(self) -> Callable[[str], Any] | None:
+        """What makes a value of a text; None: it is the text."""
+        parser: Callable[[str], Any] | None = self._about.parser
+        return parser
 
     def with_help(self, text: str) -> Argument:
         """The same argument with another help."""
-        (about,) = self.annotation.__metadata__
-        about = copy(about)
+        about = copy(self._about)
         about.help = text
-        return Argument(Annotated[self.annotation.__origin__, about], self.default)
+        return replace(self, annotation=Annotated[self.annotation.__origin__, about])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,11 +96,11 @@ class ArgumentGroup:
 
     Args:
         arguments: by name.
-        make: the parameter from their values by name.
+        make: the parameter from the settings of the whole command line.
     """
 
     arguments: Mapping[str, Argument]
-    make: Callable[[Mapping[str, Any]], Any]
+    make: Callable[[Settings], Any]
 
 
 class Values:
@@ -72,14 +109,21 @@ class Values:
     _function: ClassVar[Callable[..., None]]
     _groups: ClassVar[Mapping[str, ArgumentGroup]]
     _own: ClassVar[tuple[str, ...]]
+    parameters: ClassVar[Mapping[str, Argument]]
 
-    def run(self) -> None:
-        """Call the command's function."""
-        grouped = {
-            parameter: group.make({name: getattr(self, name) for name in group.arguments})
-            for parameter, group in self._groups.items()
-        }
-        self._function(**{name: getattr(self, name) for name in self._own}, **grouped)
+    def run(self, resolve: Callable[[Mapping[str, Argument], Mapping[str, Any]], Settings]) -> None:
+        """Call the command's function.
+
+        Args:
+            resolve: the settings, from the parameters and their values on the command line, both by name.
+        """
+        settings = resolve(self.parameters, {name: getattr(self, name) for name in self.parameters})
+        try:
+            grouped = {parameter: group.make(settings) for parameter, group in self._groups.items()}
+            self._function(**{name: settings.values[name] for name in self._own}, **grouped)
+        except UsageError as error:
+            settings.add_sources(error)
+            raise
 
 
 def values_of(function: Callable[..., None], groups: Mapping[str, ArgumentGroup]) -> type[Values]:
@@ -90,7 +134,7 @@ def values_of(function: Callable[..., None], groups: Mapping[str, ArgumentGroup]
         groups: in the order of their arguments, which come after the function's own.
     """
     own = {
-        name: Argument(each.annotation, each.default)
+        name: Argument(name, each.annotation, each.default)
         for name, each in inspect.signature(function, eval_str=True).parameters.items()
         if name not in groups
     }
@@ -103,7 +147,12 @@ def values_of(function: Callable[..., None], groups: Mapping[str, ArgumentGroup]
         )
         for name, each in every.items()
     ]
-    namespace = {"_function": staticmethod(function), "_groups": groups, "_own": tuple(own)}
+    namespace = {
+        "_function": staticmethod(function),
+        "_groups": groups,
+        "_own": tuple(own),
+        "parameters": every,
+    }
     # Nobody compares or prints one, and making the methods for that takes time at every start.
     return make_dataclass(
         function.__name__,
@@ -127,22 +176,33 @@ def group_of(options: type, *, only: Collection[str] | None = None) -> ArgumentG
     arguments = _arguments_of(options)
     if only is not None:
         arguments = {name: each for name, each in arguments.items() if name in only}
-    return ArgumentGroup(arguments, lambda values: options(**values))
+    return ArgumentGroup(
+        arguments, lambda settings: options(**{name: settings.values[name] for name in arguments})
+    )
 
 
 @cache  # several commands have the same options
 def _arguments_of(options: type) -> Mapping[str, Argument]:
     hints = inspect.get_annotations(options, eval_str=True)
-    return {each.name: Argument(hints[each.name], each.default) for each in fields(options) if each.init}
+    return {
+        each.name: Argument(each.name, hints[each.name], each.default)
+        for each in fields(options)
+        if each.init
+    }
 
 
-def spelled(group: object) -> list[str]:
-    """The words of a command line that give the options of a group, a dataclass, which differ from their defaults."""
+def spelled(group: object, typed: Collection[str]) -> list[str]:
+    """The words of a command line that give the options of a group, a dataclass.
+
+    Args:
+        group: its fields that are as by default are left out.
+        typed: flags; all others are left out. What a variable or a file gives will be given by it again.
+    """
     words: list[str] = []
     for name, each in group_of(type(group)).arguments.items():
         value = getattr(group, name)
-        if value != each.default:
-            words += _words(each.flag or f"--{name.replace('_', '-')}", value)
+        if value != each.default and each.flag in typed:
+            words += _words(each.flag, value)
     return words
 
 
@@ -156,15 +216,19 @@ def _words(flag: str, value: Any) -> list[str]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class VerbOptions:
-    """What a command line gives for a verb.
+    """What is given for a verb, by a command line, variables and the configuration file.
 
     Args:
         policies: the verb's, by format.
-        given: by flag the text, number or switch, or a list of them; nothing that is as by default.
+        given: by flag the text, number or switch, or a list of them; nothing that nobody gave.
+        sources: by flag where that comes from, in words.
+        typed: the flags that are on the command line.
     """
 
     policies: Mapping[str, type[Policy]]
     given: Mapping[str, Any]
+    sources: Mapping[str, str]
+    typed: Collection[str]
 
     def policy(self, table: Table, *, now_ms: int) -> Policy:
         """The policy for a table.
@@ -186,17 +250,18 @@ class VerbOptions:
         known = {flag for each in own.options() for flag in each.help_of}
         for other, policy in self.policies.items():
             for each in policy.options():
-                for flag in each.help_of.keys() & self.given.keys() - known:
+                # A variable or a file speaks to tables of both formats.
+                for flag in each.help_of.keys() & set(self.typed) - known:
                     raise UsageError(
                         f"{flag} is an option of {format_of(other).title[1]} tables, and {table.name} is {title} table",
                         next_step=f"Use {each.elsewhere}." if each.elsewhere else "Leave it out.",
                     )
-        return own.from_options(self.given, now_ms=now_ms)
+        return own.from_options(self.given, now_ms=now_ms, sources=self.sources)
 
     @property
     def words(self) -> list[str]:
-        """The options as words of another command line."""
-        return [word for flag, value in self.given.items() for word in _words(flag, value)]
+        """The options that were on the command line as words of another one."""
+        return [word for flag in self.typed for word in _words(flag, self.given[flag])]
 
 
 def verb_group(policies: Mapping[str, type[Policy]]) -> ArgumentGroup:
@@ -207,9 +272,14 @@ def verb_group(policies: Mapping[str, type[Policy]]) -> ArgumentGroup:
             for flag in each.help_of:
                 arguments.setdefault(_name(flag), _argument(each, flag))
 
-    def make(values: Mapping[str, Any]) -> VerbOptions:
-        given = {each.flag: values[name] for name, each in arguments.items() if values[name] != each.default}
-        return VerbOptions(policies, given)
+    def make(settings: Settings) -> VerbOptions:
+        given = {
+            each.flag: settings.values[name]
+            for name, each in arguments.items()
+            if each.flag in settings.sources
+        }
+        sources = {flag: settings.sources[flag] for flag in given}
+        return VerbOptions(policies, given, sources, [flag for flag in given if flag in settings.typed])
 
     return ArgumentGroup(arguments, make)
 
@@ -220,16 +290,16 @@ def _name(flag: str) -> str:
 
 
 def _argument(each: PolicyOption, flag: str) -> Argument:
-    text, kind = each.help_of[flag], each.kind
+    name, text, kind = _name(flag), each.help_of[flag], each.kind
     if kind.takes is bool:
-        return Argument(Annotated[bool, typer.Option(flag, help=text)], False)
+        return Argument(name, Annotated[bool, typer.Option(flag, help=text)], False)
     parser = integer if kind.takes is int else None
     about = typer.Option(flag, metavar=kind.metavar, help=text, parser=parser)
     if kind.repeatable:
-        return Argument(Annotated[list[kind.takes] | None, about], None)  # type: ignore[name-defined]
+        return Argument(name, Annotated[list[kind.takes] | None, about], None, kind)  # type: ignore[name-defined]
     if each.default in (None, ()):
-        return Argument(Annotated[kind.takes | None, about], None)
-    return Argument(Annotated[kind.takes, about], kind.to_text(each.default))
+        return Argument(name, Annotated[kind.takes | None, about], None, kind)
+    return Argument(name, Annotated[kind.takes, about], kind.to_text(each.default), kind)
 
 
 def integer(text: str) -> int:

@@ -18,6 +18,7 @@ from iceberg_cli.cli import stopping, subject
 from iceberg_cli.cli.arguments import ArgumentGroup, group_of, key_value, positive, spelled, values_of
 from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainCommand
+from iceberg_cli.cli.settings import Settings, all_typed
 from iceberg_cli.cli.streams import OutputLost, after
 from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
 from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
@@ -121,13 +122,26 @@ class Run:
             say=self._say,
         )
         self._opened: list[Table] = []
+        self.settings = all_typed({})
         self.started_ms = now_ms()
         self.as_of_ms = (
             self.started_ms if self.as_of is None else time_ms(self.as_of, "--as-of", now_ms=self.started_ms)
         )
 
+    @classmethod
+    def of(cls, settings: Settings, names: Collection[str]) -> Run:
+        """The shared options of a command line.
+
+        Args:
+            settings: its own.
+            names: of the fields that are among them; others keep their defaults.
+        """
+        run = cls(**{name: settings.values[name] for name in names})
+        run.settings = settings
+        return run
+
     def spelled(self) -> list[str]:
-        """The shared options that decide which table and which time are meant, as words of another command line.
+        """The typed options that decide which table and which time are meant, as words of another command line.
 
         Values of storage options are left out: they may be secrets.
         """
@@ -145,7 +159,7 @@ class Run:
             unsafe_single_writer=self.unsafe_single_writer,
             as_of=self.as_of,
         )
-        return spelled(given)
+        return spelled(given, self.settings.typed)
 
     @property
     def json(self) -> bool:
@@ -367,7 +381,9 @@ def command(
         if isinstance(app, CommandList):
             declare(_without_options)
         else:
-            declare(values_of(saving_cache, {**groups(), "run": group_of(Run, only=only)}))
+            shared = group_of(Run, only=only).arguments
+            run = ArgumentGroup(shared, lambda settings: Run.of(settings, shared))
+            declare(values_of(saving_cache, {**groups(), "run": run}))
         return function
 
     return register

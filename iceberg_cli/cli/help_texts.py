@@ -50,6 +50,10 @@ _EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("In a new folder:", "demo /tmp/demo"),
         ("With snapshots that end on a certain day:", "demo /tmp/demo --as-of 2026-11-01T00:00:00Z"),
     ),
+    "config": (
+        ("What a file or variable sets:", "config show"),
+        ("Every option of one command:", "config show expire-snapshots --verbose"),
+    ),
     "completion": (
         ("In ~/.bashrc:", "completion bash"),
         ("For zsh, in a folder of $fpath:", "completion zsh > ~/.zfunc/_iceberg-cli"),

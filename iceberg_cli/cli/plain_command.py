@@ -56,7 +56,16 @@ class PlainCommand(TyperCommand):
         if name := ctx.params.get("table"):
             subject.named(name)
         result = super().invoke(ctx)
-        return result.run() if isinstance(result, Values) else result
+        if not isinstance(result, Values):
+            return result
+        typed = {
+            name
+            for name in ctx.params
+            if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"
+        }
+        return result.run(
+            lambda parameters, values: ctx.obj.settings(ctx.command.name, parameters, values, typed)
+        )
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Fill the context with the values of all parameters.

@@ -67,7 +67,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
 def _part(whole: Plan, snapshot_ids: Sequence[int], table: Table, verb: Verb) -> Planned:
     """The part of a plan that expires no snapshots but these, on the table as it is now."""
     table.load()
-    policy = verb.policy.from_json(whole.policy)
+    policy = verb.policy.of_plan(whole)
     planned = verb.plan(table, policy, as_of_ms=whole.as_of_ms, within=whole.limited_to(snapshot_ids))
     plan = planned.plan
     if plan.base.table_uuid != whole.base.table_uuid:

@@ -263,7 +263,7 @@ class OperationRun:
 
     def _plan_again(self) -> Planned:
         shown = self.shown
-        policy = self.verb.policy.from_json(shown.policy)
+        policy = self.verb.policy.of_plan(shown)
         return self.verb.plan(self.table, policy, as_of_ms=shown.as_of_ms, within=shown, earlier=self.build)
 
     def _close_unsent(self) -> None:

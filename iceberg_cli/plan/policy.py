@@ -9,16 +9,21 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
 
+if TYPE_CHECKING:
+    from iceberg_cli.plan.plan import Option, Plan
+
 _MIN_TARGET_BYTES: Final = 4 << 10
 _MAX_TARGET_BYTES: Final = 1 << 40
 _OPTION: Final = "option"
+DEFAULT: Final = "default"  # the source of a value that nobody gave
 _T = TypeVar("_T")
 
 
@@ -427,6 +432,12 @@ class PolicyOption:
         """The first of its flags."""
         return next(iter(self.help_of))
 
+    def flag_of(self, value: Any) -> str:
+        """The flag that gives this value; most options have one for all."""
+        if not isinstance(self.kind, Switches):
+            return self.flag
+        return next((flag for flag, (each, _) in self.kind.flags.items() if each == value), self.flag)
+
     def choose(self, given: Mapping[str, Any]) -> Any:
         """What the command line has for the field, by flag; a switch that is False was not given.
 
@@ -532,7 +543,68 @@ class Policy:
             for value in [getattr(self, item.name)]
             if isinstance(item.kind, Moment) and isinstance(value, str)
         }
-        return replace(self, **times) if times else self  # type: ignore[type-var]
+        return self.but(**times) if times else self
+
+    def but(self, **values: Any) -> Self:
+        """The same policy with other values of some fields; the sources of all stay."""
+        return replace(self, **values).with_sources(self.sources)  # type: ignore[type-var]
+
+    def without(self, names: Collection[str], instead: Mapping[str, str]) -> Self:
+        """The same policy without the values of some fields, which may be None.
+
+        Args:
+            names: of the fields.
+            instead: by name of a field the source of what decides in its place.
+        """
+        sources = {name: source for name, source in self.sources.items() if name not in names}
+        return replace(self, **dict.fromkeys(names)).with_sources({**sources, **instead})  # type: ignore[type-var]
+
+    # -- where values come from: no part of equality, of the JSON form or of its schema -----------------------------
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """By name of a field where its value comes from, in words; fields that the program's caller gave have none."""
+        found: Mapping[str, str] = self.__dict__.get("_sources", {})
+        return found
+
+    def with_sources(self, sources: Mapping[str, str]) -> Self:
+        """The same policy, whose values come from elsewhere.
+
+        Args:
+            sources: see `sources`; an option of the command line is named by its flag.
+        """
+        same = copy(self)
+        object.__setattr__(same, "_sources", dict(sources))
+        return same
+
+    def source_of(self, name: str) -> str:
+        """Where the value of a field comes from, in words: "--older-than", "default"."""
+        item, value = self._option(name), getattr(self, name)
+        return self.sources.get(name) or (DEFAULT if value == item.default else item.flag_of(value))
+
+    def is_explicit(self, name: str) -> bool:
+        """Whether a field was given by the command line or by a program, and not by a file or variable for all tables.
+
+        Only what is explicit may keep less than the table's own properties ask for.
+        """
+        return self.source_of(name) in self._option(name).help_of
+
+    def chosen(self, name: str, otherwise: Any = None) -> Option:
+        """The value of a field with its source, as `Plan.options` holds it.
+
+        Args:
+            name: of the field.
+            otherwise: the value where the field is None.
+        """
+        from iceberg_cli.plan.plan import Option  # help and completions make no plan
+
+        value = getattr(self, name)
+        if value is None:
+            return Option(value=otherwise, source=DEFAULT)
+        return Option(value=self._option(name).kind.to_json(value), source=self.source_of(name))
+
+    def _option(self, name: str) -> PolicyOption:
+        return next(each for each in self.options() if each.name == name)
 
     def check_together(self) -> None:
         """Refuse values that are out of range together, or that only this verb can read; UsageError."""
@@ -554,17 +626,27 @@ class Policy:
             )
 
     @classmethod
-    def from_options(cls, given: Mapping[str, Any], *, now_ms: int) -> Self:
-        """The policy that a command line spells.
+    def from_options(
+        cls, given: Mapping[str, Any], *, now_ms: int, sources: Mapping[str, str] | None = None
+    ) -> Self:
+        """The policy that options spell.
 
         Args:
             given: by flag: texts, numbers, switches and lists of them; others than this policy's have no effect.
             now_ms: the "now" of every age.
+            sources: by flag where its value comes from; None: all from the command line.
 
         Raises:
             UsageError: an option has no meaning.
         """
-        return cls(**{item.name: item.choose(given) for item in cls.options()}).at(now_ms)
+        policy = cls(**{item.name: item.choose(given) for item in cls.options()})
+        named = {
+            item.name: sources[flag]
+            for item in cls.options()
+            for flag in item.help_of
+            if sources and flag in sources
+        }
+        return policy.with_sources(named).at(now_ms)
 
     def to_json(self) -> dict[str, Any]:
         """As `Plan.policy` holds it."""
@@ -601,6 +683,22 @@ class Policy:
             raise _unusable(error.message) from error
 
     @classmethod
+    def of_plan(cls, plan: Plan) -> Self:
+        """The policy that a plan was made by, to make it again; its values come from where the plan says.
+
+        Raises:
+            UsageError: see `from_json`.
+        """
+        policy = cls.from_json(plan.policy)
+        return policy.with_sources(
+            {
+                item.name: plan.options[item.json_name].source
+                for item in cls.options()
+                if item.json_name in plan.options and getattr(policy, item.name) != item.default
+            }
+        )
+
+    @classmethod
     def schema(cls) -> dict[str, Any]:
         """The JSON Schema of the JSON form."""
         every = list(cls.options())
@@ -615,6 +713,16 @@ class Policy:
             "required": [item.json_name for item in every if not item.omitted],
             "additionalProperties": False,
         }
+
+
+def keeps_more(own: Option, general: str) -> str:
+    """The source of a table property that decides in place of a file or variable for all tables.
+
+    Args:
+        own: the property's value and source.
+        general: the source of the value that would keep less.
+    """
+    return f"{own.source}, which keeps more than {general}"
 
 
 def _unusable(why: str) -> UsageError:

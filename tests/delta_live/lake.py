@@ -31,7 +31,7 @@ _TXN_VERSION = f"{DELTA}.write.txnVersion"
 class Template:
     """A table as Delta Spark wrote it, and the rows of its versions as they were read then.
 
-    Those of the newest version, and with ICEBERG_CLI_FULL of every one, were the same for Delta Spark and delta-rs.
+    Those of the newest version, and with FULL_SUITES of every one, were the same for Delta Spark and delta-rs.
     """
 
     folder: Path

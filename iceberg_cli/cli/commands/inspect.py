@@ -9,6 +9,7 @@ import typer
 from iceberg_cli.cli.arguments import integer, positive
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
+from iceberg_cli.formats import format_of
 from iceberg_cli.formats.inspection import WHAT, check_what
 from iceberg_cli.plan.text import time_ms
 
@@ -88,6 +89,13 @@ def register(app: typer.Typer) -> None:
         With --check it is findings: what in the table breaks which rule of the specification, and what to do.
         """
         check_what(what)
+        if_typed = run.settings.if_typed
+        if what == "summary":
+            limit, output = if_typed("--limit", limit), if_typed("--output", output)
+        else:
+            check, recount = if_typed("--check", check), if_typed("--recount", recount)
+        if not check:
+            deep = if_typed("--deep", deep)
         _refuse_beside_check(
             what, check=check, deep=deep, others={"--limit": limit, "--output": output, "--recount": recount}
         )
@@ -102,8 +110,18 @@ def register(app: typer.Typer) -> None:
             raise UsageError(f"--output: {output!r} must end in .parquet or .jsonl")
         limit = positive(limit, "--limit")
         at_ms = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
-        state: dict[str, Any] = {"snapshot_id": snapshot, "ref": ref, "at_ms": at_ms, "version": version}
         opened = run.open(table)
+        own = format_of(opened.format)
+        state: dict[str, Any] = {"snapshot_id": snapshot, "ref": ref, "at_ms": at_ms, "version": version}
+        flags = dict(zip(state, ("--snapshot", "--ref", "--at", "--version"), strict=True))
+        state = {
+            name: value
+            if flags[name] in own.state_options and what not in own.stateless
+            else if_typed(flags[name], value)
+            for name, value in state.items()
+        }
+        if not own.recounts:
+            recount = if_typed("--recount", recount)
         if check:
             _show_findings(run, opened.check(**state, deep=deep, as_of_ms=run.as_of_ms))
             return

@@ -54,7 +54,9 @@ def register(app: typer.Typer) -> None:
                 next_step=f"VERB is one of: {', '.join(VERB_NAMES)}.",
             )
         if output is not None and verb is None:
-            raise UsageError("--output needs a verb: a file holds one verb's plan")
+            if run.settings.if_typed("--output", output):
+                raise UsageError("--output needs a verb: a file holds one verb's plan")
+            output = None
         _refuse_strays(chosen, verb)
         opened = run.open(table)
         policies = {
@@ -110,10 +112,7 @@ def _every_verb() -> ArgumentGroup:
         every[name] = every[name].with_help(text)
     return ArgumentGroup(
         every,
-        lambda values: {
-            verb: group.make({name: values[name] for name in group.arguments})
-            for verb, group in groups.items()
-        },
+        lambda settings: {verb: group.make(settings.of_verb(verb)) for verb, group in groups.items()},
     )
 
 
@@ -121,9 +120,9 @@ def _refuse_strays(chosen: Mapping[str, VerbOptions], verb: str | None) -> None:
     """Refuse an option of another verb than the one that is planned."""
     if verb is None:
         return
-    given = {flag: other for other, options in chosen.items() for flag in options.given}
-    for flag in sorted(given.keys() - chosen[verb].given.keys()):
-        owners = [other for other, options in chosen.items() if flag in options.given]
+    typed = {flag for options in chosen.values() for flag in options.typed}
+    for flag in sorted(typed - set(chosen[verb].typed)):
+        owners = [other for other, options in chosen.items() if flag in options.typed]
         raise UsageError(f"{flag} is an option of {', '.join(owners)}, not of {verb}")
 
 

@@ -33,15 +33,17 @@ def register(app: typer.Typer, name: str) -> None:
         if not check:
             carry_out(run, carry, table, options)
             return
-        if given := [word for word in spelled(carry) if word.startswith("--")]:
+        if given := [word for word in spelled(carry, run.settings.typed) if word.startswith("--")]:
             raise UsageError(f"--check only looks; it excludes {', '.join(given)}")
         _check(run, name, table, options)
 
 
 def _check_group(text: str) -> ArgumentGroup:
     """`--check` with its help, for a verb that has a preflight; the parameter is whether it was given."""
-    check = Argument(Annotated[bool, typer.Option("--check", help=text)], False)
-    return ArgumentGroup({"check": check} if text else {}, lambda values: values.get("check", False))
+    check = Argument("check", Annotated[bool, typer.Option("--check", help=text)], False)
+    return ArgumentGroup(
+        {"check": check} if text else {}, lambda settings: settings.values.get("check", False)
+    )
 
 
 def _check(run: Run, verb: str, name: str, options: VerbOptions) -> None:

@@ -80,10 +80,11 @@ _iceberg_cli() {
             "apply") _iceberg_cli_words "--replan -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress --no-pager -h --help" ;;
             "resume") _iceberg_cli_words "--list --abandon --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress --no-pager -h --help" ;;
             "demo") _iceberg_cli_words "--format --as-of -q --quiet -h --help" ;;
+            "config") _iceberg_cli_words "--format -v --verbose -q --quiet -h --help" ;;
             "completion") _iceberg_cli_words "-h --help" ;;
         esac
     elif [[ -z $command ]]; then
-        _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo completion"
+        _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo config completion"
     else
         case "$command $position" in
             "inspect 0") _iceberg_cli_files ;;
@@ -98,6 +99,7 @@ _iceberg_cli() {
             "apply 0") _iceberg_cli_files ;;
             "resume 0") _iceberg_cli_files ;;
             "demo 0") _iceberg_cli_files ;;
+            "config 0") _iceberg_cli_words "show" ;;
             "completion 0") _iceberg_cli_words "bash zsh fish" ;;
         esac
     fi

@@ -92,7 +92,7 @@ def outcome(kind: str, damaged: Mapping[str, bytes]) -> str:
 
 
 def damages(data: bytes, budget: int, seed: int) -> Iterator[bytes]:
-    """Cut short, at every place with ICEBERG_CLI_FULL=1, and with a bit or a few flipped."""
+    """Cut short, at every place with FULL_SUITES=1, and with a bit or a few flipped."""
     chance = random.Random(seed)
     for length in range(len(data)) if FULL else chance.sample(range(len(data)), min(budget, len(data))):
         yield data[:length]

@@ -55,7 +55,7 @@ def jobs(session: Session) -> int:
 
 
 def few_or_all() -> list[Any]:
-    """Each table with one command of its own, as deep tests but for those of Spark; with ICEBERG_CLI_FULL all."""
+    """Each table with one command of its own, as deep tests but for those of Spark; with FULL_SUITES all."""
     names = list(PLANS)
     found = []
     for number, table in enumerate(sound_tables()):

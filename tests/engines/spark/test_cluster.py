@@ -86,7 +86,7 @@ def test_a_verb_is_carried_out_on_a_cluster(cluster: Running, tmp_path: Path) ->
 
 
 @pytest.mark.deep
-@pytest.mark.skipif(not FULL, reason="every verb in processes of their own: with ICEBERG_CLI_FULL=1")
+@pytest.mark.skipif(not FULL, reason="every verb in processes of their own: with FULL_SUITES=1")
 @pytest.mark.parametrize("where", ["cluster", "server"])
 @pytest.mark.parametrize("name", EVERY_VERB)
 def test_every_verb_does_the_same_with_workers_in_processes_of_their_own(

@@ -75,7 +75,7 @@ CASES = {
 
 
 def some_verbs(always: str) -> list[str]:
-    """One verb for each test; every one with ICEBERG_CLI_FULL=1."""
+    """One verb for each test; every one with FULL_SUITES=1."""
     return list(CASES) if FULL else [always]
 
 

@@ -142,7 +142,7 @@ def s3_lake(request: pytest.FixtureRequest) -> S3Lake:
     return lake
 
 
-# A SQL catalog has each verb once; with ICEBERG_CLI_FULL=1 all cases.
+# A SQL catalog has each verb once; with FULL_SUITES=1 all cases.
 BOTH = [
     pytest.param(
         lake,

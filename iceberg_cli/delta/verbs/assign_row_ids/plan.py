@@ -163,10 +163,8 @@ VERB: Final = AssignRowIdsVerb()
 
 def _options(policy: AssignRowIds, size: int) -> dict[str, Option]:
     return {
-        "batch_size": Option(value=size, source="default" if policy.batch_size is None else "--batch-size"),
-        "count_rows": Option(
-            value=policy.count_rows, source="--count-rows" if policy.count_rows else "default"
-        ),
+        "batch_size": Option(value=size, source=policy.source_of("batch_size")),
+        "count_rows": policy.chosen("count_rows"),
     }
 
 

@@ -45,6 +45,7 @@ from iceberg_cli.delta.verbs.expire_snapshots.retention import (
     dated_ahead,
     options_of,
     retention_of,
+    within_properties,
 )
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile
@@ -96,6 +97,7 @@ class ExpireSnapshotsVerb(Verb):
             CorruptFile: something that must be read cannot be read whole.
         """
         base = table.base()
+        policy = within_properties(table.snapshot.metadata, policy)
         retention = retention_of(table.snapshot.metadata, policy, as_of_ms=as_of_ms)
         only = None if within is None else within.removals
         decision, info = _classify(table, policy, retention, only)

@@ -19,6 +19,7 @@ from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.verbs.expire_snapshots.policy import FULL, LITE, ExpireSnapshots
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.plan import Option
+from iceberg_cli.plan.policy import DEFAULT, keeps_more
 from iceberg_cli.plan.text import iso
 
 CLEANUP_PROPERTY: Final = "delta.enableExpiredLogCleanup"
@@ -65,33 +66,70 @@ def dated_ahead(snapshot: Snapshot, *, as_of_ms: int) -> tuple[str, ...]:
     return (warning,)
 
 
+def within_properties(metadata: Metadata, policy: ExpireSnapshots) -> ExpireSnapshots:
+    """The policy without what a file or variable for all tables must not decide for this one.
+
+    It keeps no less than the table's own properties ask for: only the command line does.
+
+    Raises:
+        InvalidMetadata: a property cannot be read.
+    """
+    weaker: dict[str, str] = {}
+    for name, given_ms, property_name, default_ms in (
+        ("retention", policy.retention_ms, FILES_PROPERTY, FILES_DEFAULT_MS),
+        ("log_retention", policy.log_retention_ms, LOG_PROPERTY, LOG_DEFAULT_MS),
+    ):
+        if given_ms is None or policy.is_explicit(name) or property_name not in metadata.configuration:
+            continue
+        own = _from_property(metadata, property_name, default_ms, None)
+        if given_ms < own.value:
+            weaker[name] = keeps_more(own, policy.source_of(name))
+    policy = policy.without(weaker, weaker)
+    if policy.log_retention_ms is None or policy.is_explicit("log_retention"):
+        return policy
+    if not _cleans_log(metadata):
+        return policy.without(["log_retention"], {})
+    files = _chosen(metadata, policy, "retention", FILES_PROPERTY, FILES_DEFAULT_MS)
+    if policy.log_retention_ms < files.value:
+        # Versions would go whose files are still there, which is an interlock for who asks for it.
+        source = keeps_more(files, policy.source_of("log_retention"))
+        policy = policy.but(log_retention=files.value).with_sources(
+            {**policy.sources, "log_retention": source}
+        )
+    return policy
+
+
+def _cleans_log(metadata: Metadata) -> bool:
+    return bool(metadata.property_bool(CLEANUP_PROPERTY, default=True, unreadable=False))
+
+
 def retention_of(metadata: Metadata, policy: ExpireSnapshots, *, as_of_ms: int) -> VacuumRetention:
     """The policy with its gaps filled from table properties and the protocol's defaults.
 
     Raises:
-        UsageError: a retention is negative, or the mode unknown.
+        UsageError: the mode is unknown.
         InvalidMetadata: a property cannot be read.
     """
     if policy.mode not in (FULL, LITE):
         raise UsageError(f"--mode must be {FULL} or {LITE}, not {policy.mode!r}")
     if policy.mode == LITE and policy.inventory is not None:
         raise UsageError("--inventory lists files for --mode full; --mode lite looks at the log alone")
-    files = _chosen(metadata, "--retention", policy.retention_ms, FILES_PROPERTY, FILES_DEFAULT_MS)
-    log = _chosen(metadata, "--log-retention", policy.log_retention_ms, LOG_PROPERTY, LOG_DEFAULT_MS)
+    files = _chosen(metadata, policy, "retention", FILES_PROPERTY, FILES_DEFAULT_MS)
+    log = _chosen(metadata, policy, "log_retention", LOG_PROPERTY, LOG_DEFAULT_MS)
     promised_ms = metadata.property_interval_ms(FILES_PROPERTY, FILES_DEFAULT_MS)
     blocked = []
     if files.value < promised_ms and not policy.unsafe_short_retention:
         blocked.append(
-            f"--retention {_hours(files.value)} is less than the {_hours(promised_ms)} that the table promises "
+            f"{files.source} {_hours(files.value)} is less than the {_hours(promised_ms)} that the table promises "
             f"({FILES_PROPERTY}): readers and writers may still use the files; {UNSAFE_OPTION} allows it"
         )
     explicit = policy.log_retention_ms is not None
     if explicit and log.value < files.value and not policy.unsafe_short_retention:
         blocked.append(
-            f"--log-retention {_hours(log.value)} is less than the {_hours(files.value)} for which removed files "
+            f"{log.source} {_hours(log.value)} is less than the {_hours(files.value)} for which removed files "
             f"are kept, so versions would go whose files are still there; {UNSAFE_OPTION} allows it"
         )
-    cleaned = explicit or metadata.property_bool(CLEANUP_PROPERTY, default=True, unreadable=False)
+    cleaned = explicit or _cleans_log(metadata)
     return VacuumRetention(
         retention_ms=files,
         table_retention_ms=promised_ms,
@@ -102,15 +140,19 @@ def retention_of(metadata: Metadata, policy: ExpireSnapshots, *, as_of_ms: int) 
     )
 
 
-def _chosen(metadata: Metadata, flag: str, given_ms: int | None, name: str, default_ms: int) -> Option:
-    if given_ms is not None:
-        if given_ms < 0:
-            raise UsageError(f"{flag} must not be negative")
-        return Option(value=given_ms, source=flag)
+def _chosen(
+    metadata: Metadata, policy: ExpireSnapshots, name: str, property_name: str, default_ms: int
+) -> Option:
+    if getattr(policy, name) is not None:
+        return policy.chosen(name)
+    return _from_property(metadata, property_name, default_ms, policy.sources.get(name))
+
+
+def _from_property(metadata: Metadata, name: str, default_ms: int, source: str | None) -> Option:
     if name in metadata.configuration:
         value = metadata.property_interval_ms(name, default_ms)
-        return Option(value=value, source=f"table property {name}")
-    return Option(value=default_ms, source="default")
+        return Option(value=value, source=source or f"table property {name}")
+    return Option(value=default_ms, source=DEFAULT)
 
 
 def _hours(length_ms: int) -> str:
@@ -119,16 +161,15 @@ def _hours(length_ms: int) -> str:
 
 def options_of(retention: VacuumRetention, policy: ExpireSnapshots) -> dict[str, Option]:
     """What decided, and where it came from, as a plan shows it."""
-    mode = Option(value=policy.mode, source="default" if policy.mode == FULL else "--mode")
     found = {
         "retention_ms": retention.retention_ms,
         "older_than_ms": Option(value=retention.cut_ms, source=retention.retention_ms.source),
-        "mode": mode,
+        "mode": policy.chosen("mode"),
         "log_retention_ms": retention.log_retention_ms,
         "log_older_than": Option(value=iso(retention.log_cut_ms), source=retention.log_retention_ms.source),
     }
     if policy.inventory is not None:
-        found["inventory"] = Option(value=policy.inventory, source="--inventory")
+        found["inventory"] = policy.chosen("inventory")
     if policy.unsafe_short_retention:
-        found["unsafe_short_retention"] = Option(value=True, source=UNSAFE_OPTION)
+        found["unsafe_short_retention"] = policy.chosen("unsafe_short_retention")
     return found

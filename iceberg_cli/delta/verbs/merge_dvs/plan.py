@@ -234,14 +234,10 @@ VERB: Final = MergeDvsVerb()
 
 def _options(policy: MergeDvs) -> dict[str, Option]:
     return {
-        "target_size_bytes": _option(policy.target_size_bytes, "--target-size", DEFAULT_TARGET_BYTES),
-        "min_files": _option(policy.min_files, "--min-files", DEFAULT_MIN_FILES),
-        "dead_ratio": _option(policy.dead_ratio, "--dead-ratio", DEFAULT_DEAD_RATIO),
+        "target_size_bytes": policy.chosen("target_size", DEFAULT_TARGET_BYTES),
+        "min_files": policy.chosen("min_files", DEFAULT_MIN_FILES),
+        "dead_ratio": policy.chosen("dead_ratio", DEFAULT_DEAD_RATIO),
     }
-
-
-def _option(value: float | None, flag: str, default: float) -> Option:
-    return Option(value=default, source="default") if value is None else Option(value=value, source=flag)
 
 
 def _sizes(table: DeltaTable, vectors: Vectors) -> Int64s:

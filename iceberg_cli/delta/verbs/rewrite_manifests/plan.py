@@ -285,20 +285,14 @@ VERB: Final = RewriteManifestsVerb()
 
 def _options(snapshot: Snapshot, policy: RewriteManifests) -> dict[str, Option]:
     stated = snapshot.metadata.configuration.get(_POLICY_PROPERTY)
-    if policy.checkpoint is not None:
-        kind = Option(value=policy.checkpoint, source="--checkpoint")
-    elif stated is not None:
+    kind = policy.chosen("checkpoint", CLASSIC)
+    if policy.checkpoint is None and stated is not None:
         kind = Option(value=stated.strip().lower(), source=_POLICY_PROPERTY)
-    else:
-        kind = Option(value=CLASSIC, source="default")
     options = {"checkpoint": kind}
     if kind.value == V2:
-        size = policy.part_size
-        options["part_size"] = Option(
-            value=PART_SIZE if size is None else size, source="default" if size is None else "--part-size"
-        )
+        options["part_size"] = policy.chosen("part_size", PART_SIZE)
     if policy.compact_log is not None:
-        options["compact_log"] = Option(value=list(policy.compact_log), source="--compact-log")
+        options["compact_log"] = policy.chosen("compact_log")
     return options
 
 

@@ -65,7 +65,6 @@ def plan_and_changes(table: DeltaTable, policy: UpgradeV3, *, as_of_ms: int) -> 
     """The plan, and what it follows from. Raises: see `UpgradeV3Verb.plan`."""
     base = table.base()
     changes = changes_of(table, policy)
-    source = "--feature" if policy.features else "default"
     plan = Plan(
         verb=VERB_NAME,
         table=table.describe(),
@@ -73,7 +72,7 @@ def plan_and_changes(table: DeltaTable, policy: UpgradeV3, *, as_of_ms: int) -> 
         as_of_ms=as_of_ms,
         options={
             "protocol": Option(value=_versions(changes.protocol), source="the log"),
-            "features": Option(value=list(changes.names), source=source),
+            "features": Option(value=list(changes.names), source=policy.source_of("features")),
         },
         policy=policy.to_json(),
         verdicts=(*_verdicts(changes), *_client_verdicts(changes.clients)),

@@ -23,7 +23,7 @@ from iceberg_cli.iceberg.verbs.assign_row_ids.share import PHASE, ManifestRewrit
 from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of
 from iceberg_cli.iceberg.verbs.manifest_headers import losses
 from iceberg_cli.operation.ports import Build, Planned, Verb
-from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
+from iceberg_cli.plan.plan import Change, Plan, StagedFile, Step, Task, Verdict
 
 _SUBJECT: Final = "head"
 _SHOWN: Final = 5
@@ -71,10 +71,8 @@ class AssignRowIdsVerb(Verb):
             base=base,
             as_of_ms=as_of_ms,
             options={
-                "refs": Option(value=list(policy.refs), source="--ref" if policy.refs else "default"),
-                "share_ids": Option(
-                    value=policy.share_ids, source="--share-ids" if policy.share_ids else "default"
-                ),
+                "refs": policy.chosen("refs"),
+                "share_ids": policy.chosen("share_ids"),
             },
             policy=policy.to_json(),
             verdicts=found.verdicts,

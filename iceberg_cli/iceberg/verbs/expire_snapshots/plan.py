@@ -35,6 +35,7 @@ class ExpireSnapshotsVerb(Verb):
             CorruptFile: something that must be read cannot be read whole.
         """
         base = table.base()
+        policy = expire_snapshots.within_properties(table.metadata, policy, as_of_ms=as_of_ms)
         if within is None:
             expire_snapshots.check_named(table.metadata, policy)
         facts = None

@@ -29,10 +29,44 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     judge,
 )
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
+from iceberg_cli.plan.policy import DEFAULT, keeps_more
 from iceberg_cli.plan.text import age, did_you_mean, iso
 
 _STEP: Final = "expire"
 _YOUNG_MS = DAY_MS
+_AGE_PROPERTY: Final = "history.expire.max-snapshot-age-ms"
+_COUNT_PROPERTY: Final = "history.expire.min-snapshots-to-keep"
+
+
+def within_properties(metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: int) -> ExpireSnapshots:
+    """The policy without what a file or variable for all tables must not decide for this one.
+
+    It keeps no less than the table's own properties ask for, and where snapshots are named it adds no rule of age or
+    count to them: only the command line does either.
+
+    Raises:
+        UsageError: a retention property is negative.
+        InvalidMetadata: it is no number.
+    """
+    general = [
+        name
+        for name in ("older_than", "retain_last")
+        if getattr(policy, name) is not None and not policy.is_explicit(name)
+    ]
+    if policy.snapshot_ids:
+        return policy.without(general, {})
+    weaker: dict[str, str] = {}
+    if "older_than" in general and _AGE_PROPERTY in metadata.properties:
+        max_age = _from_property(metadata, _AGE_PROPERTY, DEFAULT_MAX_SNAPSHOT_AGE_MS)
+        assert policy.older_than_ms is not None
+        if as_of_ms - policy.older_than_ms < max_age.value:
+            weaker["older_than"] = keeps_more(max_age, policy.source_of("older_than"))
+    if "retain_last" in general and _COUNT_PROPERTY in metadata.properties:
+        minimum = _from_property(metadata, _COUNT_PROPERTY, DEFAULT_MIN_SNAPSHOTS_TO_KEEP)
+        assert policy.retain_last is not None
+        if policy.retain_last < minimum.value:
+            weaker["retain_last"] = keeps_more(minimum, policy.source_of("retain_last"))
+    return policy.without(weaker, weaker)
 
 
 def retention_of(
@@ -55,15 +89,17 @@ def retention_of(
     if policy.older_than_ms is not None and policy.older_than_ms > as_of_ms:
         raise UsageError("--older-than is in the future: every snapshot would be older")
     if policy.older_than_ms is not None:
-        cutoff = Option(value=policy.older_than_ms, source="--older-than")
+        cutoff = policy.chosen("older_than")
     else:
-        max_age = _from_property(metadata, "history.expire.max-snapshot-age-ms", DEFAULT_MAX_SNAPSHOT_AGE_MS)
+        max_age = _from_property(
+            metadata, _AGE_PROPERTY, DEFAULT_MAX_SNAPSHOT_AGE_MS, policy.sources.get("older_than")
+        )
         cutoff = Option(value=as_of_ms - int(max_age.value), source=max_age.source)
     if policy.retain_last is not None:
-        minimum = Option(value=policy.retain_last, source="--retain-last")
+        minimum = policy.chosen("retain_last")
     else:
         minimum = _from_property(
-            metadata, "history.expire.min-snapshots-to-keep", DEFAULT_MIN_SNAPSHOTS_TO_KEEP
+            metadata, _COUNT_PROPERTY, DEFAULT_MIN_SNAPSHOTS_TO_KEEP, policy.sources.get("retain_last")
         )
     return SnapshotRetention(
         cutoff_ms=cutoff,
@@ -93,7 +129,7 @@ def check_named(metadata: TableMetadata, policy: ExpireSnapshots) -> None:
         )
 
 
-def _from_property(metadata: TableMetadata, name: str, default: int) -> Option:
+def _from_property(metadata: TableMetadata, name: str, default: int, source: str | None = None) -> Option:
     if name in metadata.properties:
         value = metadata.property_int(name, default)
         if value < 0:
@@ -101,8 +137,8 @@ def _from_property(metadata: TableMetadata, name: str, default: int) -> Option:
                 f"Cannot judge the snapshots' ages: table property {name}={value} is negative",
                 next_step="Set the property to a positive number, or remove it.",
             )
-        return Option(value=value, source=f"table property {name}")
-    return Option(value=default, source="default")
+        return Option(value=value, source=source or f"table property {name}")
+    return Option(value=default, source=DEFAULT)
 
 
 def kept_snapshots(
@@ -206,19 +242,15 @@ def _options(retention: SnapshotRetention, policy: ExpireSnapshots) -> dict[str,
         "older_than_ms": retention.cutoff_ms,
         "retain_last": retention.min_snapshots_to_keep,
         "max_ref_age_ms": retention.max_ref_age_ms,
-        "snapshot_ids": Option(
-            value=[str(snapshot_id) for snapshot_id in sorted(retention.snapshot_ids)],
-            source="--snapshot-id" if retention.snapshot_ids else "default",
+        "snapshot_ids": policy.chosen("snapshot_ids"),
+        "by_age": Option(
+            value=retention.by_age,
+            source=DEFAULT if retention.by_age else policy.source_of("snapshot_ids"),
         ),
-        "by_age": Option(value=retention.by_age, source="default" if retention.by_age else "--snapshot-id"),
-        "clean_metadata": _chosen("--clean-metadata", policy.clean_metadata, default=False),
-        "cleanup": _chosen("--cleanup", policy.cleanup, default="all"),
-        "grace_ms": _chosen("--grace", policy.grace_ms, default=0),
+        "clean_metadata": policy.chosen("clean_metadata"),
+        "cleanup": policy.chosen("cleanup"),
+        "grace_ms": policy.chosen("grace"),
     }
-
-
-def _chosen(flag: str, value: Any, *, default: Any) -> Option:
-    return Option(value=value, source="default" if value == default else flag)
 
 
 def _interlocks(metadata: TableMetadata, judgement: Judgement) -> tuple[str, ...]:

@@ -58,18 +58,16 @@ def settings_of(metadata: TableMetadata, policy: MergeDvs) -> MergeSettings:
     Raises:
         InvalidMetadata: the property is no number.
     """
-    target = _first(policy.target_size_bytes, "--target-size", DEFAULT_TARGET_BYTES)
-    if target.source == "default" and TARGET_PROPERTY in metadata.properties:
+    target = policy.chosen("target_size", DEFAULT_TARGET_BYTES)
+    if policy.target_size is None and TARGET_PROPERTY in metadata.properties:
         number = metadata.property_int(TARGET_PROPERTY, DEFAULT_TARGET_BYTES)
         target = Option(value=max(1, number), source=f"table property {TARGET_PROPERTY}")
     options = {
         "target_size_bytes": target,
-        "min_files": _first(policy.min_files, "--min-files", DEFAULT_MIN_FILES),
-        "dead_ratio": _first(policy.dead_ratio, "--dead-ratio", DEFAULT_DEAD_RATIO),
-        "where": _first(policy.where, "--where", None),
-        "keep_dangling": Option(
-            value=policy.keep_dangling, source="--keep-dangling" if policy.keep_dangling else "default"
-        ),
+        "min_files": policy.chosen("min_files", DEFAULT_MIN_FILES),
+        "dead_ratio": policy.chosen("dead_ratio", DEFAULT_DEAD_RATIO),
+        "where": policy.chosen("where"),
+        "keep_dangling": policy.chosen("keep_dangling"),
     }
     return MergeSettings(
         target_bytes=target.value,
@@ -79,10 +77,6 @@ def settings_of(metadata: TableMetadata, policy: MergeDvs) -> MergeSettings:
         with_vectors=metadata.format_version >= WITH_VECTORS,
         options=options,
     )
-
-
-def _first(value: Any, option: str, default: Any) -> Option:
-    return Option(value=default, source="default") if value is None else Option(value=value, source=option)
 
 
 SUBJECTS: Final = {

@@ -73,18 +73,13 @@ def settings_of(metadata: TableMetadata, policy: RewriteManifests) -> RewriteSet
         UsageError: a spec or partition field that the table does not have.
         InvalidMetadata: a property is no number, or names no codec.
     """
-    if policy.target_size_bytes is not None:
-        target = Option(value=policy.target_size_bytes, source="--target-size")
-    elif _TARGET_PROPERTY in metadata.properties:
+    target = policy.chosen("target_size", _DEFAULT_TARGET_BYTES)
+    if policy.target_size is None and _TARGET_PROPERTY in metadata.properties:
         value = metadata.property_int(_TARGET_PROPERTY, _DEFAULT_TARGET_BYTES)
         if value < 1:
             raise InvalidMetadata(metadata.location, f"properties.{_TARGET_PROPERTY}", f"{value} is no size")
         target = Option(value=value, source=f"table property {_TARGET_PROPERTY}")
-    else:
-        target = Option(value=_DEFAULT_TARGET_BYTES, source="default")
-    least = Option(value=_DEFAULT_MIN_MANIFESTS, source="default")
-    if policy.min_manifests is not None:
-        least = Option(value=policy.min_manifests, source="--min-manifests")
+    least = policy.chosen("min_manifests", _DEFAULT_MIN_MANIFESTS)
     codec = metadata.properties.get(_CODEC_PROPERTY, "gzip").lower()
     if codec not in _CODECS:
         raise InvalidMetadata(metadata.location, f"properties.{_CODEC_PROPERTY}", f"{codec!r} is no codec")
@@ -92,12 +87,10 @@ def settings_of(metadata: TableMetadata, policy: RewriteManifests) -> RewriteSet
     options = {
         "target_size_bytes": target,
         "min_manifests": least,
-        "content": Option(value=policy.content, source="default" if policy.content == "all" else "--content"),
-        "spec_ids": Option(value=list(policy.spec_ids), source="--spec-id" if policy.spec_ids else "default"),
-        "all_manifests": Option(
-            value=policy.all_manifests, source="--all-manifests" if policy.all_manifests else "default"
-        ),
-        "sort_by": Option(value=list(policy.sort_by), source="--sort-by" if policy.sort_by else "default"),
+        "content": policy.chosen("content"),
+        "spec_ids": policy.chosen("spec_ids"),
+        "all_manifests": policy.chosen("all_manifests"),
+        "sort_by": policy.chosen("sort_by"),
     }
     return RewriteSettings(
         target_size_bytes=target, min_manifests=least, codec=_CODECS[codec], options=options

@@ -31,7 +31,6 @@ from iceberg_cli.iceberg.verbs.upgrade_v3 import rules
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import (
     ASSIGN,
     MERGE,
-    REFUSE,
     REPAIR,
     VERB_NAME,
     UpgradeV3,
@@ -41,7 +40,7 @@ from iceberg_cli.iceberg.verbs.upgrade_v3.repair import Repair, repair
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import ListFacts, PreflightReads, snapshots_to_read
 from iceberg_cli.operation.ports import Build, Planned, Verb, nothing_to_build
 from iceberg_cli.plan.findings import WARNING, Finding
-from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
+from iceberg_cli.plan.plan import Base, Change, Plan, Step, Verdict
 from iceberg_cli.plan.preflight import BLOCKING, Preflight, blocking
 from iceberg_cli.plan.removal_rows import ICEBERG_KINDS
 
@@ -289,15 +288,14 @@ class _UpgradePlanner:
             self._merge(after)
         if ASSIGN in self.policy.recipe:
             self._assign(after)
-        recipe, tags = self.policy.recipe, self.policy.tags
         plan = Plan(
             verb=VERB_NAME,
             table=self.table.describe(),
             base=self.base,
             as_of_ms=self.as_of_ms,
             options={
-                "with": Option(value=list(recipe), source="--with" if recipe else "default"),
-                "tags": Option(value=tags, source="default" if tags == REFUSE else f"--unsafe-{tags}-tags"),
+                "with": self.policy.chosen("recipe"),
+                "tags": self.policy.chosen("tags"),
             },
             policy=self.policy.to_json(),
             verdicts=tuple(self.verdicts),

@@ -95,12 +95,19 @@ def test_the_dry_run_and_the_report_tell_the_same_numbers(table: FolderTable) ->
     assert plan["removals"]["bytes"] == report["reclaimed_bytes"]
 
 
-def test_text_shows_each_candidate_with_its_reason_then_totals(table: FolderTable) -> None:
-    out = iceberg_cli("expire-snapshots", table.folder, *AS_OF, "--dry-run").out
-    assert "kept: head of branch main" in out
-    assert "expires: 9 d old, older than the cut-off (default)" in out
-    assert "3 of 4 snapshots go, 1 stays." in out
-    assert "In total 8 files" in out
+def test_text_is_the_verdict_and_then_candidates_that_are_alike_as_one(table: FolderTable) -> None:
+    lines = iceberg_cli("expire-snapshots", table.folder, *AS_OF, "--dry-run").out.splitlines()
+    assert lines[0].startswith("3 of 4 snapshots go, 1 stays; 8 files, ")
+    assert lines[0].endswith(" freed; cut-off 2022-12-02 08:00 UTC, 5 d by default")
+    rows = [line.split(maxsplit=2) for line in lines[3:6]]
+    assert [row[:2] for row in rows] == [["-", "go"], ["=", "keep"], ["=", "keep"]]
+    assert [" ".join(row[2].split()) for row in rows] == [
+        "3 snapshots 2022-11-28 to 2022-11-30 older than the cut-off",
+        "branch main 2022-12-01T08:00:00Z main is never removed",
+        "snapshot 4 2022-12-01T08:00:00Z head of branch main",
+    ]
+    verbose = iceberg_cli("expire-snapshots", table.folder, *AS_OF, "--dry-run", "--verbose").out
+    assert "9 d old, older than the cut-off (default)" in verbose
 
 
 def test_exit_code_3_says_that_something_is_due_and_0_that_nothing_is(table: FolderTable) -> None:
@@ -136,8 +143,8 @@ def test_where_output_is_no_terminal_no_line_is_wrapped(tmp_path: Path) -> None:
     table = four_snapshots(deep / "events")
     name = table.publish()
     lines = iceberg_cli("expire-snapshots", name, *AS_OF, "--dry-run").out.splitlines()
-    assert lines[0] == f"expire-snapshots: {name}, iceberg v2 at {name}"
-    assert max(len(line) for line in lines[2:]) < 200
+    assert f"table       {name}, Iceberg v2" in lines
+    assert f"planned on  {name}/metadata/v1.metadata.json" in lines
 
 
 def test_quiet_prints_nothing_where_all_is_well(table: FolderTable) -> None:

@@ -59,7 +59,7 @@ ALWAYS = (
     shapes.V1_EVOLVED_SPEC, shapes.V2_POSITION_DELETES, shapes.REFS_WITH_RETENTION, shapes.STATISTICS_FILES,
     shapes.SPECIAL_PATHS, shapes.DATA_BESIDE_THE_TABLE, shapes.V3_DELETION_VECTORS, shapes.V3_UPGRADED,
 )  # fmt: skip
-# Each in one of the catalogs, in turn; in both with ICEBERG_CLI_FULL=1.
+# Each in one of the catalogs, in turn; in both with FULL_SUITES=1.
 CASES = [
     pytest.param(
         catalog,
