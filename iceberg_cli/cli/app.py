@@ -10,7 +10,7 @@ from importlib import import_module
 import typer
 
 from iceberg_cli import DISTRIBUTION, __version__
-from iceberg_cli.cli import stopping, subject
+from iceberg_cli.cli import listeners, stopping, subject
 from iceberg_cli.cli.context import CommandList, leave_with
 from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainGroup
@@ -118,15 +118,21 @@ def run(argv: list[str]) -> int:
     )
     stopping.begin()
     subject.begin()
+    listeners.begin(argv)
+    code = 1  # of what is a bug
     try:
-        return _outcome(argv, as_json=as_json)
+        code = _outcome(argv, as_json=as_json)
     except BaseException as error:
         stopped = stopping.ended_by(error)
         if stopped is None:
             raise
         cancelled = _cancelled(stopped)
         stopping.end()
-        return leave_with(cancelled, as_json=as_json)
+        code = leave_with(cancelled, as_json=as_json)
+    finally:
+        stopping.end()
+        listeners.end(code)
+    return code
 
 
 def _outcome(argv: list[str], *, as_json: bool) -> int:
