@@ -21,15 +21,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from iceberg_cli.engines import Event, OnEvent
 from iceberg_cli.engines.selection import EngineChoice
-from iceberg_cli.errors import CorruptFile, Refused, StalePlan, UsageError
+from iceberg_cli.errors import CorruptFile, DeletesFailed, Refused, StalePlan, UsageError
 from iceberg_cli.formats import format_of
 from iceberg_cli.formats.inspection import CheckedTable, Inspection, checked, inspector_of
 from iceberg_cli.formats.open import open_table as open_format_table
 from iceberg_cli.operation.runtime import Runtime as Runtime  # noqa: PLC0414 - for callers
 from iceberg_cli.operation.runtime import process_started, system_runtime
 from iceberg_cli.paths import Roots
+from iceberg_cli.plan.events import (
+    CHECK,
+    INSPECT,
+    OPEN,
+    PLAN,
+    RECOVER,
+    SAVE,
+    Listener,
+    OperationEnded,
+    PlanMade,
+    phase,
+    unheard,
+)
 from iceberg_cli.plan.inspection import StateSelector
 from iceberg_cli.plan.text import iso
 
@@ -50,10 +62,6 @@ _FRESH_S: Final = 1.0  # how long what was read of a table in opening it is as g
 _PLAN_AGAIN: Final = "The file is not as `plan --output` wrote it: plan again."
 
 
-def _no_events(_: Event) -> None:
-    """Progress that nobody looks at."""
-
-
 def open_table(
     name: str,
     *,
@@ -65,7 +73,7 @@ def open_table(
     single_writer: bool = False,
     engine: EngineChoice | None = None,
     cache_bytes: int | None = None,
-    on_event: OnEvent = _no_events,
+    on_event: Listener = unheard,
 ) -> Table:
     """Open a table.
 
@@ -79,7 +87,7 @@ def open_table(
         single_writer: as `--unsafe-single-writer`.
         engine: which reads; None: the local one.
         cache_bytes: room for what runs learn of immutable files; None: nothing is read from there or kept.
-        on_event: gets progress.
+        on_event: gets progress and what else happens: see `iceberg_cli.plan.events`.
 
     Raises:
         UsageError, TableNotFound, Refused, CorruptFile, BackendUnavailable.
@@ -95,24 +103,25 @@ def open_table(
 
         folder = cache_folder(os.environ)
         cache = None if folder is None else (folder, cache_bytes)
-    opened = open_format_table(
-        name,
-        storage_options=storage_options or {},
-        catalog_config=catalog_config,
-        allow_roots=tuple(allow_roots),
-        trust_lists=trust_lists,
-        conditional_writes=conditional_writes,
-        single_writer=single_writer,
-        engine=engine,
-        cache=cache,
-        on_event=on_event,
-    )
+    with phase(OPEN, on_event):
+        opened = open_format_table(
+            name,
+            storage_options=storage_options or {},
+            catalog_config=catalog_config,
+            allow_roots=tuple(allow_roots),
+            trust_lists=trust_lists,
+            conditional_writes=conditional_writes,
+            single_writer=single_writer,
+            engine=engine,
+            cache=cache,
+            on_event=on_event,
+        )
     return Table(opened)
 
 
 def new_runtime(
     *,
-    on_event: OnEvent = _no_events,
+    on_event: Listener = unheard,
     limit_deletes: int | None = None,
     deadline_ms: int | None = None,
     stop_requested: Callable[[], bool] = lambda: False,
@@ -120,7 +129,7 @@ def new_runtime(
     """The clock and the limits of what changes a table.
 
     Args:
-        on_event: gets progress.
+        on_event: see `open_table`.
         limit_deletes: files, counted over all that gets the same runtime; None: no limit.
         deadline_ms: a point in time after which nothing more is begun.
         stop_requested: whether to stop at the next safe point.
@@ -202,8 +211,12 @@ class Plan:
         """The `plan/2` document; `removals_file` is the name of the file with its removals."""
         return self.content.to_json(removals_file=removals_file)
 
-    def save(self, path: str) -> None:
+    def save(self, path: str, *, on_event: Listener = unheard) -> None:
         """Write it to a file, and its removals beside that; existing files are replaced.
+
+        Args:
+            path: of the file.
+            on_event: see `open_table`.
 
         Raises:
             UsageError: the file cannot be written.
@@ -213,8 +226,9 @@ class Plan:
 
         beside = removals_beside(path)
         try:
-            save_beside(self.removals, beside)
-            write_file(path, encode(self.to_json(removals_file=os.path.basename(beside))))
+            with phase(SAVE, on_event):
+                save_beside(self.removals, beside)
+                write_file(path, encode(self.to_json(removals_file=os.path.basename(beside))))
         except OSError as error:
             raise UsageError(
                 f"Cannot write the plan to {error.filename or path}: {error.strerror}"
@@ -278,6 +292,19 @@ class Table:
         """How every document names it: `name`, `location`, `format`."""
         return self._opened.identity
 
+    def oldest_snapshot_ms(self, *, again: bool = False) -> int | None:
+        """The time of its oldest snapshot, or of a Delta table's oldest version in the log; None: there is none.
+
+        Args:
+            again: look at the table again first.
+
+        Raises:
+            TableNotFound, CorruptFile, BackendUnavailable.
+        """
+        if again:
+            self._opened.load()
+        return self._opened.oldest_state_ms()
+
     # -- look --------------------------------------------------------------------------------------------------
 
     def inspect(
@@ -308,7 +335,8 @@ class Table:
             UsageError: an argument has no meaning for the table, or it has no such state.
         """
         state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
-        inspector = inspector_of(self._opened, what, state, recount=recount, as_of_ms=_or_now(as_of_ms))
+        with phase(INSPECT, self._opened.on_event):
+            inspector = inspector_of(self._opened, what, state, recount=recount, as_of_ms=_or_now(as_of_ms))
         return Inspection(what, inspector, limit, recount)
 
     def check(
@@ -335,7 +363,8 @@ class Table:
             UsageError: see `inspect`. CorruptFile: the metadata itself cannot be read.
         """
         state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
-        return checked(self._opened, state, deep=deep, as_of_ms=_or_now(as_of_ms), now_ms=_now_ms())
+        with phase(CHECK, self._opened.on_event):
+            return checked(self._opened, state, deep=deep, as_of_ms=_or_now(as_of_ms), now_ms=_now_ms())
 
     def notices(self) -> list[str]:
         """What was noticed in reading and is in no plan, each once."""
@@ -361,8 +390,24 @@ class Table:
         as_of_ms = _or_now(as_of_ms)
         self._check_format(policy)
         verb = format_of(self.format).verbs[policy.verb]
-        planned = verb.plan(self._newest(), policy.at(as_of_ms), as_of_ms=as_of_ms)
-        return Plan(planned.plan, planned.build)
+        with phase(PLAN, self._opened.on_event):
+            planned = verb.plan(self._newest(), policy.at(as_of_ms), as_of_ms=as_of_ms)
+        return self._made(Plan(planned.plan, planned.build))
+
+    def _made(self, plan: Plan) -> Plan:
+        """The plan, of which whoever listens is told."""
+        removals = plan.removals
+        self._opened.on_event(
+            PlanMade(
+                verb=plan.verb,
+                due=plan.due,
+                files=removals.count,
+                size_bytes=removals.size_bytes,
+                warnings=tuple(plan.warnings),
+                blocked_by=tuple(plan.blocked_by),
+            )
+        )
+        return plan
 
     def preflight(self, policy: Policy, *, as_of_ms: int | None = None) -> Preflight:
         """What stands in the way of a verb: of `upgrade-v3`.
@@ -414,19 +459,21 @@ class Table:
         content = shown.content
         verb = format_of(self.format).verbs[content.verb]
         policy = verb.policy.of_plan(content)
-        table, as_of_ms = self._newest(), content.as_of_ms
-        try:
-            planned = verb.plan(table, policy, as_of_ms=as_of_ms, within=None if beyond else content)
-        except UsageError:  # snapshots that the policy names may have gone meanwhile
-            if not beyond:
-                raise
-            planned = verb.plan(table, policy, as_of_ms=as_of_ms, within=content)
+        as_of_ms = content.as_of_ms
+        with phase(PLAN, self._opened.on_event):
+            table = self._newest()
+            try:
+                planned = verb.plan(table, policy, as_of_ms=as_of_ms, within=None if beyond else content)
+            except UsageError:  # snapshots that the policy names may have gone meanwhile
+                if not beyond:
+                    raise
+                planned = verb.plan(table, policy, as_of_ms=as_of_ms, within=content)
         found, expected = planned.plan.base.table_uuid, content.base.table_uuid
         if found != expected:
             raise Refused(
                 f"Cannot apply this plan: it was made for table {expected}, and {self.name} is {found}"
             )
-        return Plan(planned.plan, planned.build)
+        return self._made(Plan(planned.plan, planned.build))
 
     def check_made_for(self, shown: Plan) -> None:
         """Refuse a plan that was made for a table of the other format, or by a clock that is wrong.
@@ -454,13 +501,13 @@ class Table:
 
     # -- change ------------------------------------------------------------------------------------------------
 
-    def apply(self, plan: Plan, *, runtime: Runtime | None = None, on_event: OnEvent = _no_events) -> Report:
+    def apply(self, plan: Plan, *, runtime: Runtime | None = None, on_event: Listener = unheard) -> Report:
         """Carry out a plan; one that was loaded is planned again first, and may only do what it lists.
 
         Args:
             plan: of this table.
             runtime: limits; None: none.
-            on_event: gets progress, where there is no runtime.
+            on_event: see `open_table`; where there is no runtime.
 
         Raises:
             Refused: an interlock forbids it. StalePlan: the table moved, and more would go.
@@ -478,7 +525,10 @@ class Table:
         planned = Planned(plan=plan.content, build=plan.build)
         verb = format_of(self.format).verbs[plan.verb]
         self._fresh_until = 0.0
-        return apply(planned, self._opened, verb, runtime or new_runtime(on_event=on_event))
+        runtime = runtime or new_runtime(on_event=on_event)
+        report = apply(planned, self._opened, verb, runtime)
+        runtime.on_event(_end_of(report, exit_code=_code_of(report), earlier=False))
+        return report
 
     def operations(self, operation_id: str | None = None) -> list[OpenOperation]:
         """The operations that were not closed, or this one of them, with the state of each.
@@ -524,15 +574,17 @@ class Table:
         open_operations = self.operations(operation_id)
         self._fresh_until = 0.0
         verbs = format_of(self.format).verbs
-        return _settled(
-            (
-                close(self._opened, listed, runtime)
-                if abandon
-                else finish(self._opened, listed, runtime, verbs=verbs)
-                for listed in open_operations
-            ),
-            on_settled,
-        )
+        with phase(RECOVER, runtime.on_event):
+            return _settled(
+                (
+                    close(self._opened, listed, runtime)
+                    if abandon
+                    else finish(self._opened, listed, runtime, verbs=verbs)
+                    for listed in open_operations
+                ),
+                runtime.on_event,
+                on_settled,
+            )
 
     def recover(
         self, *, runtime: Runtime | None = None, on_settled: OnSettled | None = None
@@ -549,7 +601,9 @@ class Table:
         from iceberg_cli.operation.recovery import recover_all
 
         runtime = runtime or new_runtime()
-        done = _settled(recover_all(self._opened, runtime, verbs=format_of(self.format).verbs), on_settled)
+        with phase(RECOVER, runtime.on_event):
+            found = recover_all(self._opened, runtime, verbs=format_of(self.format).verbs)
+            done = _settled(found, runtime.on_event, on_settled)
         if done:
             self._fresh_until = 0.0
         return done
@@ -578,13 +632,33 @@ def refuse_additions(additions: Sequence[str]) -> None:
         )
 
 
-def _settled(found: Iterable[RecoveredOperation], on_settled: OnSettled | None) -> list[RecoveredOperation]:
+def _settled(
+    found: Iterable[RecoveredOperation], on_event: Listener, on_settled: OnSettled | None
+) -> list[RecoveredOperation]:
     done = []
     for each in found:
         done.append(each)
+        on_event(_end_of(each.report, exit_code=each.exit_code, earlier=True))
         if on_settled is not None:
             on_settled(each)
     return done
+
+
+def _end_of(report: Report, *, exit_code: int, earlier: bool) -> OperationEnded:
+    return OperationEnded(
+        verb=report.verb,
+        operation_id=report.operation_id,
+        status=report.status,
+        earlier=earlier,
+        exit_code=exit_code,
+        counts=report.counts,
+        reclaimed_bytes=report.reclaimed_bytes,
+        notes=report.notes,
+    )
+
+
+def _code_of(report: Report) -> int:
+    return DeletesFailed.exit_code if report.failed_deletes else 0
 
 
 def _or_now(as_of_ms: int | None) -> int:

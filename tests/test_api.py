@@ -11,6 +11,7 @@ import pytest
 
 import iceberg_cli as ic
 from iceberg_cli.errors import CorruptFile, Refused, UsageError
+from iceberg_cli.plan.events import AnyEvent, Event, FilesDeleted, PhaseEnded
 from iceberg_cli.plan.removals import Removals
 from tests.cli.lakes import AS_OF_MS, GONE, delta_with_removed_files, edited, four_snapshots, listing_of_table
 from tests.cli.running import iceberg_cli
@@ -49,10 +50,14 @@ def test_a_plan_is_the_one_of_the_command_line_and_is_carried_out_without_a_word
     assert (plan.verb, plan.due, plan.blocked_by, plan.removals.count) == (
         "expire-snapshots", True, (), len(GONE),
     )  # fmt: skip
-    phases: list[str] = []
-    report = opened.apply(plan, on_event=lambda event: phases.append(event.phase))
+    events: list[AnyEvent] = []
+    report = opened.apply(plan, on_event=events.append)
     assert report.status == "done"
-    assert "deleting files" in phases
+    assert "deleting files" in [event.phase for event in events if isinstance(event, Event)]
+    phases = [event.phase for event in events if isinstance(event, PhaseEnded)]
+    assert phases == ["record", "commit", "sweep"]
+    (deleted,) = [event for event in events if isinstance(event, FilesDeleted)]
+    assert sum(count for count, _ in deleted.by_kind.values()) == len(GONE)
     assert before - files(table) == GONE
     assert opened.operations() == []
     again = opened.plan(ic.iceberg.ExpireSnapshots(**EXPIRE), as_of_ms=AS_OF_MS)

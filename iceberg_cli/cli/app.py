@@ -10,7 +10,7 @@ from importlib import import_module
 import typer
 
 from iceberg_cli import DISTRIBUTION, __version__
-from iceberg_cli.cli import stopping, subject
+from iceberg_cli.cli import listeners, stopping, subject
 from iceberg_cli.cli.arguments import Argument, Values
 from iceberg_cli.cli.configuration import FILE_NAME, Configuration, variable_of
 from iceberg_cli.cli.context import CommandList, leave_with
@@ -127,16 +127,22 @@ def run(argv: list[str]) -> int:
     """
     stopping.begin()
     subject.begin()
+    listeners.begin(argv)
     configuration = Configuration(_every_command)
+    code = 1  # of what is a bug
     try:
-        return _outcome(argv, configuration)
+        code = _outcome(argv, configuration)
     except BaseException as error:
         stopped = stopping.ended_by(error)
         if stopped is None:
             raise
         cancelled = _cancelled(stopped)
         stopping.end()
-        return leave_with(cancelled, as_json=_as_json(argv, configuration))
+        code = leave_with(cancelled, as_json=_as_json(argv, configuration))
+    finally:
+        stopping.end()
+        listeners.end(code)
+    return code
 
 
 def _as_json(argv: list[str], configuration: Configuration) -> bool:

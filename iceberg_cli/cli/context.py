@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from iceberg_cli.cli import stopping, subject
+from iceberg_cli.cli import listeners, stopping, subject
 from iceberg_cli.cli.arguments import ArgumentGroup, group_of, key_value, positive, spelled, values_of
+from iceberg_cli.cli.clock import now_ms
 from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainCommand
 from iceberg_cli.cli.settings import Settings, all_typed
@@ -25,8 +26,9 @@ from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Runtime, Table
-    from iceberg_cli.cli.render import Progress
+    from iceberg_cli.cli.progress import Progress
     from iceberg_cli.cli.render.screen import Screen
+    from iceberg_cli.plan.events import Listener
     from iceberg_cli.plan.report import Report
 
 TableArgument = Annotated[
@@ -105,13 +107,31 @@ class Run:
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print only errors, and what is left undone.")
     ] = False
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on standard error.")] = False
+    progress_mode: Annotated[
+        str | None,
+        typer.Option(
+            "--progress",
+            metavar="auto|bar|lines|json|none",
+            help="Progress on standard error. auto: a bar on a terminal, else a line every ten seconds; json: one "
+            "event/1 document a line. Without it auto, and with --quiet none.",
+        ),
+    ] = None
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="As --progress none.")] = False
     no_pager: Annotated[bool, typer.Option("--no-pager", help="Never show long output by $PAGER.")] = False
+    log_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.",
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         """Refuse options that contradict each other before anything is opened."""
         if self.output_format not in ("text", "json"):
             raise UsageError(f"--format must be text or json, not {self.output_format!r}")
+        if self.no_progress and self.progress_mode not in (None, "none"):
+            raise UsageError("--progress and --no-progress contradict each other")
         from iceberg_cli.engines.selection import EngineChoice  # help and completion choose no engine
 
         self.engine_choice = EngineChoice(
@@ -166,12 +186,32 @@ class Run:
         """Whether the output is one JSON document."""
         return self.output_format == "json"
 
+    def listen(self) -> None:
+        """Have the display of progress listen to what follows, the log file, and the trace where there is one.
+
+        Raises:
+            UsageError: an option for these has no meaning, or the log file cannot be written.
+        """
+        if self.log_file is not None:
+            from iceberg_cli.cli import log_file
+
+            listeners.hide(value for _, value in self._storage_options())
+            log_file.listen(self.log_file, as_of_ms=self.as_of_ms)
+        listeners.add(self.progress)
+        listeners.shows(self.progress.close)
+
     @functools.cached_property
     def progress(self) -> Progress:
         """The progress display on standard error."""
-        from iceberg_cli.cli.render import Progress
+        from iceberg_cli.cli.progress import Progress, mode_of
 
-        return Progress(sys.stderr, enabled=not (self.no_progress or self.quiet))
+        requested = "none" if self.no_progress else self.progress_mode
+        return Progress(sys.stderr, mode_of(requested, sys.stderr, silent=self.quiet))
+
+    @property
+    def on_event(self) -> Listener:
+        """What passes events on to whatever listens to this run."""
+        return listeners.tell
 
     @functools.cached_property
     def out(self) -> Screen:
@@ -221,9 +261,10 @@ class Run:
             single_writer=self.unsafe_single_writer,
             engine=self.engine_choice,
             cache_bytes=None if self.no_cache else cache_bytes,
-            on_event=self.progress,
+            on_event=self.on_event,
         )
         subject.opened(table.identity)
+        listeners.opened(table)
         self._opened.append(table)
         return table
 
@@ -234,7 +275,7 @@ class Run:
         """
         for table in self._opened:
             for notice in table.notices():
-                self._say(f"warning: {notice}")
+                self.warn(notice)
             reason = table.save_cache()
             if reason is not None:
                 self.warn(f"what this run learnt is not kept: {reason}")
@@ -242,6 +283,7 @@ class Run:
     def warn(self, text: str) -> None:
         """Print a warning on standard error."""
         self._say(f"warning: {text}")
+        listeners.warned(text)
 
     def _say(self, text: str) -> None:
         if not self.quiet:
@@ -275,7 +317,7 @@ class Run:
 
         until_ms = None if deadline is None else self.started_ms + duration_ms(deadline, "--deadline")
         return new_runtime(
-            on_event=self.progress,
+            on_event=self.on_event,
             limit_deletes=positive(limit_deletes, "--limit-deletes"),
             deadline_ms=until_ms,
             stop_requested=lambda: bool(stopping.heard()),
@@ -326,13 +368,6 @@ class Run:
                 show_report(self.err, report, table.name)
 
 
-def now_ms() -> int:
-    """The time by the system's clock, in ms since the epoch."""
-    import time
-
-    return time.time_ns() // 1_000_000  # noqa: TID251 - the one clock
-
-
 class CommandList(typer.Typer):
     """An application that lists its commands and cannot call them: their options take time to make."""
 
@@ -365,6 +400,7 @@ def command(
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def saving_cache(*, run: Run, **values: Any) -> None:
+            run.listen()
             try:
                 function(run=run, **values)
             except (typer.Exit, BrokenPipeError, OutputLost):
@@ -393,6 +429,7 @@ def leave_with(error: IcebergCliError, *, as_json: bool) -> int:
     """Print an error and return its exit code."""
     from iceberg_cli.cli import render
 
+    listeners.failed(error)
     about = subject.document()
     if about["settled"] and error.state == IcebergCliError.default_state:
         error.state = stopping.state()

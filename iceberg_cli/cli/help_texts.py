@@ -18,7 +18,10 @@ _OF_GROUP: Final = {
         "engine", "spark-master", "spark-remote", "spark-conf", "catalog-config", "storage-option", "no-cache",
         "cache-size",
     ),
-    OUTPUT: ("format", "exit-code", "output", "verbose", "quiet", "no-progress", "no-pager", "help"),
+    OUTPUT: (
+        "format", "exit-code", "output", "verbose", "quiet", "progress", "no-progress", "no-pager", "log-file",
+        "metrics", "help",
+    ),
 }  # fmt: skip
 _GROUP_OF: Final = {f"--{name}": group for group, names in _OF_GROUP.items() for name in names}
 

@@ -53,6 +53,7 @@ class PlainCommand(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; from here on an error can name the table."""
+        subject.called(ctx.info_name)
         if name := ctx.params.get("table"):
             subject.named(name)
         result = super().invoke(ctx)

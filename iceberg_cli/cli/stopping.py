@@ -52,6 +52,7 @@ class _Process:
     state: str = UNCHANGED
     heard: int = 0  # the first signal
     raised: bool = False
+    erased: str = ""
 
 
 _process = _Process()
@@ -83,6 +84,15 @@ def changed(state: str) -> None:
         state: a sentence on what is changed, true if a signal ends the command from now on.
     """
     _process.state = state
+
+
+def erase(text: str) -> None:
+    """Record what is to be written to standard error before the process ends at once.
+
+    Args:
+        text: erases what is on the screen; empty where nothing is.
+    """
+    _process.erased = text
 
 
 def state() -> str:
@@ -159,9 +169,9 @@ def _on_unraisable(unraisable: Any) -> None:
 def _leave(number: int) -> NoReturn:
     """End the process at once, without any cleanup."""
     sentence = {_Phase.WORKING: RESUMABLE, _Phase.ENDING: ""}.get(_process.phase, _process.state)
-    if sentence:
-        with contextlib.suppress(OSError):
-            os.write(2, f"Stopped by {name_of(number)}. {sentence}\n".encode())
+    line = f"Stopped by {name_of(number)}. {sentence}\n" if sentence else ""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{_process.erased}{line}".encode())
     os._exit(128 + number)
 
 

@@ -1,4 +1,4 @@
-"""The table of a command line, and the operations recovered on it so far, for the document of an error.
+"""The command and the table of a command line, and the operations recovered so far, for errors and events.
 
 Few modules are imported here, for the program imports this first.
 """
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # Nobody compares or prints it, and making the methods for that takes time at every start.
 @dataclass(eq=False, repr=False)
 class _Subject:
+    command: str = ""
     table: Mapping[str, str | None] | None = None
     settled: list[RecoveredOperation] = field(default_factory=list)
 
@@ -25,7 +26,22 @@ _subject = _Subject()
 
 def begin() -> None:
     """Record that a command line begins, which names no table yet."""
-    _subject.table, _subject.settled = None, []
+    _subject.command, _subject.table, _subject.settled = "", None, []
+
+
+def called(command: str) -> None:
+    """Record the name of the command."""
+    _subject.command = command
+
+
+def command() -> str:
+    """The name of the command; empty where the command line has none."""
+    return _subject.command
+
+
+def name() -> str | None:
+    """What the table is named by; None where the command line names none."""
+    return None if _subject.table is None else _subject.table["name"]
 
 
 def named(name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any, Final
 
@@ -14,17 +14,37 @@ from iceberg_cli.delta.spec.vacuum import STORED_FILES
 from iceberg_cli.encoding.strict_json import loads_lines
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.paths import path_key_column
+from iceberg_cli.plan.events import Event, OnProgress
 from iceberg_cli.storage import FileInfo, Storage
 
+_LISTING: Final = "listing files"
+_PAGE_FILES: Final = 1_000  # the page of a listing of S3
 _SLICE_FILES: Final = 1 << 16  # as objects, before they are columns
 _INVENTORY: Final = ("path", "length", "isDir", "modificationTime")
 _PARQUET: Final = b"PAR1"
 _PART_BYTES: Final = 4 << 20  # of JSON, which takes ten times as much memory as objects
 
 
-def list_files(storage: Storage, root: str) -> pa.Table:
-    """Every file below `root`, columns of `STORED_FILES`."""
-    return _columns(storage.list(root))
+def list_files(storage: Storage, root: str, on_event: OnProgress) -> pa.Table:
+    """Every file below `root`, columns of `STORED_FILES`.
+
+    Args:
+        storage: of the files.
+        root: the folder.
+        on_event: progress.
+    """
+    return _columns(_counted(storage.list(root), on_event))
+
+
+def _counted(files: Iterable[FileInfo], on_event: OnProgress) -> Iterator[FileInfo]:
+    """The same files; how many there were so far is told."""
+    done = 0
+    on_event(Event(phase=_LISTING, done=0, total=None))
+    for done, info in enumerate(files, 1):
+        if done % _PAGE_FILES == 0:
+            on_event(Event(phase=_LISTING, done=done, total=None))
+        yield info
+    on_event(Event(phase=_LISTING, done=done, total=done))
 
 
 def _columns(files: Iterable[FileInfo]) -> pa.Table:

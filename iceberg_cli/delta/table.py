@@ -186,6 +186,11 @@ class DeltaTable(OpenTable):
         """What the table was when it was loaded last."""
         return Base(table_uuid=self.snapshot.metadata.id, version=str(self.snapshot.version))
 
+    def oldest_state_ms(self) -> int | None:
+        """When the oldest version was made whose commit is in the log, by the time of that file."""
+        commits = self.log.listing().commits
+        return commits[0].modified_ms if commits else None
+
     def describe(self) -> dict[str, Any]:
         """How plans name this table."""
         return {**self.identity, "format_version": self.snapshot.protocol.min_writer_version}

@@ -6,6 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from iceberg_cli.plan.events import Event as Event
+from iceberg_cli.plan.events import OnProgress
+
+OnEvent = OnProgress
+
 Item = TypeVar("Item")
 Loaded = TypeVar("Loaded")
 Parsed = TypeVar("Parsed")
@@ -26,15 +31,6 @@ class Source:
     size_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """The progress of a phase. `total` is None where it is not known yet."""
-
-    phase: str
-    done: int
-    total: int | None
-
-
 @dataclass(frozen=True, slots=True)
 class BuiltFile:
     """A new file that a task built.
@@ -48,9 +44,6 @@ class BuiltFile:
     path: str
     data: bytes
     result: Any
-
-
-OnEvent = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from iceberg_cli.engines import Engine, OnEvent
+from iceberg_cli.engines import Engine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, TableNotFound
 from iceberg_cli.formats import format_of, plugged_formats
 from iceberg_cli.operation.table import OpenRequest, OpenTable
+from iceberg_cli.plan.events import Listener
 from iceberg_cli.storage.router import UnsafeOverrides, located
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def open_table(
     single_writer: bool = False,
     engine: EngineChoice | None = None,
     cache: tuple[Path, int] | None = None,
-    on_event: OnEvent,
+    on_event: Listener,
 ) -> OpenTable:
     """Open the table that `name` means: a folder with `_delta_log/` is a Delta table, every other one of Iceberg.
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import OnEvent
 from iceberg_cli.engines.local import engine_of
 from iceberg_cli.iceberg.catalogs import Committer, VendsCredentials
 from iceberg_cli.iceberg.catalogs.filesystem import open_folder
@@ -22,6 +21,7 @@ from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation.table import OpenRequest
 from iceberg_cli.paths import METADATA_SUFFIXES, canonical, scheme_of
+from iceberg_cli.plan.events import Listener
 from iceberg_cli.storage.relocated import RelocatedStorage
 from iceberg_cli.storage.router import RoutedStorage, UnsafeOverrides, storage_of
 
@@ -91,7 +91,7 @@ class ManifestInput:
 
 
 def open_in_folder(
-    opened: str, storage: RoutedStorage, overrides: UnsafeOverrides, on_event: OnEvent
+    opened: str, storage: RoutedStorage, overrides: UnsafeOverrides, on_event: Listener
 ) -> IcebergTable:
     """The table in a folder, or of one metadata file, loaded once.
 
@@ -150,7 +150,7 @@ def _loaded(
     storage: RoutedStorage,
     committer: Committer,
     overrides: UnsafeOverrides,
-    on_event: OnEvent,
+    on_event: Listener,
     *,
     location: str,
 ) -> IcebergTable:
@@ -166,7 +166,7 @@ def _table(
     storage: RoutedStorage | RelocatedStorage,
     committer: Committer,
     overrides: UnsafeOverrides,
-    on_event: OnEvent,
+    on_event: Listener,
     *,
     local: bool,
 ) -> IcebergTable:

@@ -198,6 +198,10 @@ class IcebergTable(OpenTable):
             ) from None
         return TableMetadata.from_json(decode_metadata_file(data, location), path=location)
 
+    def oldest_state_ms(self) -> int | None:
+        """The time of the oldest snapshot."""
+        return min((snapshot.timestamp_ms for snapshot in self.metadata.snapshots), default=None)
+
     def describe(self) -> dict[str, Any]:
         """How plans name this table."""
         return {**self.identity, "format_version": self.metadata.format_version}

@@ -20,6 +20,7 @@ from iceberg_cli.operation.runner import OperationRun
 from iceberg_cli.operation.runtime import MAX_AHEAD_MS, Runtime
 from iceberg_cli.operation.sweep import gaps
 from iceberg_cli.operation.withholding import check_others
+from iceberg_cli.plan.events import RECORD, phase
 from iceberg_cli.plan.plan import Base, Plan, encode
 from iceberg_cli.plan.removals import PART_ROWS, Removals
 from iceberg_cli.plan.report import OrphanFiles, Report
@@ -71,33 +72,36 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
             f"Cannot apply this plan: it was made for table {plan.base.table_uuid}, "
             f"and {plan.table['name']} is {base.table_uuid}"
         )
-    if plan.removals.count:
-        check_deletable(plan, table.workspace.delete, operation_id)
-    journal = table.workspace.journal(operation_id)
-    runtime.check_cancelled()
-    removals = in_files(plan.removals)
-    plan = replace(plan, removals=removals)
-    document = encode(plan.to_json(removals_file=removals.file), indent=None)  # programs read it, not people
-    journal.append(
-        Begin(
-            version=VERSION,
-            operation=plan.verb,
-            table_uuid=base.table_uuid,
-            at_ms=started_ms,
-            plan_digest=hashlib.sha256(document).hexdigest(),
-            steps=tuple(step.name for step in plan.steps),
-            **runtime.process(),
+    with phase(RECORD, runtime.on_event, operation_id=operation_id):
+        if plan.removals.count:
+            check_deletable(plan, table.workspace.delete, operation_id)
+        journal = table.workspace.journal(operation_id)
+        runtime.check_cancelled()
+        removals = in_files(plan.removals)
+        plan = replace(plan, removals=removals)
+        document = encode(
+            plan.to_json(removals_file=removals.file), indent=None
+        )  # programs read it, not people
+        journal.append(
+            Begin(
+                version=VERSION,
+                operation=plan.verb,
+                table_uuid=base.table_uuid,
+                at_ms=started_ms,
+                plan_digest=hashlib.sha256(document).hexdigest(),
+                steps=tuple(step.name for step in plan.steps),
+                **runtime.process(),
+            )
         )
-    )
-    try:
-        # Now that the operation has begun, a file that is left by a kill goes with it.
-        table.probe(journal.probe_path)
-    except Refused:
-        close(journal, "refused", runtime)
-        raise
-    _check_before_commit(plan, journal, runtime, before_ms=started_ms)
-    removals.write(journal.put)
-    journal.put(PLAN_FILE, document)
+        try:
+            # Now that the operation has begun, a file that is left by a kill goes with it.
+            table.probe(journal.probe_path)
+        except Refused:
+            close(journal, "refused", runtime)
+            raise
+        _check_before_commit(plan, journal, runtime, before_ms=started_ms)
+        removals.write(journal.put)
+        journal.put(PLAN_FILE, document)
     run = OperationRun(
         shown=plan,
         shown_file=removals.file,

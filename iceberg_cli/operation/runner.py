@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -38,6 +39,7 @@ from iceberg_cli.operation.removal_files import in_files
 from iceberg_cli.operation.reporting import report_of
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.operation.sweep import Sweep
+from iceberg_cli.plan.events import COMMIT, OPEN, PLAN, STAGE, SWEEP, WAIT, CommitEnded, phase
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.report import Report
@@ -83,7 +85,8 @@ class OperationRun:
             if step is not self.shown.steps[0] and state.intent is None and self.runtime.out_of_time():
                 return self._report("partial", started_ms)
             if state.intent is not None and state.outcome in (None, "unknown"):
-                self._settle(step, state)
+                with self._phase(COMMIT):
+                    self._settle(step, state)
             state = self._state(step)
             if state.outcome != "committed" and not self._commit(step):
                 return self._report("nothing_to_do", started_ms)
@@ -95,6 +98,10 @@ class OperationRun:
         report = self._report("done", started_ms)
         close(self.journal, "done", self.runtime)
         return report
+
+    def _phase(self, name: str) -> AbstractContextManager[None]:
+        """A phase of this operation, for whoever listens."""
+        return phase(name, self.runtime.on_event, operation_id=self.journal.operation_id)
 
     def _operation(self) -> Operation:
         operation = self.journal.operation()
@@ -187,7 +194,8 @@ class OperationRun:
                     )
                 )
                 return True
-            outcome = self._attempt(now_step, removals_file, current.grace_ms, staged)
+            with self._phase(COMMIT):
+                outcome = self._attempt(now_step, removals_file, current.grace_ms, staged)
             match outcome:
                 case Committed():
                     return True
@@ -201,7 +209,8 @@ class OperationRun:
                     wait_ms = None if conflict.for_good else next(waits, None)
                     if wait_ms is None:
                         raise self._given_up(step, staged, conflict, retries.attempts)
-                    self.runtime.sleep_ms(wait_ms)
+                    with self._phase(WAIT):
+                        self.runtime.sleep_ms(wait_ms)
                     base = self._load(conflict.seen if wait_ms < _JUST_NOW_MS else None)
 
     def _given_up(
@@ -222,7 +231,8 @@ class OperationRun:
         Raises:
             Refused: another one has its name by now.
         """
-        base = self.table.load(seen)
+        with self._phase(OPEN):
+            base = self.table.load(seen)
         # A version 1 table may have had no UUID when it was planned for; an upgrade gives it one.
         if self.shown.base.table_uuid not in ("", base.table_uuid):
             self._close_unsent()
@@ -264,7 +274,10 @@ class OperationRun:
     def _plan_again(self) -> Planned:
         shown = self.shown
         policy = self.verb.policy.of_plan(shown)
-        return self.verb.plan(self.table, policy, as_of_ms=shown.as_of_ms, within=shown, earlier=self.build)
+        with self._phase(PLAN):
+            return self.verb.plan(
+                self.table, policy, as_of_ms=shown.as_of_ms, within=shown, earlier=self.build
+            )
 
     def _close_unsent(self) -> None:
         """Close the operation if none of its steps is under way: each is done, or was never committed."""
@@ -303,8 +316,9 @@ class OperationRun:
         if missing:
             paths = {task: self.table.workspace.staging_path(self._mark(), task) for task in missing}
             by_workers = self.table.workers_write
-            self.journal.append(Stage(step=step.name, paths=tuple(paths.values()), by_workers=by_workers))
-            files |= build(step, paths)
+            with self._phase(STAGE):
+                self.journal.append(Stage(step=step.name, paths=tuple(paths.values()), by_workers=by_workers))
+                files |= build(step, paths)
         return files
 
     def _still_there(self, step: Step, staged: Mapping[Task, StagedFile]) -> Mapping[Task, StagedFile]:
@@ -402,6 +416,16 @@ class OperationRun:
                 )
                 error.next_step = f"`resume` goes on with operation {self.journal.operation_id}."
             raise
+        finally:
+            self.runtime.on_event(
+                CommitEnded(
+                    operation_id=self.journal.operation_id,
+                    step=step.name,
+                    outcome=record.outcome,
+                    reason=_reason(outcome),
+                    location=record.metadata_location,
+                )
+            )
         match outcome:
             case Committed():
                 self.table.workspace.discard(intent.scratch, marks=[intent.commit_uuid])
@@ -587,7 +611,8 @@ class OperationRun:
         if state.sweep_after_ms is not None and self.runtime.now_ms() < state.sweep_after_ms:
             return False
         sweep = self._sweep_of(step.name, state.removals_file)
-        swept = sweep.run(state)
+        with self._phase(SWEEP):
+            swept = sweep.run(state)
         self.kept_again += sweep.kept_again
         if sweep.note:
             self.notes.append(sweep.note)
@@ -596,6 +621,17 @@ class OperationRun:
 
 def _no_sweep(step: Step) -> SweepOnly:
     return SweepOnly(step=step.name, removals_file=None, sweep_after_ms=None)
+
+
+def _reason(outcome: Committed | Conflict | Unknown) -> str:
+    """Why a commit was refused, or is not known to have happened."""
+    match outcome:
+        case Committed():
+            return ""
+        case Conflict(reason=reason):
+            return reason
+        case Unknown(cause=cause):
+            return str(cause)
 
 
 def _paths(staged: Mapping[Task, StagedFile]) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from iceberg_cli.engines import OnEvent
 from iceberg_cli.errors import Cancelled, Interrupted
+from iceberg_cli.plan.events import Listener
 
 MAX_AHEAD_MS: Final = 86_400_000  # our clock of the storage's, where ages decide what goes
 
@@ -20,7 +20,7 @@ class Runtime:
     now_ms: Callable[[], int]
     new_uuid: Callable[[], str]
     sleep_ms: Callable[[float], None]
-    on_event: OnEvent
+    on_event: Listener
     host: str
     process_id: int
     process_started: str = ""  # differs from that of a later process with the same id
@@ -54,7 +54,7 @@ class Runtime:
         return self.deadline_ms is not None and self.now_ms() >= self.deadline_ms
 
 
-def system_runtime(*, on_event: OnEvent, **values: Any) -> Runtime:
+def system_runtime(*, on_event: Listener, **values: Any) -> Runtime:
     """The clock, ids and sleep of a real run; `values` are the other fields of `Runtime`."""
     return Runtime(
         now_ms=_now_ms,

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from iceberg_cli.engines import Event
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.ports import Table
 from iceberg_cli.operation.records import StepState, SweepIntent, SweepOutcome
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.operation.withholding import check_others
+from iceberg_cli.plan.events import Event, FilesDeleted
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removal_rows import kind_totals, of_kinds
 from iceberg_cli.plan.removals import PART_ROWS, Removals
+
+_PHASE: Final = "deleting files"
 
 
 @dataclass(kw_only=True)
@@ -59,6 +63,8 @@ class Sweep:
             self._check_others()
         total = sum(map(len, waiting))
         done, size = 0, self.runtime.sweep_batch
+        if total:
+            self.runtime.on_event(Event(phase=_PHASE, done=0, total=total))
         while waiting:
             rows = waiting.pop(0)
             left = len(rows) if self.runtime.deletes_left < 0 else self.runtime.deletes_left
@@ -72,7 +78,7 @@ class Sweep:
             except (CorruptFile, BackendUnavailable) as error:
                 raise self._stopped_by(error, left=total - done) from error
             done += len(batch)
-            self.runtime.on_event(Event(phase="deleting files", done=done, total=total))
+            self.runtime.on_event(Event(phase=_PHASE, done=done, total=total))
             if len(batch) < len(rows):
                 waiting.insert(0, rows[len(batch) :])
             if self.runtime.now_ms() - started_ms < self.runtime.quick_batch_ms:
@@ -153,6 +159,7 @@ class Sweep:
         # After the record, so that as little as possible can happen between this scan and the deletion.
         rows = self.table.unreachable(self.removals, batch, plan=self.plan)
         self.kept_again += len(batch) - len(rows)
+        kept = sorted(set(batch).difference(rows)) if len(rows) < len(batch) else ()
         table = self.removals.read_rows(rows)
         failures = self._delete(table)
         gone = [path not in failures for path in table["path"].to_pylist()]
@@ -167,6 +174,17 @@ class Sweep:
                 bytes=sum(size_bytes for _, size_bytes in deleted.values()),
                 failed=tuple(row for row, is_gone in zip(rows, gone, strict=True) if not is_gone),
                 reasons=tuple(_some(failures)),
+            )
+        )
+        self.runtime.on_event(
+            FilesDeleted(
+                operation_id=self.journal.operation_id,
+                by_kind=deleted,
+                kept=len(kept),
+                kept_bytes=int(pc.sum(self.removals.read_rows(kept)["size_bytes"]).as_py() or 0)
+                if kept
+                else 0,
+                failures=failures,
             )
         )
         if self.runtime.deletes_left >= 0:

@@ -9,11 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from iceberg_cli.engines import Engine, OnEvent
+from iceberg_cli.engines import Engine
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.operation.ports import Table
 from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.paths import Roots
+from iceberg_cli.plan.events import Listener
 from iceberg_cli.plan.findings import Findings
 from iceberg_cli.plan.plan import Plan, Voucher
 from iceberg_cli.storage import Storage
@@ -45,7 +46,7 @@ class OpenRequest:
     overrides: UnsafeOverrides
     cache: tuple[Path, int] | None
     iceberg_files: Callable[[Any], Any]
-    on_event: OnEvent
+    on_event: Listener
 
     @cached_property
     def storage(self) -> RoutedStorage:
@@ -61,7 +62,7 @@ class OpenTable(Table, ABC):
         name: as the operator typed it.
         storage: where its files are.
         engine: reads many files.
-        on_event: progress.
+        on_event: gets progress and what else happens.
     """
 
     format: ClassVar[str]
@@ -70,7 +71,7 @@ class OpenTable(Table, ABC):
     name: str
     storage: Storage
     engine: Engine
-    on_event: OnEvent
+    on_event: Listener
 
     @property
     @abstractmethod
@@ -94,6 +95,10 @@ class OpenTable(Table, ABC):
     def identity(self) -> dict[str, str]:
         """How every document names this table."""
         return {"name": self.name, "location": self.location, "format": self.format}
+
+    def oldest_state_ms(self) -> int | None:
+        """The time of the oldest snapshot or version that this table, as loaded last, can show; None: not known."""
+        return None
 
     @abstractmethod
     def read_only_reason(self) -> str | None:

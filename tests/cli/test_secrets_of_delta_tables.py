@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from iceberg_cli.api import open_table
-from iceberg_cli.cli.context import now_ms
+from iceberg_cli.cli.clock import now_ms
 from iceberg_cli.testing.delta_writer import (
     a_metadata,
     a_protocol_with,

@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import pytest
 
-from iceberg_cli.engines import Event
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed, IcebergCliError, Interrupted
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.records import StepState
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.operation.sweep import Sweep
+from iceberg_cli.plan.events import AnyEvent, Event, FilesDeleted
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.testing.memory_storage import MemoryStorage
@@ -90,7 +90,7 @@ def state_of(sweep: Any) -> Any:
 
 
 def test_files_go_in_batches_each_between_its_two_records() -> None:
-    events: list[Event] = []
+    events: list[AnyEvent] = []
     sweep = a_sweep()
     sweep.runtime.on_event = events.append
     assert sweep.run(StepState())
@@ -102,7 +102,13 @@ def test_files_go_in_batches_each_between_its_two_records() -> None:
         {**asked, "by_kind": {"data_file": count}, "bytes": size, "failed": [], "reasons": []}
         for asked, count, size in zip(ranges, [2, 2, 1], [5, 9, 6], strict=True)
     ]
-    assert [(event.done, event.total) for event in events] == [(2, 5), (4, 5), (5, 5)]
+    progress = [(event.done, event.total) for event in events if isinstance(event, Event)]
+    assert progress == [(0, 5), (2, 5), (4, 5), (5, 5)]
+    assert [event.by_kind for event in events if isinstance(event, FilesDeleted)] == [
+        {"data_file": (2, 5)},
+        {"data_file": (2, 9)},
+        {"data_file": (1, 6)},
+    ]
     assert (sweep.kept_again, sweep.note, sweep.runtime.deletes_left) == (0, "", -1)
 
 

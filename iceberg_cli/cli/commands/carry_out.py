@@ -23,6 +23,30 @@ if TYPE_CHECKING:
 
 
 _MANY_FILES: Final = 100_000
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write what the run did to FILE.prom for Prometheus, also where it fails. It is replaced whole: one FILE "
+        "for each command in cron.",
+    ),
+]
+
+
+def measure(path: str | None, *, looks: bool) -> None:
+    """Have a metrics file written at the end of the run, where one is named.
+
+    Args:
+        path: of the file.
+        looks: nothing is to be done: a dry run or a list.
+
+    Raises:
+        UsageError: no file can be written there.
+    """
+    if path is not None:
+        from iceberg_cli.cli import metrics
+
+        metrics.listen(path, looks=looks)
 
 
 # Nobody compares or prints these, and making the methods for that takes time at every start.
@@ -44,6 +68,11 @@ class ApplyOptions:
     deadline: Annotated[
         str | None, typer.Option(metavar="DURATION", help="Stop cleanly after this time.")
     ] = None
+    metrics: Metrics = None
+
+    def __post_init__(self) -> None:
+        """Have the metrics file written, however the run ends from here on."""
+        measure(self.metrics, looks=self.dry_run)
 
 
 def carry_out(run: Run, carry: ApplyOptions, name: str, options: VerbOptions) -> None:

@@ -78,7 +78,7 @@ def register(app: typer.Typer) -> None:
         run.progress.close()
         _show_open_operations(run, opened)
         if output is not None:
-            plans[0].save(output)
+            plans[0].save(output, on_event=run.on_event)
         if verb is None:
             _show_survey(run, table, plans, failed, chosen)
         else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iceberg_cli.cli.arguments import integer
+from iceberg_cli.cli.commands.carry_out import Metrics, measure
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.stopping import at_safe_points, changed
 from iceberg_cli.cli.streams import after
@@ -38,12 +39,14 @@ def register(app: typer.Typer) -> None:
         deadline: Annotated[
             str | None, typer.Option(metavar="DURATION", help="Stop cleanly after this time.")
         ] = None,
+        metrics: Metrics = None,
     ) -> None:
         """Finish, undo or explain an operation that was interrupted.
 
         A commit without a known outcome is settled by reading the table; the remaining deletions are checked
         against the table as it is now before they are made.
         """
+        measure(metrics, looks=list_only)
         opened = run.open(table)
         if not list_only:
             _remove_leftovers(run, opened)

@@ -85,7 +85,7 @@ def check_stored(table: DeltaTable, snapshot: Snapshot, findings: Findings, *, d
 
 def _listed(table: DeltaTable, root: str) -> pa.Table:
     """The files below the table's folder, without the log."""
-    files = list_files(table.storage, root)
+    files = list_files(table.storage, root, table.on_event)
     return files.filter(pc.invert(pc.starts_with(files["path"], f"{root}/{LOG}/")))
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from iceberg_cli.engines import Event
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.paths import canonical
+from iceberg_cli.plan.events import AnyEvent
 from iceberg_cli.storage import FileInfo, Storage
 
 DAY_MS = 86_400_000
@@ -29,7 +29,7 @@ def allow(_path: str) -> str | None:
     return None
 
 
-def unseen(_event: Event) -> None:
+def unseen(_event: AnyEvent) -> None:
     """Nobody watches the progress."""
 
 

@@ -160,7 +160,7 @@ def _classify(
         elif policy.inventory is not None:
             listing = read_inventory(table.storage, policy.inventory)
         else:
-            listing = list_files(table.storage, root)
+            listing = list_files(table.storage, root, table.on_event)
             info = _info_of_all(table, retention)
     decision = rules.classify_files(
         listing,

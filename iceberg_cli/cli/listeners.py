@@ -1,0 +1,124 @@
+"""The listeners of a run: the display of progress, the log file, the metrics file and the span of a trace.
+
+Few modules are imported here, for the program imports this first.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from iceberg_cli.api import Table
+    from iceberg_cli.errors import IcebergCliError
+    from iceberg_cli.plan.events import AnyEvent
+
+
+class RunListener(Protocol):
+    """A listener of one run. None raises an error: what cannot be written is a warning, and the run goes on."""
+
+    def __call__(self, event: AnyEvent, /) -> None:
+        """Take note of an event."""
+        ...
+
+    def warned(self, text: str) -> None:
+        """Take note of a warning that is on standard error, or would be without --quiet."""
+        ...
+
+    def end(self, exit_code: int, error: IcebergCliError | None) -> None:
+        """Take note of the end of the run."""
+        ...
+
+
+# Nobody compares or prints it, and making the methods for that takes time at every start.
+@dataclass(eq=False, repr=False)
+class _Run:
+    """The run that is under way: its listeners and what they are told once."""
+
+    words: Sequence[str] = ()
+    listeners: list[RunListener] = field(default_factory=list)
+    secrets: set[str] = field(default_factory=set)
+    table: Table | None = None
+    error: IcebergCliError | None = None
+    erase: Callable[[], None] = lambda: None
+
+
+_run = _Run()
+
+
+def begin(words: Sequence[str]) -> None:
+    """Record that a run begins, to which nobody listens yet.
+
+    Args:
+        words: its command line.
+    """
+    global _run  # noqa: PLW0603 - one command line is run at a time
+    _run = _Run(words)
+
+
+def add(listener: RunListener) -> None:
+    """Have it listen from now on. Those that were added first are told first."""
+    _run.listeners.append(listener)
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """Record texts that no listener may write down."""
+    _run.secrets.update(secrets)
+
+
+def hidden() -> set[str]:
+    """The texts that no listener may write down."""
+    return _run.secrets
+
+
+def words() -> Sequence[str]:
+    """The command line of the run."""
+    return _run.words
+
+
+def opened(table: Table) -> None:
+    """Record the table that the run is about."""
+    _run.table = table
+
+
+def table() -> Table | None:
+    """The table that the run is about, once it is opened."""
+    return _run.table
+
+
+def shows(erase: Callable[[], None]) -> None:
+    """Record what erases the display of progress."""
+    _run.erase = erase
+
+
+def tell(event: AnyEvent) -> None:
+    """Pass on an event."""
+    for listener in _run.listeners:
+        listener(event)
+
+
+def warned(text: str) -> None:
+    """Pass on a warning that is printed, or not, by whoever has it."""
+    for listener in _run.listeners:
+        listener.warned(text)
+
+
+def warn(text: str) -> None:
+    """Print a warning about what a listener leaves undone, also with --quiet, and pass it on."""
+    _run.erase()
+    sys.stderr.write(f"warning: {text}\n")
+    warned(text)
+
+
+def failed(error: IcebergCliError) -> None:
+    """Record the error that ends the run, and make room on the screen for it."""
+    _run.error = error
+    _run.erase()
+
+
+def end(exit_code: int) -> None:
+    """Pass on the end of the run, whatever its exit code."""
+    while _run.listeners:
+        _run.listeners.pop(0).end(exit_code, _run.error)

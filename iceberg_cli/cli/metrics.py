@@ -1,0 +1,296 @@
+"""The file of `--metrics`: what a run did, as text that Prometheus reads.
+
+All of them are gauges: they are about the last run of a command, and one that comes to an end counts nothing further.
+The file is replaced as a whole, by a file beside it which is renamed: whoever reads it sees one run or the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from iceberg_cli.cli import listeners, subject
+from iceberg_cli.cli.clock import now_ms
+from iceberg_cli.cli.listeners import warn
+from iceberg_cli.errors import IcebergCliError, UsageError
+from iceberg_cli.plan.events import (
+    COMMIT,
+    OPEN,
+    PLAN,
+    RECORD,
+    RECOVER,
+    STAGE,
+    SWEEP,
+    WAIT,
+    AnyEvent,
+    CommitEnded,
+    FilesDeleted,
+    OperationEnded,
+    PhaseBegun,
+    PhaseEnded,
+    PlanMade,
+)
+
+STATUSES: Final = (
+    "done", "nothing_to_do", "waiting", "partial", "conflict", "unknown", "refused", "stopped", "failed", "not_run",
+)  # fmt: skip
+_STATUS_OF: Final = {
+    11: "refused",
+    12: "conflict",
+    13: "unknown",
+    14: "partial",
+    130: "stopped",
+    143: "stopped",
+}
+_SUCCESS: Final = (0, 3)
+_PHASES: Final = (OPEN, RECOVER, PLAN, RECORD, STAGE, COMMIT, WAIT, SWEEP)
+_OUTCOMES: Final = ("committed", "conflict", "unknown")
+_LAST_SUCCESS: Final = "iceberg_cli_last_success_timestamp_seconds"
+_HELP: Final = {
+    "iceberg_cli_exit_code": "Exit code of the last run.",
+    "iceberg_cli_status": "1 for the status of the last run; not_run: a dry run, a list, or an answer that was no.",
+    "iceberg_cli_last_run_timestamp_seconds": "When the last run ended.",
+    _LAST_SUCCESS: "When the last run ended that was not a dry run and whose exit code was 0.",
+    "iceberg_cli_duration_seconds": "How long the last run took.",
+    "iceberg_cli_phase_duration_seconds": "How long each phase of the last run took; recover is all that it did for "
+    "operations of earlier runs.",
+    "iceberg_cli_reclaimed_bytes": "Bytes of the files that the last run deleted, as far as their sizes are known.",
+    "iceberg_cli_deleted_files": "Files that the last run deleted, by kind.",
+    "iceberg_cli_failed_deletes": "Files that the last run could not delete.",
+    "iceberg_cli_commit_attempts": "Commits that the last run tried, by outcome.",
+    "iceberg_cli_due_bytes": "Bytes of files that the last plan would delete and that are still there.",
+    "iceberg_cli_due_files": "Files that the last plan would delete and that are still there.",
+    "iceberg_cli_oldest_snapshot_timestamp_seconds": "Time of the table's oldest snapshot, or of the oldest version in "
+    "a Delta log.",
+    "iceberg_cli_oldest_snapshot_age_seconds": "Age of that at the end of the last run.",
+}
+# In the order of the report; kinds that did not occur are 0, so that no series comes and goes.
+_KINDS: Final = (
+    "data_file", "position_delete_file", "equality_delete_file", "statistics_file", "manifest_file", "manifest_list",
+    "metadata_file", "deletion_vector_file", "change_data_file", "untracked_file", "compacted_file", "checksum_file",
+    "commit_file", "checkpoint_file", "sidecar_file",
+)  # fmt: skip
+
+
+def listen(path: str, *, looks: bool) -> None:
+    """Have a metrics file written at the end of the run, however it ends.
+
+    Args:
+        path: of the file.
+        looks: nothing is to be done: a dry run or a list.
+
+    Raises:
+        UsageError: no file can be written there.
+    """
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise UsageError(f"--metrics: cannot replace {path}: it is no file")
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"--metrics: cannot write {path}: {folder} is no folder that this user may write to")
+    if not target.endswith(".prom"):
+        warn(f"--metrics: the textfile collector reads only files whose names end in .prom, unlike {path}")
+    listeners.add(MetricsFile(target, looks))
+
+
+@dataclass(eq=False)
+class MetricsFile:
+    """A listener that writes a metrics file at the end of the run.
+
+    Args:
+        path: of the file.
+        looks: see `listen`.
+    """
+
+    path: str
+    looks: bool
+    _began_s: float = field(default_factory=time.monotonic)
+    _phase_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_PHASES, 0.0))
+    _phases: list[tuple[str, float]] = field(default_factory=list)  # begun and not ended, with when
+    _deleted: Counter[str] = field(default_factory=Counter)
+    _attempts: Counter[str] = field(default_factory=Counter)
+    _reclaimed_bytes: int = 0
+    _failures: set[str] = field(default_factory=set)
+    _due: tuple[int, int] | None = None  # files and bytes that the plan takes
+    _gone: tuple[int, int] = (0, 0)  # of these
+    _report: OperationEnded | None = None  # of the plan, or of an earlier operation that stands for the run
+    _settled: list[OperationEnded] = field(default_factory=list)
+
+    def __call__(self, event: AnyEvent) -> None:
+        """Count what happened."""
+        match event:
+            case PhaseBegun(phase=name):
+                self._phases.append((name, time.monotonic()))
+            case PhaseEnded(phase=name):
+                self._end_phase(name)
+            case PlanMade(files=files, size_bytes=size_bytes):
+                self._due, self._gone = (files, size_bytes), (0, 0)
+            case CommitEnded(outcome=outcome):
+                self._attempts[outcome] += 1
+            case FilesDeleted():
+                self._count_deleted(event)
+            case OperationEnded(earlier=True):
+                self._settled.append(event)
+            case OperationEnded():
+                self._report = event
+
+    def _end_phase(self, name: str) -> None:
+        # Where a signal struck, the end of an inner phase may be missing.
+        while self._phases:
+            begun, begun_s = self._phases.pop()
+            if begun == name:
+                break
+        else:
+            return
+        if not self._phases and name in self._phase_s:
+            self._phase_s[name] += time.monotonic() - begun_s
+
+    def _count_deleted(self, event: FilesDeleted) -> None:
+        files = sum(count for count, _ in event.by_kind.values())
+        size_bytes = sum(size for _, size in event.by_kind.values())
+        for kind, (count, _) in event.by_kind.items():
+            self._deleted[kind] += count
+        self._reclaimed_bytes += size_bytes
+        self._failures.update(event.failures)
+        self._gone = (self._gone[0] + files + event.kept, self._gone[1] + size_bytes + event.kept_bytes)
+
+    def warned(self, text: str) -> None:
+        """Nothing: warnings are for the log."""
+
+    def end(self, exit_code: int, error: IcebergCliError | None) -> None:
+        """Write the file; where that fails, a warning says so and the exit code stays."""
+        try:
+            self._replace(self.text(exit_code, error).encode())
+        except OSError as failure:
+            warn(f"--metrics: cannot write {self.path}: {failure.strerror}")
+
+    def text(self, exit_code: int, error: IcebergCliError | None) -> str:
+        """The file's content."""
+        status, ended_ms = self._status(exit_code), now_ms()
+        success = exit_code in _SUCCESS and status != "not_run"
+        table = _table_label()
+        labels = {"table": table, "verb": subject.command()}
+        last_success = f"{ended_ms / 1_000:.3f}" if success else self._earlier_success(labels)
+        values: list[tuple[str, Mapping[str, str], str]] = [
+            ("iceberg_cli_exit_code", {}, str(exit_code)),
+            *(("iceberg_cli_status", {"status": each}, str(int(each == status))) for each in STATUSES),
+            ("iceberg_cli_last_run_timestamp_seconds", {}, f"{ended_ms / 1_000:.3f}"),
+            *([(_LAST_SUCCESS, {}, last_success)] if last_success else []),
+            ("iceberg_cli_duration_seconds", {}, f"{time.monotonic() - self._began_s:.3f}"),
+            *(
+                ("iceberg_cli_phase_duration_seconds", {"phase": each}, f"{seconds:.3f}")
+                for each, seconds in self._phase_s.items()
+            ),
+            ("iceberg_cli_reclaimed_bytes", {}, str(self._reclaimed_bytes)),
+            *(("iceberg_cli_deleted_files", {"kind": each}, str(self._deleted[each])) for each in _KINDS),
+            ("iceberg_cli_failed_deletes", {}, str(len(self._failures))),
+            *(
+                ("iceberg_cli_commit_attempts", {"outcome": each}, str(self._attempts[each]))
+                for each in _OUTCOMES
+            ),
+        ]
+        if (left := self._left()) is not None:
+            values += [
+                ("iceberg_cli_due_bytes", {}, str(left[1])),
+                ("iceberg_cli_due_files", {}, str(left[0])),
+            ]
+        if error is None and (oldest_ms := self._oldest_ms()) is not None:
+            age_ms = ended_ms - oldest_ms
+            values += [
+                ("iceberg_cli_oldest_snapshot_timestamp_seconds", {}, f"{oldest_ms / 1_000:.3f}"),
+                ("iceberg_cli_oldest_snapshot_age_seconds", {}, f"{age_ms / 1_000:.3f}"),
+            ]
+        return "".join(_lines(labels, values))
+
+    def _status(self, exit_code: int) -> str:
+        """The status of the run: that of its report where nothing is left to worry about."""
+        if exit_code not in _SUCCESS:
+            return _STATUS_OF.get(exit_code, "failed")
+        if self.looks:
+            return "not_run"
+        if self._report is not None:
+            return self._report.status
+        if subject.command() != "resume":
+            return "not_run"
+        found = {each.status for each in self._settled}
+        return next(
+            (each for each in ("partial", "waiting", "refused", "done") if each in found), "nothing_to_do"
+        )
+
+    def _left(self) -> tuple[int, int] | None:
+        """Files and bytes that the plan takes and that are still there; None where no plan was made."""
+        if self._due is None:
+            return None
+        if self._report is not None and self._report.status in ("done", "nothing_to_do"):
+            return 0, 0
+        return max(0, self._due[0] - self._gone[0]), max(0, self._due[1] - self._gone[1])
+
+    def _oldest_ms(self) -> int | None:
+        table = listeners.table()
+        if table is None:
+            return None
+        try:
+            return table.oldest_snapshot_ms(again=bool(self._attempts["committed"]))
+        except (IcebergCliError, OSError):  # the table was read just now: what it was is in the report
+            return None
+
+    def _earlier_success(self, labels: Mapping[str, str]) -> str | None:
+        """The last success that the file of an earlier run tells of, of the same table and verb."""
+        start = f"{_LAST_SUCCESS}{_braces(labels)} "
+        try:
+            with open(self.path, encoding="utf-8", newline="\n") as file:
+                return next((line[len(start) :].strip() for line in file if line.startswith(start)), None)
+        except (OSError, UnicodeError):
+            return None
+
+    def _replace(self, data: bytes) -> None:
+        beside = f"{self.path}.{os.getpid()}.tmp"
+        try:
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+            with open(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(descriptor)
+            os.replace(beside, self.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
+            raise
+
+
+def _table_label() -> str:
+    """How the series name the table: as one is named that is open, also where it could not be opened."""
+    name = subject.name() or ""
+    if "/" not in name or name.startswith("/"):
+        return name
+    from iceberg_cli.storage.router import located
+
+    try:
+        return located(name)
+    except UsageError:
+        return name
+
+
+def _lines(labels: Mapping[str, str], values: Sequence[tuple[str, Mapping[str, str], str]]) -> Iterator[str]:
+    """Lines of the text format: the values of one name stand together, after its help and type."""
+    before = ""
+    for name, more, value in values:
+        if name != before:
+            yield f"# HELP {name} {_HELP[name]}\n# TYPE {name} gauge\n"
+            before = name
+        yield f"{name}{_braces({**labels, **more})} {value}\n"
+
+
+def _braces(labels: Mapping[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    """A label's value. Spec: Prometheus text exposition format 0.0.4."""
+    text = value.encode("utf-8", "backslashreplace").decode()
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

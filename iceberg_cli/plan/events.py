@@ -1,0 +1,141 @@
+"""The events of a run: progress, the begin and end of its phases, commits, deletions. Listeners get each at once.
+
+A listener is a function of one event, called in the thread that does the work. What emits knows none: the display of
+progress, the log file, the metrics and the spans of traces are all made of these. A phase is a named part of a run that
+may take long. Phases lie in each other: in `plan` files are read, and in `recover` there is a `commit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+OPEN, RECOVER, PLAN, RECORD = "open", "recover", "plan", "record"
+STAGE, COMMIT, WAIT, SWEEP = "stage", "commit", "wait", "sweep"
+INSPECT, CHECK, SAVE = "inspect", "check", "save"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """The progress of a phase, in `unit`. `total` is None where it is not known yet."""
+
+    phase: str
+    done: int
+    total: int | None
+    unit: str = "files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseBegun:
+    """The begin of a phase, of the operation where one is under way."""
+
+    phase: str
+    operation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseEnded:
+    """The end of the phase that was begun last; `error` is the class of the exception that ended it."""
+
+    phase: str
+    operation_id: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanMade:
+    """A plan that was made: whether it is due, the files and bytes that would go, and what to know about it."""
+
+    verb: str
+    due: bool
+    files: int
+    size_bytes: int
+    warnings: tuple[str, ...] = ()
+    blocked_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitEnded:
+    """The outcome of one attempt to commit a step.
+
+    Args:
+        operation_id: of the attempt.
+        step: its name.
+        outcome: `committed`, `conflict` or `unknown`.
+        reason: why it was refused, or is not known.
+        location: what a committed one made the current metadata, or version.
+    """
+
+    operation_id: str
+    step: str
+    outcome: str
+    reason: str = ""
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesDeleted:
+    """The outcome of one batch of deletions.
+
+    Args:
+        operation_id: which deletes.
+        by_kind: files and bytes of each kind that are gone, by its name in plans and reports.
+        kept: files that are needed again, and stay.
+        kept_bytes: their size.
+        failures: the reason why a file is still there, by path.
+    """
+
+    operation_id: str
+    by_kind: Mapping[str, tuple[int, int]]
+    kept: int = 0
+    kept_bytes: int = 0
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationEnded:
+    """The end of an operation in this run, which may be left open.
+
+    Args:
+        verb: its name.
+        operation_id: None where nothing was to be done.
+        status: as in its report.
+        earlier: it had been begun by an earlier run.
+        exit_code: 0 unless something is left to worry about.
+        counts: the result columns of its report.
+        reclaimed_bytes: of all its deletions, also by runs before.
+        notes: what its report says in words.
+    """
+
+    verb: str
+    operation_id: str | None
+    status: str
+    earlier: bool
+    exit_code: int
+    counts: Mapping[str, int]
+    reclaimed_bytes: int
+    notes: tuple[str, ...]
+
+
+AnyEvent = Event | PhaseBegun | PhaseEnded | PlanMade | CommitEnded | FilesDeleted | OperationEnded
+Listener = Callable[[AnyEvent], None]
+OnProgress = Callable[[Event], None]  # a listener of progress alone; every other one is one too
+
+
+def unheard(_: AnyEvent) -> None:
+    """The listener where nobody listens."""
+
+
+@contextmanager
+def phase(name: str, on_event: Listener, *, operation_id: str | None = None) -> Iterator[None]:
+    """Tell a listener the begin and the end of a phase, which is the block."""
+    on_event(PhaseBegun(phase=name, operation_id=operation_id))
+    error = None
+    try:
+        yield
+    except BaseException as caught:
+        error = type(caught).__name__
+        raise
+    finally:
+        on_event(PhaseEnded(phase=name, operation_id=operation_id, error=error))
