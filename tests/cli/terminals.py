@@ -52,3 +52,10 @@ def run_on_a_terminal(width: int, *arguments: object, term: str = "xterm-256colo
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run([str(argument) for argument in arguments])
     return Ran(code, out.getvalue(), err.getvalue())
+
+
+def piped(show: Callable[[Screen], None], *, as_of_ms: int = 0) -> str:
+    """What a function prints into a pipe."""
+    stream = io.StringIO()
+    show(Screen(stream, as_of_ms=as_of_ms))
+    return stream.getvalue()

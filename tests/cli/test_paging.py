@@ -1,0 +1,126 @@
+"""Long output goes through the operator's pager, where standard output is a terminal; nothing of it is lost."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import termios
+import threading
+from pathlib import Path
+
+import pytest
+
+from iceberg_cli.demo import create_demo
+from tests.cli.running import process
+from tests.paths import ROOT
+
+ROWS = 24
+NOW_MS = 1_760_000_000_000  # in the past: ages are counted from it
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table of 22 snapshots."""
+    return create_demo(str(tmp_path_factory.mktemp("lake")), now_ms=NOW_MS).events
+
+
+def on_a_screen(*arguments: str, rows: int = ROWS, **environment: str) -> tuple[int, str]:
+    """The exit code, and what came to a terminal of 100 columns."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (rows, 100))
+    parts: list[bytes] = []
+
+    def read() -> None:
+        while True:
+            try:
+                data = os.read(ours, 1 << 16)
+            except OSError:
+                return
+            if not data:
+                return
+            parts.append(data)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    left = {
+        name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "PAGER", "LESS")
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "iceberg_cli", *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.STDOUT,
+        cwd=ROOT,
+        env={**left, "TERM": "xterm", **environment},
+        check=False,
+    )
+    os.close(theirs)
+    reader.join()
+    os.close(ours)
+    return done.returncode, b"".join(parts).decode().replace("\r\n", "\n")
+
+
+def test_a_long_list_goes_through_the_pager_and_its_exit_code_stays(events: str, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    code, screen = on_a_screen("inspect", events, "snapshots", PAGER=f"cat > {seen}; exit 3")
+    assert (code, screen) == (0, "")
+    lines = seen.read_text().splitlines()
+    assert len(lines) > ROWS
+    assert lines[-1] == "(22 rows)"
+
+
+def test_what_fits_does_not(events: str, tmp_path: Path) -> None:
+    code, screen = on_a_screen("inspect", events, "snapshots", rows=60, PAGER=f"cat > {tmp_path / 'seen'}")
+    assert code == 0
+    assert "(22 rows)" in screen
+    assert not (tmp_path / "seen").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        (["--no-pager"], {}),
+        ([], {"PAGER": ""}),
+        ([], {"TERM": "dumb"}),
+        ([], {"ICEBERG_CLI_NO_PAGER": "1"}),
+        (["--format", "json"], {}),
+    ],
+)
+def test_where_none_is_wanted_there_is_none(
+    events: str, tmp_path: Path, arguments: list[str], environment: dict[str, str]
+) -> None:
+    seen = tmp_path / "seen"
+    code, screen = on_a_screen(
+        "inspect", events, "snapshots", *arguments, **{"PAGER": f"cat > {seen}", **environment}
+    )
+    assert code == 0
+    assert len(screen.splitlines()) > ROWS
+    assert not seen.exists()
+
+
+def test_a_pager_that_is_not_there_loses_nothing(events: str) -> None:
+    code, screen = on_a_screen("inspect", events, "snapshots", PAGER="no-such-pager")
+    assert code == 0
+    assert screen.splitlines()[-1] == "(22 rows)"
+
+
+def test_a_pager_that_is_left_early_is_no_error(events: str) -> None:
+    assert on_a_screen("inspect", events, "snapshots", PAGER="head -n 1 > /dev/null")[0] == 0
+
+
+def test_a_plan_is_paged_and_then_asked_about(events: str, tmp_path: Path) -> None:
+    """With an exit code of its own, and with the messages of an error behind it."""
+    seen = tmp_path / "seen"
+    code, screen = on_a_screen(
+        "expire-snapshots", events, "-n", "-v", "--exit-code", "--as-of", str(NOW_MS), PAGER=f"cat > {seen}"
+    )
+    assert (code, screen) == (3, "")
+    assert "15 of 22 snapshots go, 7 stay" in seen.read_text()
+
+
+def test_into_a_pipe_nothing_is_paged(events: str, tmp_path: Path) -> None:
+    ran = process("inspect", events, "snapshots", env={**os.environ, "PAGER": f"cat > {tmp_path / 'seen'}"})
+    assert "(22 rows)" in ran.out
+    assert not (tmp_path / "seen").exists()
