@@ -266,8 +266,8 @@ class _Resolver:
         """The value of an option that is not on the command line, its source and its strength."""
         if not self.configuration.variables and self.configuration.file is None:
             return None
-        from iceberg_cli.cli.configured_values import read_text, read_value
         from iceberg_cli.cli.clock import now_ms
+        from iceberg_cli.cli.configured_values import read_text, read_value
 
         name = variable_of(argument.flag)
         if (text := self.configuration.variables.get(name)) is not None:

@@ -42,10 +42,14 @@ def plain(text: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in _STYLES.sub("", text).splitlines())
 
 
-def run_on_a_terminal(width: int, *arguments: object, term: str = "xterm-256color") -> Ran:
+def run_on_a_terminal(
+    width: int, *arguments: object, term: str = "xterm-256color", color: bool = False
+) -> Ran:
     """Run the program with standard output on a terminal so wide; nothing is paged."""
     out, err = Terminal(), io.StringIO()
     with pytest.MonkeyPatch.context() as patched:
+        if color:
+            patched.delenv("NO_COLOR", raising=False)
         patched.setenv("COLUMNS", str(width))
         patched.setenv("TERM", term)
         patched.setenv("PAGER", "")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from iceberg_cli.cli.render.layout import shortened
+from iceberg_cli.cli.render.layout import NARROW, shortened
 from iceberg_cli.plan.inspection import ID, NUMBER, PATH, SIZE, SPAN, TEXT, TIME, VERDICT, Column, Row
 from iceberg_cli.plan.text import age_span, count, size
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS
@@ -72,6 +72,15 @@ def test_no_line_is_wider_than_the_terminal_and_no_value_is_broken(
         # A path is one line with --verbose, whatever its length: it is copied.
         assert cell_len(line) <= width or has_paths, line
     left_out = "(no room for: " in out
+    for column in columns:
+        # In a block of lines a row has only what is not empty.
+        if (
+            width >= NARROW
+            and rows
+            and all(row[column.value] for row in rows)
+            and not (left_out and column.leaves)
+        ):  # type: ignore[index]
+            assert column.title in out
     for row in rows:
         for column in columns:
             value = row[column.value]  # type: ignore[index]

@@ -157,8 +157,13 @@ def settle_times() -> None:
             os.utime(path, ns=(CLOCK_MS * 1_000_000,) * 2)
 
 
-def transcript(commands: Sequence[Command]) -> str:
-    """Carry command lines out, one after the other, on tables that were just made."""
+def transcript(commands: Sequence[Command], run: Callable[..., Ran] = iceberg_cli) -> str:
+    """Carry command lines out, one after the other, on tables that were just made.
+
+    Args:
+        commands: their words.
+        run: runs one.
+    """
     parts = []
     words = {word for command in commands if not callable(command) for word in command}
     named = {
@@ -174,7 +179,7 @@ def transcript(commands: Sequence[Command]) -> str:
                 stated = command()
                 parts.append(f"# {(command.__doc__ or '').strip()}\n{stated or ''}\n")
                 continue
-            ran = iceberg_cli(*command)
+            ran = run(*command)
             settle_times()
             parts.append(f"$ iceberg-cli {shlex.join(command)}\n{as_text(ran)}\n")
     return "\n".join(parts)

@@ -24,7 +24,8 @@ WIDE: Final = 120  # from here on times are dates, and paths are whole
 NARROW: Final = 70  # below this a row that does not fit in one line is a block
 GAP: Final = 2
 _MIN_PATH: Final = 24
-_LONGEST_WORD: Final = 24
+_MIN_TEXT: Final = 30
+_LONGEST_WORD: Final = 36
 _MARKS: Final = {"go": "-", "change": "~", "keep": "="}
 # A number and its unit, an age such as "9 d 4 h", and a date with its time.
 _QUANTITY: Final = re.compile(
@@ -146,13 +147,14 @@ def _fit(
 
 def _least(column: Column, texts: Sequence[str], natural: int, layout: Layout) -> int:
     """The width below which a column is of no use."""
-    title = max((cell_len(word) for word in column.title.split()), default=0)
+    title = cell_len(column.title)
     match column.kind:
         case kind if kind == PATH and not layout.verbose:
             return max(title, min(natural, _MIN_PATH))
         case kind if kind in (TEXT, PATH):
             words = (word for text in texts for word in unbroken(text).split())
-            return max(title, min(max(map(cell_len, words), default=0), _LONGEST_WORD))
+            word = min(max(map(cell_len, words), default=0), _LONGEST_WORD)
+            return max(title, word, min(natural, _MIN_TEXT))
     return max(title, max(map(cell_len, texts), default=0))
 
 

@@ -360,6 +360,8 @@ def _option_text(name: str, value: object) -> str:
             return age(value) if value else "none"
         case int() if name.endswith("_bytes"):
             return size(value)
+        case [first, last] if name == "compact_log":
+            return f"{first}..{last}"
         case list() | tuple():
             return ", ".join(map(str, value)) or "not given"
     return str(value)

@@ -49,6 +49,7 @@ from iceberg_cli.delta.verbs.rewrite_manifests.rules import check_range, compact
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Option, Plan, StagedFile, Step, Task, Verdict
+from iceberg_cli.plan.text import count
 from iceberg_cli.storage import put_checked
 
 SIDECAR, HINT, CHECKSUM, COMPACTION = "sidecar", "last-checkpoint", "checksum", "compaction"
@@ -322,8 +323,8 @@ def _reason(snapshot: Snapshot, made: CheckpointBuild) -> str:
     expired = snapshot.removes.num_rows - made.state.removes.num_rows
     left = f"; {expired:,} expired ones are left out" if expired else ""
     return (
-        f"version {snapshot.version} has none: {made.state.adds.num_rows:,} files and "
-        f"{made.state.removes.num_rows:,} tombstones{left}"
+        f"version {snapshot.version} has none: {count(made.state.adds.num_rows, 'files')} and "
+        f"{count(made.state.removes.num_rows, 'tombstones')}{left}"
     )
 
 
