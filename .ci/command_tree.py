@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +75,17 @@ def read_commands() -> tuple[Command, tuple[Command, ...]]:
     """The program itself, and its commands in the order of its help."""
     group: Any = typer.main.get_command(make_app())
     return _command("", group), tuple(_command(name, found) for name, found in group.commands.items())
+
+
+def is_of_tables(command: Command) -> bool:
+    """Whether it opens a table."""
+    return any("--engine" in option.names for option in command.options)
+
+
+def shared_options(commands: Iterable[Command]) -> tuple[Parameter, ...]:
+    """The options that every command on tables has alike."""
+    of_tables = [one for one in commands if is_of_tables(one)]
+    return tuple(option for option in of_tables[0].options if all(option in one.options for one in of_tables))
 
 
 def _command(name: str, found: Any) -> Command:

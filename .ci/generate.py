@@ -1,6 +1,7 @@
-"""Write completions, `man/` and the schema of policies from commands and policies; with `--check`, fail where stale.
+"""Write what is made from commands and policies: completions, `man/`, the reference of `docs/`, the schema of plans.
 
-The result depends on the commands, the version and the date that CHANGELOG.md gives it, and on nothing else.
+With `--check` nothing is written, and it fails where a file is stale. The result depends on the commands, the schemas,
+the version and the date that CHANGELOG.md gives it, and on nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from command_tree import Command, read_commands
 from manual import man_page
+from reference import reference_pages
 from shell_scripts import bash, fish, zsh
 
 from iceberg_cli import __version__
@@ -21,8 +23,10 @@ from iceberg_cli.formats import VERB_NAMES, policies_of
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPLETIONS = "iceberg_cli/cli/completions"
-FOLDERS = (COMPLETIONS, "man")
-PLAN_SCHEMA = "iceberg_cli/schemas/plan-2.json"
+REFERENCE = "docs/pages/reference"
+FOLDERS = (COMPLETIONS, "man", REFERENCE)
+SCHEMAS = "iceberg_cli/schemas"
+PLAN_SCHEMA = f"{SCHEMAS}/plan-2.json"
 
 
 def release_date(changelog: str) -> str:
@@ -64,6 +68,9 @@ def generated() -> dict[str, str]:
     for one in (root, *commands):
         found[f"man/{one.page}.1"] = man_page(one, root, commands, date)
     found[PLAN_SCHEMA] = plan_schema((ROOT / PLAN_SCHEMA).read_text(encoding="utf-8"))
+    schemas = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / SCHEMAS).glob("*.json")]
+    for name, text in reference_pages(root, commands, schemas).items():
+        found[f"{REFERENCE}/{name}.md"] = text
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from command_tree import NAME, WRITTEN_BY, Command, Parameter
+from command_tree import NAME, WRITTEN_BY, Command, Parameter, is_of_tables, shared_options
 
 from iceberg_cli import __version__
 from iceberg_cli.cli.app import EXIT_CODES
@@ -56,7 +56,7 @@ def roff(text: str) -> str:
 def man_page(command: Command, root: Command, commands: Iterable[Command], date: str) -> str:
     """A manual page in the macros of man(7)."""
     commands = tuple(commands)
-    shared = _shared(commands) if _is_of_tables(command) else ()
+    shared = shared_options(commands) if is_of_tables(command) else ()
     lines = [
         f'.\\" {WRITTEN_BY}',
         f'.TH {roff(command.page.upper())} 1 {date} "{NAME} {__version__}" "{NAME}"',
@@ -102,15 +102,6 @@ def _lower(summary: str) -> str:
 
 def _sentences(text: str) -> list[str]:
     return [roff(sentence) for sentence in re.split(r"(?<=[.;:]) ", text)]
-
-
-def _shared(commands: tuple[Command, ...]) -> tuple[Parameter, ...]:
-    of_tables = [one for one in commands if _is_of_tables(one)]
-    return tuple(option for option in of_tables[0].options if all(option in one.options for one in of_tables))
-
-
-def _is_of_tables(command: Command) -> bool:
-    return any("--engine" in option.names for option in command.options)
 
 
 def _synopsis(command: Command) -> list[str]:

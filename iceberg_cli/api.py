@@ -90,7 +90,11 @@ def open_table(
         on_event: gets progress and what else happens: see `iceberg_cli.plan.events`.
 
     Raises:
-        UsageError, TableNotFound, Refused, CorruptFile, BackendUnavailable.
+        UsageError: the name or an argument has no meaning.
+        TableNotFound: no table is there.
+        Refused: the table may not be opened so.
+        CorruptFile: its metadata cannot be read.
+        BackendUnavailable: storage or catalog did not answer.
     """
     for root in allow_roots:
         if not Roots.of((), allowed=[root]).folders:
@@ -239,7 +243,8 @@ class Plan:
         """A plan that `save` wrote.
 
         Raises:
-            UsageError: no such file, or no verb of ours. CorruptFile: the plan and its removals do not fit.
+            UsageError: no such file, or no verb of ours.
+            CorruptFile: the plan and its removals do not fit.
         """
         from iceberg_cli.encoding.strict_json import loads
         from iceberg_cli.formats import VERB_NAMES
@@ -299,7 +304,9 @@ class Table:
             again: look at the table again first.
 
         Raises:
-            TableNotFound, CorruptFile, BackendUnavailable.
+            TableNotFound: it is gone.
+            CorruptFile: its metadata cannot be read.
+            BackendUnavailable: storage or catalog did not answer.
         """
         if again:
             self._opened.load()
@@ -360,7 +367,8 @@ class Table:
             as_of_ms: the "now" of every age; None: now.
 
         Raises:
-            UsageError: see `inspect`. CorruptFile: the metadata itself cannot be read.
+            UsageError: see `inspect`.
+            CorruptFile: the metadata itself cannot be read.
         """
         state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
         with phase(CHECK, self._opened.on_event):
@@ -385,7 +393,9 @@ class Table:
 
         Raises:
             UsageError: the policy is of the other format, or makes no sense for the table.
-            Refused, CorruptFile, BackendUnavailable.
+            Refused: what it reads is newer than this tool, or encrypted.
+            CorruptFile: a file that it reads is gone, damaged or breaks the specification.
+            BackendUnavailable: storage or catalog did not answer.
         """
         as_of_ms = _or_now(as_of_ms)
         self._check_format(policy)
@@ -453,7 +463,8 @@ class Table:
 
         Raises:
             Refused: the other was made for another table, or by a clock that is wrong.
-            CorruptFile, BackendUnavailable.
+            CorruptFile: a file that it reads is gone, damaged or breaks the specification.
+            BackendUnavailable: storage or catalog did not answer.
         """
         self.check_made_for(shown)
         content = shown.content
@@ -510,8 +521,14 @@ class Table:
             on_event: see `open_table`; where there is no runtime.
 
         Raises:
-            Refused: an interlock forbids it. StalePlan: the table moved, and more would go.
-            CommitConflict, CommitStateUnknown, DeletesFailed, CorruptFile, BackendUnavailable, Interrupted.
+            Refused: an interlock forbids it.
+            StalePlan: the table moved, and more would go.
+            CommitConflict: others were faster each time; nothing was changed.
+            CommitStateUnknown: nobody knows yet whether it was committed; nothing was deleted.
+            DeletesFailed: committed, and some files are still there.
+            CorruptFile: a file that it reads is gone, damaged or breaks the specification.
+            BackendUnavailable: storage or catalog did not answer.
+            Interrupted: stopped at a safe point; `resume` goes on.
         """
         from iceberg_cli.operation.parts import apply
         from iceberg_cli.operation.ports import Planned
@@ -566,7 +583,8 @@ class Table:
             on_settled: gets each result as it comes.
 
         Raises:
-            UsageError: the table has no such open operation. Interrupted: `stop_requested`.
+            UsageError: the table has no such open operation.
+            Interrupted: `stop_requested`.
         """
         from iceberg_cli.operation.recovery import close, finish
 

@@ -65,20 +65,20 @@ def _files() -> dict[Path, tuple[bytes, int]]:
     shutil.rmtree(ROOT, ignore_errors=True)
     four_snapshots(Path(FOUR)).publish()
     create_demo(str(ROOT), now_ms=CLOCK_MS)
-    _write_visits()
+    write_visits(VISITS)
     paths = sorted(path for path in ROOT.rglob("*") if path.is_file())
     old_ms = CLOCK_MS - 40 * DAY_MS
     return {path: (path.read_bytes(), old_ms + number * HOUR_MS) for number, path in enumerate(paths)}
 
 
-def _write_visits() -> None:
+def write_visits(folder: str) -> None:
     """The Delta table of the crash suite, in a folder and as far back as our clock."""
 
     def earlier(match: re.Match[bytes]) -> bytes:
         return match[1] + str(int(match[2]) - NOW_MS + CLOCK_MS).encode()
 
     for name, data in Scene().world.files.items():
-        path = Path(name.replace(DELTA_TABLE, VISITS, 1))
+        path = Path(name.replace(DELTA_TABLE, folder, 1))
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".json":
             path.write_bytes(re.sub(rb'("(?:t|deletionT)imestamp": )(\d+)', earlier, data))
@@ -111,19 +111,19 @@ def show_plan() -> str:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def alone(root: Path = ROOT) -> Iterator[None]:
     """Nobody else uses the folder meanwhile, neither another worker nor the tests of another checkout."""
-    descriptor = os.open(f"{ROOT}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = os.open(f"{root}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        shutil.rmtree(ROOT, ignore_errors=True)
+        shutil.rmtree(root, ignore_errors=True)
         os.close(descriptor)
 
 
 @contextmanager
-def fixed() -> Iterator[None]:
+def fixed(root: Path = ROOT) -> Iterator[None]:
     """Clock, ids, host, process and width of the screen."""
     drawn = itertools.count(1)
     random_uuid = uuid.uuid4
@@ -146,13 +146,13 @@ def fixed() -> Iterator[None]:
         patched.setattr(os, "getpid", lambda: 4242)
         patched.setenv("COLUMNS", "80")
         patched.setenv("NO_COLOR", "1")
-        patched.setenv("XDG_CACHE_HOME", str(ROOT / "cache"))
+        patched.setenv("XDG_CACHE_HOME", str(root / "cache"))
         yield
 
 
-def settle_times() -> None:
+def settle_times(root: Path = ROOT) -> None:
     """Files that are younger than the clock are as old as it."""
-    for path in ROOT.rglob("*"):
+    for path in root.rglob("*"):
         if path.is_file() and path.stat().st_mtime_ns > CLOCK_MS * 1_000_000:
             os.utime(path, ns=(CLOCK_MS * 1_000_000,) * 2)
 

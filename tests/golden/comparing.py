@@ -33,10 +33,15 @@ def versions() -> dict[str, str]:
     return {"iceberg-cli": __version__, "zlib": zlib.ZLIB_RUNTIME_VERSION, **found}
 
 
-def as_made() -> bool:
-    """Whether all versions are those with which the golden files were made."""
-    made_with: dict[str, str] = json.loads(MADE_WITH.read_text(encoding="utf-8"))
+def as_made(record: Path = MADE_WITH) -> bool:
+    """Whether all versions are those with which the golden files were made, of which there is a record."""
+    made_with: dict[str, str] = json.loads(record.read_text(encoding="utf-8"))
     return made_with == versions()
+
+
+def record_versions(record: Path = MADE_WITH) -> None:
+    """Write down with which versions golden files were made."""
+    record.write_text(json.dumps(versions(), indent=1) + "\n", encoding="utf-8")
 
 
 def golden(name: str) -> str:
@@ -61,7 +66,7 @@ def hold_to(name: str, text: str, *, regenerate: bool) -> None:
     if regenerate:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        MADE_WITH.write_text(json.dumps(versions(), indent=1) + "\n", encoding="utf-8")
+        record_versions()
         return
     golden = path.read_text(encoding="utf-8")
     if as_made():
