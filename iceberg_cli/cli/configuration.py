@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from iceberg_cli.cli.arguments import Argument
+from iceberg_cli.cli.clock import now_ms
 from iceberg_cli.cli.settings import Settings, all_typed
 from iceberg_cli.errors import UsageError
 
@@ -77,8 +78,6 @@ class Configuration:
         Raises:
             UsageError: it cannot be read, or has a key or value that no command could use.
         """
-        from iceberg_cli.cli.context import now_ms
-
         found = self._find()
         if found is not None:
             with _correcting(found.path):
@@ -267,7 +266,6 @@ class _Resolver:
         if not self.configuration.variables and self.configuration.file is None:
             return None
         from iceberg_cli.cli.configured_values import read_text, read_value
-        from iceberg_cli.cli.context import now_ms
 
         name = variable_of(argument.flag)
         if (text := self.configuration.variables.get(name)) is not None:

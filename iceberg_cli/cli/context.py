@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from iceberg_cli.cli import stopping, subject
-from iceberg_cli.cli.arguments import ArgumentGroup, group_of, key_value, positive, spelled, values_of
+from iceberg_cli.cli.arguments import ArgumentGroup, Idle, group_of, key_value, positive, spelled, values_of
+from iceberg_cli.cli.clock import now_ms
 from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainCommand
 from iceberg_cli.cli.settings import Settings, all_typed
@@ -297,13 +298,6 @@ class Run:
                 render.show_report(self.err, report, table.name)
 
 
-def now_ms() -> int:
-    """The time by the system's clock, in ms since the epoch."""
-    import time
-
-    return time.time_ns() // 1_000_000  # noqa: TID251 - the one clock
-
-
 class CommandList(typer.Typer):
     """An application that lists its commands and cannot call them: their options take time to make."""
 
@@ -319,6 +313,7 @@ def command(
     groups: Callable[[], Mapping[str, ArgumentGroup]] = dict,
     about: str = "",
     only: Collection[str] | None = None,
+    idle: Idle = lambda _: (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command whose parameter `run` stands for all shared options.
 
@@ -331,6 +326,7 @@ def command(
         groups: makes its other parameters that stand for several options.
         about: its help; by default the function's docstring.
         only: the names of the shared options that it has. None: all.
+        idle: see `Idle`.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -354,7 +350,7 @@ def command(
         else:
             shared = group_of(Run, only=only).arguments
             run = ArgumentGroup(shared, lambda settings: Run.of(settings, shared))
-            declare(values_of(saving_cache, {**groups(), "run": run}))
+            declare(values_of(saving_cache, {**groups(), "run": run}, idle))
         return function
 
     return register

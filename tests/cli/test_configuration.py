@@ -7,6 +7,7 @@ import inspect
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from iceberg_cli.cli.configuration import Configuration, variable_of
 from iceberg_cli.cli.plain_command import PlainCommand, PlainGroup
 from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF, AS_OF_MS, FolderTable, delta_with_removed_files, unchanged
-from tests.cli.running import dry, going, iceberg_cli, process
+from tests.cli.running import as_nobody, dry, going, iceberg_cli, process
 from tests.paths import ROOT
 
 CLASSES: Mapping[str, Any] = {
@@ -47,6 +48,7 @@ EXAMPLES = {
     "FROM..TO": "3..9",
     "K=V": "a=b",
     "EXPR": "day = '2026-11-01'",
+    "FILE": "abc.prom",
     "URL": "spark://host:7077",
 }
 
@@ -367,6 +369,29 @@ def test_a_file_that_is_named_must_be_there(
     ran = iceberg_cli("inspect", table.name)
     assert (ran.code, ran.out) == (2, "")
     assert f"Cannot read the configuration file {named_file}: " in ran.err
+
+
+def test_a_folder_that_may_not_be_entered_has_no_file_and_one_that_may_not_be_read_is_an_error(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Not below pytest's own folder, which nobody but its owner may enter.
+    with tempfile.TemporaryDirectory() as folder:
+        open_to_all = Path(folder)
+        open_to_all.chmod(0o755)
+        hidden = open_to_all / "xdg"
+        (hidden / "iceberg-cli").mkdir(parents=True)
+        (hidden / "iceberg-cli/iceberg-cli.toml").write_text("= broken")
+        hidden.chmod(0)
+        monkeypatch.chdir(open_to_all)
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(hidden))
+        with as_nobody():
+            assert source_of_cache_size() == "default"
+        (open_to_all / "iceberg-cli.toml").touch(mode=0)
+        with as_nobody():
+            ran = iceberg_cli("config", "show")
+        hidden.chmod(0o700)
+    assert ran.code == 2
+    assert "Cannot read the configuration file iceberg-cli.toml: Permission denied" in ran.err
 
 
 def test_help_version_and_completion_need_no_file(

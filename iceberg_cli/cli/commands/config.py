@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from iceberg_cli.cli.context import Run, command
-from iceberg_cli.cli.settings import EverySettings, Settings
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import VERB_NAMES, policies_of
-from iceberg_cli.plan.plan import Option
 from iceberg_cli.plan.policy import DEFAULT
 from iceberg_cli.plan.text import count, did_you_mean
+
+if TYPE_CHECKING:
+    from iceberg_cli.cli.settings import EverySettings, Settings
+    from iceberg_cli.plan.plan import Option
 
 CONFIG_SCHEMA: Final = "iceberg-cli/config/1"
 SHOW: Final = "show"
@@ -99,6 +101,7 @@ def _of_all(every: EverySettings) -> dict[str, Option]:
 
 def _option(every: EverySettings, command_name: str, flag: str, settings: Settings) -> Option:
     from iceberg_cli.cli.configured_values import without_secrets
+    from iceberg_cli.plan.plan import Option
 
     argument = every.commands[command_name][flag]
     value = without_secrets(argument, settings.values[flag])

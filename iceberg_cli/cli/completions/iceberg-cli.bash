@@ -100,6 +100,7 @@ _iceberg_cli() {
             "resume 0") _iceberg_cli_files ;;
             "demo 0") _iceberg_cli_files ;;
             "config 0") _iceberg_cli_words "show" ;;
+            "config 1") _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo config" ;;
             "completion 0") _iceberg_cli_words "bash zsh fish" ;;
         esac
     fi
