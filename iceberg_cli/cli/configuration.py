@@ -172,9 +172,11 @@ class Configuration:
         resolver = _Resolver(self, parameters, values, frozenset(typed))
         unknown = self._unknown_variables(resolver.flags.values())
         settings = resolver.settings((command,))
-        if not settings.values.get("quiet"):
+        if unknown and not settings.values.get("quiet"):
+            from iceberg_cli.cli.render import printable
+
             for line in unknown:
-                typer.echo(f"warning: {line}", err=True)
+                typer.echo(printable(f"warning: {line}"), err=True)
         return settings
 
     def _unknown_variables(self, own: Collection[str]) -> list[str]:

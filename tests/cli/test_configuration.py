@@ -540,6 +540,9 @@ def test_a_variable_that_no_option_has_is_a_warning(
         "warning: variable ICEBERG_CLI_OLDER_THEN is no option of any command. Did you mean 'ICEBERG_CLI_OLDER_THAN'"
     )
     assert iceberg_cli("inspect", table.name, "--quiet").err == ""
+    monkeypatch.setenv("ICEBERG_CLI_\x1b[31m", "red")
+    assert "\x1b" not in iceberg_cli("inspect", table.name).err
+    monkeypatch.delenv("ICEBERG_CLI_\x1b[31m")
     monkeypatch.setenv("ICEBERG_CLI_QUIET", "1")
     assert iceberg_cli("inspect", table.name).err == ""
     monkeypatch.delenv("ICEBERG_CLI_OLDER_THEN")

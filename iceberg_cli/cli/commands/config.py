@@ -93,8 +93,9 @@ def _of_all(every: EverySettings) -> dict[str, Option]:
     for command_name, flags in every.commands.items():
         own = every.of_command(command_name)
         for flag in flags:
-            found = _option(every, command_name, flag, own)
-            if found != options[flag.removeprefix("--")]:
+            found, usual = _option(every, command_name, flag, own), options[flag.removeprefix("--")]
+            # One key may be a value here and an array of it there.
+            if found.source != usual.source or (found.source == DEFAULT and found != usual):
                 options[f"{command_name}.{flag.removeprefix('--')}"] = found
     return options
 
