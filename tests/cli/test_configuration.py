@@ -313,6 +313,25 @@ def test_a_command_line_is_not_refused_for_what_a_file_says(
     assert ran.code in (0, 15), ran.err
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        "check = true\nlist = true\n[upgrade-v3]\nlimit-deletes = 5\n[resume]\nabandon = true",
+        "[upgrade-v3]\ncheck = true\nlimit-deletes = 5\n[resume]\nlist = true\nabandon = true",
+    ],
+)
+def test_where_a_file_says_to_look_and_more_it_is_looked_alone(
+    document: str, place: Path, table: FolderTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert iceberg_cli("expire-snapshots", table.name, *AS_OF, "--yes", "--limit-deletes", "1").code == 0
+    (place / "iceberg-cli.toml").write_text(document)
+    monkeypatch.setenv("ICEBERG_CLI_DEADLINE", "1h")
+    with unchanged(table.folder):
+        assert "nothing blocks the upgrade" in iceberg_cli("upgrade-v3", table.name).out
+        assert "expire-snapshots" in iceberg_cli("resume", table.name).out
+    assert "abandoned" in iceberg_cli("resume", table.name, "--abandon").out.lower()
+
+
 def test_what_a_file_itself_contradicts_is_refused_with_its_place(place: Path, table: FolderTable) -> None:
     (place / "iceberg-cli.toml").write_text("engine = 'local'\nspark-conf = ['a=b']")
     ran = iceberg_cli("inspect", table.name)
