@@ -123,12 +123,19 @@ _STATES = {"snapshot_id": "--snapshot", "ref": "--ref", "at_ms": "--at", "versio
 
 def _idle(values: Mapping[str, Any]) -> list[str]:
     """As `Idle`."""
-    what, check = values["what"], values["check"] and values["what"] == "summary"
+    what = values["what"]
+    check = what == "summary" and values["check"]
+    rows = what not in ("summary", "diff") or (what == "diff" and values["by_partition"])
     means = {
         "--check": what == "summary",
         "--deep": check,
         "--recount": what == "summary" and not check,
-        **dict.fromkeys(("--limit", "--output"), what != "summary"),
+        "--limit": rows,
+        "--output": rows,
+        "--jsonl": rows or check,
+        "--columns": what == "sample",
+        "--by-partition": what == "diff",
+        **dict.fromkeys(_STATES.values(), what != "diff"),
     }
     return [flag for flag, has_meaning in means.items() if not has_meaning]
 
