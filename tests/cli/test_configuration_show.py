@@ -124,7 +124,8 @@ def test_text_has_what_is_not_as_by_default(place: Path) -> None:
     verbose = iceberg_cli("config", "show", "--verbose").out
     assert "engine" in verbose
     assert len(verbose.splitlines()) == len(every) + 3
-    assert iceberg_cli("config", "show", "--quiet").out == ""
+    (place / "iceberg-cli.toml").write_text("quiet = true")
+    assert "quiet yes iceberg-cli.toml: quiet" in " ".join(iceberg_cli("config", "show").out.split())
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ SHOW: Final = "show"
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "config", only=("output_format", "verbose", "quiet"))
+    # Without --quiet: a file that has it for all commands would have this one say nothing of that.
+    @command(app, "config", only=("output_format", "verbose"))
     def config(
         run: Run,
         action: Annotated[
@@ -65,7 +66,7 @@ def register(app: typer.Typer) -> None:
                     },
                 }
             )
-        elif not run.quiet:
+        else:
             _show(run, every, options)
 
 

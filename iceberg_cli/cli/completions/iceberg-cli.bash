@@ -80,7 +80,7 @@ _iceberg_cli() {
             "apply") _iceberg_cli_words "--replan -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
             "resume") _iceberg_cli_words "--list --abandon --limit-deletes --deadline --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --no-progress -h --help" ;;
             "demo") _iceberg_cli_words "--format --as-of -q --quiet -h --help" ;;
-            "config") _iceberg_cli_words "--format -v --verbose -q --quiet -h --help" ;;
+            "config") _iceberg_cli_words "--format -v --verbose -h --help" ;;
             "completion") _iceberg_cli_words "-h --help" ;;
         esac
     elif [[ -z $command ]]; then
