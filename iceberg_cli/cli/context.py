@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from iceberg_cli.cli import listeners, stopping, subject
-from iceberg_cli.cli.arguments import ArgumentGroup, group_of, key_value, positive, spelled, values_of
+from iceberg_cli.cli.arguments import ArgumentGroup, Idle, group_of, key_value, positive, spelled, values_of
 from iceberg_cli.cli.clock import now_ms
 from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainCommand
@@ -383,6 +383,7 @@ def command(
     groups: Callable[[], Mapping[str, ArgumentGroup]] = dict,
     about: str = "",
     only: Collection[str] | None = None,
+    idle: Idle = lambda _: (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command whose parameter `run` stands for all shared options.
 
@@ -395,6 +396,7 @@ def command(
         groups: makes its other parameters that stand for several options.
         about: its help; by default the function's docstring.
         only: the names of the shared options that it has. None: all.
+        idle: see `Idle`.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -419,7 +421,7 @@ def command(
         else:
             shared = group_of(Run, only=only).arguments
             run = ArgumentGroup(shared, lambda settings: Run.of(settings, shared))
-            declare(values_of(saving_cache, {**groups(), "run": run}))
+            declare(values_of(saving_cache, {**groups(), "run": run}, idle))
         return function
 
     return register
