@@ -132,6 +132,8 @@ class Progress:
                 case _:
                     return
             self._show(now_s, tell=not isinstance(event, PhaseEnded))
+            if isinstance(event, Event) and event.done == event.total:
+                self._shown = self._unfinished()
         if self._ticker is None:
             self._ticker = _Ticker(self.tick, _TICK_S[self.mode])
             self._ticker.start()
@@ -142,6 +144,13 @@ class Progress:
             track = self._tracks[event.phase] = _Track(event, now_s, event.done)
         track.event = event
         return track
+
+    def _unfinished(self) -> _Track | None:
+        """The phase that goes on where one inside it has come to its end: deletions, where the table was read again."""
+        for track in reversed(self._tracks.values()):
+            if track.event.done != track.event.total:
+                return track
+        return self._outer[-1] if self._outer else None
 
     def tick(self) -> None:
         """Show the phase that is under way as it is by now."""
@@ -214,7 +223,7 @@ def bar_of(track: _Track, now_s: float, *, width: int) -> str:
         texts = [f"{event.phase} {done}{_per_second(rate, event.unit)}", f"{event.phase} {done}"]
     else:
         done = f"{number(event.done)}/{number(event.total)}{unit}"
-        left = "" if left_ms is None else f", {age(_whole_seconds(left_ms))} left"
+        left = "" if not left_ms else f", {age(_whole_seconds(left_ms))} left"
         whole = f"{done}{_per_second(rate, event.unit)}{left}"
         room = width - len(event.phase) - len(whole) - 4
         share = min(1.0, event.done / event.total) if event.total else 1.0
@@ -245,7 +254,7 @@ def line_of(track: _Track, now_s: float) -> str:
     number = size if event.unit == "bytes" else "{:,}".format
     of = "" if event.total is None else f" of {number(event.total)}"
     unit = "" if event.unit == "bytes" else f" {event.unit}"
-    left = "" if left_ms is None else f", {age(_whole_seconds(left_ms))} left"
+    left = "" if not left_ms else f", {age(_whole_seconds(left_ms))} left"
     return f"{event.phase}: {number(event.done)}{of}{unit}{_per_second(rate, event.unit)}{left}"
 
 
