@@ -102,6 +102,8 @@ def main(arguments: list[str] | None = None) -> None:
     sys.stderr.flush()
     if (spark := sys.modules.get("iceberg_cli.engines.spark.startup")) is not None:
         spark.close_sessions()
+    if (telemetry := sys.modules.get("iceberg_cli.telemetry")) is not None:
+        telemetry.flush()
     # Not sys.exit: a thread of Arrow's that releases a Python object while the interpreter ends aborts the process.
     os._exit(code)
 

@@ -182,6 +182,10 @@ class Run:
 
             listeners.hide(value for _, value in self._storage_options())
             log_file.listen(self.log_file, as_of_ms=self.as_of_ms)
+        from iceberg_cli import telemetry
+
+        if telemetry.may_be_set_up():
+            listeners.add(telemetry.RunSpan(subject.command(), subject.name()))
         listeners.add(self.progress)
         listeners.shows(self.progress.close)
 

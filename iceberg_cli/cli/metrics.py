@@ -35,6 +35,7 @@ from iceberg_cli.plan.events import (
     PhaseEnded,
     PlanMade,
 )
+from iceberg_cli.storage.redaction import redact
 
 STATUSES: Final = (
     "done", "nothing_to_do", "waiting", "partial", "conflict", "unknown", "refused", "stopped", "failed", "not_run",
@@ -173,8 +174,7 @@ class MetricsFile:
         """The file's content."""
         status, ended_ms = self._status(exit_code), now_ms()
         success = exit_code in _SUCCESS and status != "not_run"
-        table = _table_label()
-        labels = {"table": table, "verb": subject.command()}
+        labels = {"table": redact(_table_label(), listeners.hidden()), "verb": subject.command()}
         last_success = f"{ended_ms / 1_000:.3f}" if success else self._earlier_success(labels)
         values: list[tuple[str, Mapping[str, str], str]] = [
             ("iceberg_cli_exit_code", {}, str(exit_code)),

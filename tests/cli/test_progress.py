@@ -87,7 +87,7 @@ def test_a_bar_says_less_where_there_is_less_room(columns: int, shown: str) -> N
 def test_elsewhere_there_is_a_line_every_ten_seconds_whatever_the_phase() -> None:
     text = played(
         "lines",
-        (0, PhaseBegun(phase="plan")),
+        (0, PhaseBegun(phase="plan", table="t")),
         (0, reading(0)),
         (9, reading(90)),
         (10, reading(100)),
@@ -95,8 +95,8 @@ def test_elsewhere_there_is_a_line_every_ten_seconds_whatever_the_phase() -> Non
         (19, Event(phase="counting", done=0, total=None)),
         (21, Event(phase="counting", done=40, total=None)),
         (22, PhaseEnded(phase="plan")),
-        (22, PhaseBegun(phase="commit")),
-        (97, PhaseBegun(phase="wait")),
+        (22, PhaseBegun(phase="commit", table="t")),
+        (97, PhaseBegun(phase="wait", table="t")),
         (99, PhaseEnded(phase="wait")),
         (99, Event(phase="deleting", done=1 << 20, total=1 << 30, unit="bytes")),
         (109, Event(phase="deleting", done=2 << 20, total=1 << 30, unit="bytes")),
@@ -114,7 +114,7 @@ def test_a_phase_goes_on_after_another_inside_it() -> None:
     deleting = [Event(phase="deleting files", done=done, total=100) for done in (0, 10, 20)]
     text = played(
         "lines",
-        (0, PhaseBegun(phase="sweep")),
+        (0, PhaseBegun(phase="sweep", table="t")),
         (0, deleting[0]),
         (9, deleting[1]),
         (9, reading(0, 5)),
@@ -287,7 +287,7 @@ def test_a_question_stands_where_no_bar_is_any_more(tmp_path: Path) -> None:
 
 def test_a_forked_process_is_no_copy_of_the_one_that_looks_at_the_clock(tmp_path: Path) -> None:
     progress = Progress(io.StringIO(), "lines")
-    progress(PhaseBegun(phase="plan"))
+    progress(PhaseBegun(phase="plan", table="t"))
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
