@@ -10,7 +10,7 @@ import os
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from iceberg_cli import __version__
 from iceberg_cli.plan.events import (
@@ -24,9 +24,6 @@ from iceberg_cli.plan.events import (
     PlanMade,
 )
 from iceberg_cli.storage.redaction import redact
-
-if TYPE_CHECKING:
-    from iceberg_cli.errors import IcebergCliError
 
 _NAME: Final = "iceberg_cli"
 _VARIABLES: Final = ("OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER")
@@ -181,11 +178,11 @@ class RunSpan:
     def warned(self, text: str) -> None:
         """Nothing: warnings are for the log."""
 
-    def end(self, exit_code: int, error: IcebergCliError | None) -> None:
+    def end(self, exit_code: int, error: BaseException | None) -> None:
         """End the span, with the exit code."""
         if self._span is not None:
             self._span.span.set_attribute("iceberg_cli.exit_code", exit_code)
-            failure = error.message if error is not None else f"exit code {exit_code}"
+            failure = getattr(error, "message", str(error)) if error else f"exit code {exit_code}"
             self._span.end(None if exit_code in (0, 3) else failure)
 
 

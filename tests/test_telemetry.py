@@ -126,6 +126,7 @@ def test_spans_of_the_python_api_lie_in_the_current_one(tmp_path: Path) -> None:
     assert sum(values("deleted_files", table).values()) == len(GONE)
 
 
+@pytest.mark.deep
 def test_a_program_without_it_loads_nothing_of_it(tmp_path: Path) -> None:
     table = four_snapshots(tmp_path / "t").publish()
     script = (
@@ -137,6 +138,7 @@ def test_a_program_without_it_loads_nothing_of_it(tmp_path: Path) -> None:
         assert program.wait(PATIENCE_S) == 0, program.stderr
 
 
+@pytest.mark.deep
 def test_a_variable_that_names_what_is_not_installed_harms_nothing(tmp_path: Path) -> None:
     table = four_snapshots(tmp_path / "t").publish()
     hidden = tmp_path / "hidden"

@@ -127,6 +127,7 @@ def run(argv: list[str]) -> int:
     except BaseException as error:
         stopped = stopping.ended_by(error)
         if stopped is None:
+            listeners.failed(error)
             raise
         cancelled = _cancelled(stopped)
         stopping.end()

@@ -163,14 +163,14 @@ class MetricsFile:
     def warned(self, text: str) -> None:
         """Nothing: warnings are for the log."""
 
-    def end(self, exit_code: int, error: IcebergCliError | None) -> None:
+    def end(self, exit_code: int, error: BaseException | None) -> None:
         """Write the file; where that fails, a warning says so and the exit code stays."""
         try:
             self._replace(self.text(exit_code, error).encode())
         except OSError as failure:
             warn(f"--metrics: cannot write {self.path}: {failure.strerror}")
 
-    def text(self, exit_code: int, error: IcebergCliError | None) -> str:
+    def text(self, exit_code: int, error: BaseException | None) -> str:
         """The file's content."""
         status, ended_ms = self._status(exit_code), now_ms()
         success = exit_code in _SUCCESS and status != "not_run"

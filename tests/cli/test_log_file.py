@@ -91,6 +91,23 @@ def test_runs_are_added_to_one_log_and_errors_are_told(tmp_path: Path) -> None:
     assert [line["error"] for line in of("phase_ended", log)][-1] == "TableNotFound"
 
 
+def test_a_bug_and_a_signal_are_told(tmp_path: Path) -> None:
+    table = four_snapshots(tmp_path / "t").publish()
+    for name, code, error in (("bug", 1, "AssertionError"), ("int", 130, "Cancelled")):
+        gate, log = Gate.at(tmp_path / f"gate-{name}", "metadata.json"), tmp_path / name
+        with background(gate.command("read", "inspect", table, "--log-file", log)) as program:
+            gate.wait()
+            if name == "bug":
+                gate.open("a bug")
+            else:
+                program.send_signal(signal.SIGINT)
+            assert program.wait(PATIENCE_S) == code
+        (line,) = of("error", log)
+        assert (line["error"], line["exit_code"]) == (error, code)
+        assert line["message"] in {"a bug", "Stopped by Ctrl-C"}
+        assert lines(log)[-1]["exit_code"] == code
+
+
 def test_each_file_that_stays_has_a_line_with_the_reason(tmp_path: Path) -> None:
     table, log = Path(four_snapshots(tmp_path / "t").publish()), tmp_path / "log"
     os.unlink(table / "data/one.parquet")
@@ -105,6 +122,7 @@ def test_each_file_that_stays_has_a_line_with_the_reason(tmp_path: Path) -> None
     assert (ended["level"], ended["status"], ended["exit_code"]) == ("WARNING", "partial", 14)
 
 
+@pytest.mark.deep
 def test_a_conflict_is_told_with_the_attempt_that_follows(tmp_path: Path) -> None:
     table, log = Path(four_snapshots(tmp_path / "t").publish()), tmp_path / "log"
     gate = Gate.at(tmp_path / "gate", "v2.metadata.json")
@@ -153,6 +171,7 @@ def test_after_a_rotation_sighup_makes_a_new_file_and_no_line_is_lost(tmp_path: 
     assert [line["event"] for line in after] == ["deleted", "phase_ended", "operation_ended", "end"]
 
 
+@pytest.mark.deep
 def test_without_a_log_file_sighup_ends_a_run_as_ever(tmp_path: Path) -> None:
     table = four_snapshots(tmp_path / "t").publish()
     gate = Gate.at(tmp_path / "gate", "/data/one")

@@ -174,7 +174,10 @@ def test_apply_is_told(tmp_path: Path) -> None:
     assert sum(Metrics.of(file).by("deleted_files").values()) == len(GONE)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.deep)],
+)
 def test_a_signal_is_told(tmp_path: Path, number: int, code: int) -> None:
     table, file = four_snapshots(tmp_path / "t").publish(), tmp_path / "run.prom"
     gate = Gate.at(tmp_path / "gate", "metadata.json")
@@ -186,6 +189,7 @@ def test_a_signal_is_told(tmp_path: Path, number: int, code: int) -> None:
     assert Metrics.of(file).outcome == (code, {"stopped"})
 
 
+@pytest.mark.deep
 def test_a_bug_is_told(tmp_path: Path) -> None:
     table, file = four_snapshots(tmp_path / "t").publish(), tmp_path / "run.prom"
     gate = Gate.at(tmp_path / "gate", "metadata.json")
@@ -197,6 +201,7 @@ def test_a_bug_is_told(tmp_path: Path) -> None:
     assert Metrics.of(file).outcome == (1, {"failed"})
 
 
+@pytest.mark.deep
 def test_a_conflict_is_told(tmp_path: Path) -> None:
     table = Path(four_snapshots(tmp_path / "t", properties={"commit.retry.num-retries": "0"}).publish())
     file, gate = tmp_path / "run.prom", Gate.at(tmp_path / "gate", "v2.metadata.json")
@@ -279,6 +284,7 @@ def test_a_file_that_the_collector_does_not_read_is_warned_of(tmp_path: Path) ->
     assert Metrics.of(file).outcome == (0, {"not_run"})
 
 
+@pytest.mark.deep
 def test_a_file_that_cannot_be_written_at_the_end_is_a_warning_and_the_exit_code_stays(
     tmp_path: Path,
 ) -> None:

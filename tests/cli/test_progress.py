@@ -15,6 +15,7 @@ from iceberg_cli.cli import subject
 from iceberg_cli.cli.progress import Progress, mode_of
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.events import AnyEvent, Event, PhaseBegun, PhaseEnded
+from tests.budget import deep_unless
 from tests.cli.lakes import AS_OF, four_snapshots, listing
 from tests.cli.running import SCHEMAS, iceberg_cli, process
 from tests.cli.terminals import Gate, Terminal, terminal
@@ -202,7 +203,7 @@ def clean(shown: Terminal) -> bool:
     return not left and not shown.screen.cursor.hidden
 
 
-@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize("columns", deep_unless([40], [40, 80]))
 def test_ctrl_c_while_a_table_is_opened_leaves_one_line(tmp_path: Path, columns: int) -> None:
     table = four_snapshots(tmp_path / "t").publish()
     before = listing(Path(table))
@@ -217,6 +218,7 @@ def test_ctrl_c_while_a_table_is_opened_leaves_one_line(tmp_path: Path, columns:
     assert listing(Path(table)) == before
 
 
+@pytest.mark.deep
 def test_ctrl_c_while_files_are_deleted_waits_for_the_batch_and_leaves_a_report(tmp_path: Path) -> None:
     table = four_snapshots(tmp_path / "t").publish()
     gate = Gate.at(tmp_path / "gate", "/data/one")
@@ -230,6 +232,7 @@ def test_ctrl_c_while_files_are_deleted_waits_for_the_batch_and_leaves_a_report(
         assert "Done." in shown.text
 
 
+@pytest.mark.deep
 def test_ctrl_c_until_it_ends_at_once_leaves_one_line(tmp_path: Path) -> None:
     table = four_snapshots(tmp_path / "t").publish()
     gate = Gate.at(tmp_path / "gate", "/data/one")
@@ -249,6 +252,7 @@ def test_ctrl_c_until_it_ends_at_once_leaves_one_line(tmp_path: Path) -> None:
     assert iceberg_cli("resume", table).code == 0
 
 
+@pytest.mark.deep
 def test_sigterm_leaves_no_bar(tmp_path: Path) -> None:
     table = four_snapshots(tmp_path / "t").publish()
     gate = Gate.at(tmp_path / "gate", "metadata.json")
@@ -260,6 +264,7 @@ def test_sigterm_leaves_no_bar(tmp_path: Path) -> None:
         assert shown.lines == ["Stopped by SIGTERM. Nothing was changed. Run the same command again."]
 
 
+@pytest.mark.deep
 def test_an_error_leaves_no_bar(tmp_path: Path) -> None:
     table = four_snapshots(tmp_path / "t").publish()
     gate = Gate.at(tmp_path / "gate", "metadata.json")
