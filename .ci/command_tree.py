@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +15,17 @@ from iceberg_cli.cli.commands.config import SHOW
 from iceberg_cli.formats import VERB_NAMES
 from iceberg_cli.formats.inspection import WHAT
 
+Choices = Mapping[tuple[str, str], Iterable[str]]  # the values of arguments, by command and name
+
 NAME = "iceberg-cli"
 WRITTEN_BY = "written by .ci/generate.py"
-_ARGUMENT_CHOICES = {
+_ARGUMENT_CHOICES: Choices = {
     ("inspect", "what"): WHAT,
     ("plan", "verb"): VERB_NAMES,
     ("config", "action"): (SHOW,),
     ("completion", "shell"): SCRIPTS,
 }
+_WITHOUT_OPTIONS = ("completion",)
 _ASKS = {"--ref": "refs", "--snapshot": "snapshots", "--snapshot-id": "snapshots", "--version": "versions"}
 _PATHS = ("FILE", "DIR", "TABLE", "PLAN_FILE")
 
@@ -74,7 +77,10 @@ HELP = Parameter(
 def read_commands() -> tuple[Command, tuple[Command, ...]]:
     """The program itself, and its commands in the order of its help."""
     group: Any = typer.main.get_command(make_app())
-    return _command("", group), tuple(_command(name, found) for name, found in group.commands.items())
+    named = tuple(name for name in group.commands if name not in _WITHOUT_OPTIONS)
+    choices = {**_ARGUMENT_CHOICES, ("config", "of"): named}
+    commands = tuple(_command(name, found, choices) for name, found in group.commands.items())
+    return _command("", group, choices), commands
 
 
 def is_of_tables(command: Command) -> bool:
@@ -88,19 +94,24 @@ def shared_options(commands: Iterable[Command]) -> tuple[Parameter, ...]:
     return tuple(option for option in of_tables[0].options if all(option in one.options for one in of_tables))
 
 
-def _command(name: str, found: Any) -> Command:
+def _command(name: str, found: Any, choices: Choices) -> Command:
     paragraphs = [" ".join(part.split()) for part in (found.help or "").split("\n\n")]
     shown = [item for item in found.params if not item.hidden]
     return Command(
         name=name,
         summary=re.split(r"(?<=\.)\s", paragraphs[0])[0].rstrip("."),
         description=tuple(paragraphs),
-        arguments=tuple(_parameter(name, item) for item in shown if item.param_type_name == "argument"),
-        options=(*(_parameter(name, item) for item in shown if item.param_type_name == "option"), HELP),
+        arguments=tuple(
+            _parameter(name, item, choices) for item in shown if item.param_type_name == "argument"
+        ),
+        options=(
+            *(_parameter(name, item, choices) for item in shown if item.param_type_name == "option"),
+            HELP,
+        ),
     )
 
 
-def _parameter(command: str, found: Any) -> Parameter:
+def _parameter(command: str, found: Any, choices: Choices) -> Parameter:
     is_option = found.param_type_name == "option"
     metavar = "" if is_option and found.is_flag else (found.metavar or found.name.upper()).strip("[]")
     spelled = tuple(metavar.split("|")) if re.fullmatch(r"[a-z|]+", metavar) else ()
@@ -111,7 +122,7 @@ def _parameter(command: str, found: Any) -> Parameter:
         names=tuple(sorted(found.opts, key=len)) if is_option else (metavar,),
         metavar=metavar,
         help=text,
-        choices=spelled if is_option else tuple(_ARGUMENT_CHOICES.get((command, found.name), ())),
+        choices=spelled if is_option else tuple(choices.get((command, found.name), ())),
         optional=not found.required,
         repeatable=is_option and found.multiple,
         asks=_asks(command, found),

@@ -12,6 +12,9 @@ sweep`, journalled, by the rules of its docstring, which keep data safe; `engine
 `storage/` are ports; `encoding/` are bytes and columns that both formats share. Others plug in by the entry points
 `iceberg_cli.storage`, `iceberg_cli.committers` and `iceberg_cli.formats`.
 
+Whoever watches a run is a listener, a function that gets each event of `plan/events.py` as it happens: what emits knows
+none. Progress, `--metrics` and `--log-file` listen in `cli/`, spans are made by `telemetry.py`, below `api`.
+
 A verb is one folder. Its `policy.py` is what an operator can ask for: a frozen dataclass, of whose fields the options
 of the command line, the checks of their values, the JSON form and its schema are made. `policy.py`, `rules.py` and
 `retention.py` do no input or output, nor does anything in `spec/` and `plan/`; `plan.py` reads what they decide on,

@@ -9,7 +9,8 @@
     report = table.apply(plan)
 
 Nothing is printed, no signal is handled, and one table has no state of another's: threads may each have their own.
-Errors are those of `iceberg_cli.errors`: `message`, `state` (of table and files now), `next_step` and `exit_code`.
+Where the program has set up OpenTelemetry there is a span for each phase, below the current one. Errors are those of
+`iceberg_cli.errors`: `message`, `state` (of table and files now), `next_step` and `exit_code`.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from iceberg_cli.plan.events import (
 )
 from iceberg_cli.plan.inspection import StateSelector
 from iceberg_cli.plan.text import iso
+from iceberg_cli.telemetry import traced
 
 if TYPE_CHECKING:
     from iceberg_cli.operation.ports import Build
@@ -96,6 +98,7 @@ def open_table(
         CorruptFile: its metadata cannot be read.
         BackendUnavailable: storage or catalog did not answer.
     """
+    on_event = traced(on_event)
     for root in allow_roots:
         if not Roots.of((), allowed=[root]).folders:
             raise UsageError(
@@ -107,7 +110,7 @@ def open_table(
 
         folder = cache_folder(os.environ)
         cache = None if folder is None else (folder, cache_bytes)
-    with phase(OPEN, on_event):
+    with phase(OPEN, on_event, table=name):
         opened = open_format_table(
             name,
             storage_options=storage_options or {},
@@ -139,7 +142,7 @@ def new_runtime(
         stop_requested: whether to stop at the next safe point.
     """
     return system_runtime(
-        on_event=on_event,
+        on_event=traced(on_event),
         host=socket.gethostname(),
         process_id=os.getpid(),
         process_started=process_started(os.getpid()),
@@ -230,7 +233,7 @@ class Plan:
 
         beside = removals_beside(path)
         try:
-            with phase(SAVE, on_event):
+            with phase(SAVE, on_event, table=self.table["name"]):
                 save_beside(self.removals, beside)
                 write_file(path, encode(self.to_json(removals_file=os.path.basename(beside))))
         except OSError as error:
@@ -342,7 +345,7 @@ class Table:
             UsageError: an argument has no meaning for the table, or it has no such state.
         """
         state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
-        with phase(INSPECT, self._opened.on_event):
+        with phase(INSPECT, self._opened.on_event, table=self.name):
             inspector = inspector_of(self._opened, what, state, recount=recount, as_of_ms=_or_now(as_of_ms))
         return Inspection(what, inspector, limit, recount)
 
@@ -371,7 +374,7 @@ class Table:
             CorruptFile: the metadata itself cannot be read.
         """
         state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
-        with phase(CHECK, self._opened.on_event):
+        with phase(CHECK, self._opened.on_event, table=self.name):
             return checked(self._opened, state, deep=deep, as_of_ms=_or_now(as_of_ms), now_ms=_now_ms())
 
     def notices(self) -> list[str]:
@@ -400,7 +403,7 @@ class Table:
         as_of_ms = _or_now(as_of_ms)
         self._check_format(policy)
         verb = format_of(self.format).verbs[policy.verb]
-        with phase(PLAN, self._opened.on_event):
+        with phase(PLAN, self._opened.on_event, table=self.name):
             planned = verb.plan(self._newest(), policy.at(as_of_ms), as_of_ms=as_of_ms)
         return self._made(Plan(planned.plan, planned.build))
 
@@ -409,6 +412,7 @@ class Table:
         removals = plan.removals
         self._opened.on_event(
             PlanMade(
+                table=self.name,
                 verb=plan.verb,
                 due=plan.due,
                 files=removals.count,
@@ -471,7 +475,7 @@ class Table:
         verb = format_of(self.format).verbs[content.verb]
         policy = verb.policy.of_plan(content)
         as_of_ms = content.as_of_ms
-        with phase(PLAN, self._opened.on_event):
+        with phase(PLAN, self._opened.on_event, table=self.name):
             table = self._newest()
             try:
                 planned = verb.plan(table, policy, as_of_ms=as_of_ms, within=None if beyond else content)
@@ -544,7 +548,7 @@ class Table:
         self._fresh_until = 0.0
         runtime = runtime or new_runtime(on_event=on_event)
         report = apply(planned, self._opened, verb, runtime)
-        runtime.on_event(_end_of(report, exit_code=_code_of(report), earlier=False))
+        runtime.on_event(_end_of(self.name, report, exit_code=_code_of(report), earlier=False))
         return report
 
     def operations(self, operation_id: str | None = None) -> list[OpenOperation]:
@@ -555,7 +559,8 @@ class Table:
         """
         from iceberg_cli.operation.recovery import operations
 
-        open_operations = operations(self._opened, now_ms=_now_ms())
+        with phase(RECOVER, self._opened.on_event, table=self.name):
+            open_operations = operations(self._opened, now_ms=_now_ms())
         if operation_id is None:
             return open_operations
         named = [listed for listed in open_operations if listed.operation_id == operation_id]
@@ -592,8 +597,9 @@ class Table:
         open_operations = self.operations(operation_id)
         self._fresh_until = 0.0
         verbs = format_of(self.format).verbs
-        with phase(RECOVER, runtime.on_event):
+        with phase(RECOVER, runtime.on_event, table=self.name):
             return _settled(
+                self.name,
                 (
                     close(self._opened, listed, runtime)
                     if abandon
@@ -619,9 +625,9 @@ class Table:
         from iceberg_cli.operation.recovery import recover_all
 
         runtime = runtime or new_runtime()
-        with phase(RECOVER, runtime.on_event):
+        with phase(RECOVER, runtime.on_event, table=self.name):
             found = recover_all(self._opened, runtime, verbs=format_of(self.format).verbs)
-            done = _settled(found, runtime.on_event, on_settled)
+            done = _settled(self.name, found, runtime.on_event, on_settled)
         if done:
             self._fresh_until = 0.0
         return done
@@ -651,19 +657,20 @@ def refuse_additions(additions: Sequence[str]) -> None:
 
 
 def _settled(
-    found: Iterable[RecoveredOperation], on_event: Listener, on_settled: OnSettled | None
+    table: str, found: Iterable[RecoveredOperation], on_event: Listener, on_settled: OnSettled | None
 ) -> list[RecoveredOperation]:
     done = []
     for each in found:
         done.append(each)
-        on_event(_end_of(each.report, exit_code=each.exit_code, earlier=True))
+        on_event(_end_of(table, each.report, exit_code=each.exit_code, earlier=True))
         if on_settled is not None:
             on_settled(each)
     return done
 
 
-def _end_of(report: Report, *, exit_code: int, earlier: bool) -> OperationEnded:
+def _end_of(table: str, report: Report, *, exit_code: int, earlier: bool) -> OperationEnded:
     return OperationEnded(
+        table=table,
         verb=report.verb,
         operation_id=report.operation_id,
         status=report.status,

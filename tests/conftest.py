@@ -83,6 +83,8 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache")),
         "XDG_CONFIG_HOME": str(tmp_path_factory.mktemp("config")),
     }
+    for name in [name for name in os.environ if name.startswith("ICEBERG_CLI_")]:
+        del os.environ[name]
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
     yield

@@ -80,11 +80,17 @@ class Watch:
         plan = str(self.folder / "left" / "plan.json")
         arguments = [self.table if each == "TABLE" else each.replace("PLAN", plan) for each in command]
         self.caplog.clear()
-        ran = iceberg_cli(*arguments, *self.given(), *self.options)
+        ran = iceberg_cli(*arguments, *self.given(), *self.options, *self._files(command[0]))
         shown = {"output": ran.out, "errors": ran.err, "logs": self.caplog.text, **dict(self.left())}
         for where, text in shown.items():
             assert self.markers.found_in(text) == [], f"{command}: {where}: {text[:3000]}"
         return ran.code
+
+    def _files(self, command: str) -> list[str]:
+        """The options for the log file and, of commands that write, the metrics file."""
+        left = self.folder / "left"
+        metrics = [] if command in {"inspect", "plan"} else [f"--metrics={left / 'run.prom'}"]
+        return [f"--log-file={left / 'log'}", *metrics]
 
     def trace_of(self, call: Callable[[str], object]) -> str:
         """The traceback of the error that a call of the Python API raises, else nothing.

@@ -115,6 +115,8 @@ def main(arguments: list[str] | None = None) -> None:
     sys.stderr.flush()
     if (spark := sys.modules.get("iceberg_cli.engines.spark.startup")) is not None:
         spark.close_sessions()
+    if (telemetry := sys.modules.get("iceberg_cli.telemetry")) is not None:
+        telemetry.flush()
     # Not sys.exit: a thread of Arrow's that releases a Python object while the interpreter ends aborts the process.
     os._exit(code)
 
@@ -135,6 +137,7 @@ def run(argv: list[str]) -> int:
     except BaseException as error:
         stopped = stopping.ended_by(error)
         if stopped is None:
+            listeners.failed(error)
             raise
         cancelled = _cancelled(stopped)
         stopping.end()

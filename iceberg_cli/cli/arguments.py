@@ -103,12 +103,18 @@ class ArgumentGroup:
     make: Callable[[Settings], Any]
 
 
+# From the values of a command's parameters, by name, the flags that have no meaning beside the others. A variable or a
+# file speaks to many command lines: what it gives these has no effect, while on the command line it may be refused.
+Idle = Callable[[Mapping[str, Any]], Collection[str]]
+
+
 class Values:
     """The values of one command line. Typer makes an instance of a subclass, which has a field for each argument."""
 
     _function: ClassVar[Callable[..., None]]
     _groups: ClassVar[Mapping[str, ArgumentGroup]]
     _own: ClassVar[tuple[str, ...]]
+    _idle: ClassVar[Callable[..., Collection[str]]]
     parameters: ClassVar[Mapping[str, Argument]]
 
     def run(self, resolve: Callable[[Mapping[str, Argument], Mapping[str, Any]], Settings]) -> None:
@@ -117,7 +123,14 @@ class Values:
         Args:
             resolve: the settings, from the parameters and their values on the command line, both by name.
         """
-        settings = resolve(self.parameters, {name: getattr(self, name) for name in self.parameters})
+        on_command_line = {name: getattr(self, name) for name in self.parameters}
+        settings = resolve(self.parameters, on_command_line)
+        if settings.sources.keys() != settings.typed:
+            idle = set(self._idle(settings.values)) - settings.typed
+            names = {each.flag: name for name, each in self.parameters.items()}
+            settings = settings.without(
+                {flag: names[flag] for flag in idle if flag in names}, on_command_line
+            )
         try:
             grouped = {parameter: group.make(settings) for parameter, group in self._groups.items()}
             self._function(**{name: settings.values[name] for name in self._own}, **grouped)
@@ -126,12 +139,15 @@ class Values:
             raise
 
 
-def values_of(function: Callable[..., None], groups: Mapping[str, ArgumentGroup]) -> type[Values]:
+def values_of(
+    function: Callable[..., None], groups: Mapping[str, ArgumentGroup], idle: Idle = lambda _: ()
+) -> type[Values]:
     """The class of the values of a command's command lines.
 
     Args:
         function: the command; its parameters are names of `groups`, or annotated as typer wants it.
         groups: in the order of their arguments, which come after the function's own.
+        idle: see `Idle`.
     """
     own = {
         name: Argument(name, each.annotation, each.default)
@@ -151,6 +167,7 @@ def values_of(function: Callable[..., None], groups: Mapping[str, ArgumentGroup]
         "_function": staticmethod(function),
         "_groups": groups,
         "_own": tuple(own),
+        "_idle": staticmethod(idle),
         "parameters": every,
     }
     # Nobody compares or prints one, and making the methods for that takes time at every start.

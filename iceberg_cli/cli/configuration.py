@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from iceberg_cli.cli.arguments import Argument
+from iceberg_cli.cli.clock import now_ms
 from iceberg_cli.cli.settings import Settings, all_typed
 from iceberg_cli.errors import UsageError
 
@@ -37,7 +38,10 @@ _EXCLUSIVE: Final = (
     ("--mode=lite", "--inventory"),
     ("--no-progress", "--progress"),
     ("--jsonl", "--format"),
+    ("--jsonl", "--output"),
+    ("--output=-", "--format"),
 )  # fmt: skip
+_LOOKS: Final = ("--check", "--list")  # only what is typed has them left out, so that something is done
 
 
 def variable_of(flag: str) -> str:
@@ -77,8 +81,6 @@ class Configuration:
         Raises:
             UsageError: it cannot be read, or has a key or value that no command could use.
         """
-        from iceberg_cli.cli.clock import now_ms
-
         found = self._find()
         if found is not None:
             with _correcting(found.path):
@@ -173,9 +175,11 @@ class Configuration:
         resolver = _Resolver(self, parameters, values, frozenset(typed))
         unknown = self._unknown_variables(resolver.flags.values())
         settings = resolver.settings((command,))
-        if not settings.values.get("quiet"):
+        if unknown and not settings.values.get("quiet"):
+            from iceberg_cli.cli.render import printable
+
             for line in unknown:
-                typer.echo(f"warning: {line}", err=True)
+                typer.echo(printable(f"warning: {line}"), err=True)
         return settings
 
     def _unknown_variables(self, own: Collection[str]) -> list[str]:
@@ -190,7 +194,7 @@ class Configuration:
         lines: list[str] = []
         known = {FILE_VARIABLE, *map(variable_of, own)}
         for name in sorted(self.variables):
-            flag = f"--{name.removeprefix(PREFIX).lower().replace('_', '-')}"
+            flag = _flag(name)
             if command_line_alone(flag):
                 raise UsageError(
                     f"Variable {name}: {flag} is taken from the command line alone",
@@ -229,12 +233,10 @@ class _Resolver:
         values: Mapping[str, Any],
         typed: frozenset[str],
     ) -> None:
-        self.configuration, self.parameters, self.values, self.typed = (
-            configuration,
-            parameters,
-            values,
-            typed,
-        )
+        self.configuration = configuration
+        self.parameters = parameters
+        self.values = values
+        self.typed = typed
         self.flags = {name: each.flag for name, each in parameters.items() if each.is_option}
 
     def settings(self, tables: Sequence[str]) -> Settings:
@@ -246,7 +248,7 @@ class _Resolver:
             elif (found := self._found(self.parameters[name], tables)) is not None:
                 values[name], sources[flag], strengths[flag] = found
         names = {flag: name for name, flag in self.flags.items()}
-        for flag in self._weaker(values, names, strengths):
+        for flag in set(self._weaker(values, names, strengths)):
             values[names[flag]] = self.values[names[flag]]
             del sources[flag]
         settings = Settings(
@@ -266,7 +268,6 @@ class _Resolver:
         """The value of an option that is not on the command line, its source and its strength."""
         if not self.configuration.variables and self.configuration.file is None:
             return None
-        from iceberg_cli.cli.clock import now_ms
         from iceberg_cli.cli.configured_values import read_text, read_value
 
         name = variable_of(argument.flag)
@@ -286,15 +287,18 @@ class _Resolver:
         values: Mapping[str, Any], names: Mapping[str, str], strengths: Mapping[str, int]
     ) -> Iterator[str]:
         """The flags that a stronger one excludes."""
-        left_out = set()
         for group in _EXCLUSIVE:
             given = {
                 flag: strengths[flag]
                 for flag, _, only in (each.partition("=") for each in group)
                 if flag in strengths and (values[names[flag]] == only if only else values[names[flag]] is not False)
             }  # fmt: skip
-            left_out |= {flag for flag, strength in given.items() if strength < max(given.values())}
-        yield from left_out
+            strongest = max(given.values(), default=0)
+            yield from (
+                flag
+                for flag, strength in given.items()
+                if strength < strongest and (strongest == _TYPED or flag not in _LOOKS)
+            )
 
 
 def _utf8(text: str, source: str) -> str:

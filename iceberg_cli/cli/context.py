@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from iceberg_cli.cli import listeners, stopping, subject
-from iceberg_cli.cli.arguments import ArgumentGroup, group_of, key_value, positive, spelled, values_of
+from iceberg_cli.cli.arguments import ArgumentGroup, Idle, group_of, key_value, positive, spelled, values_of
 from iceberg_cli.cli.clock import now_ms
 from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainCommand
@@ -195,8 +195,12 @@ class Run:
         if self.log_file is not None:
             from iceberg_cli.cli import log_file
 
-            listeners.hide(value for _, value in self._storage_options())
+            self._hide_secrets(dict(self._storage_options()))
             log_file.listen(self.log_file, as_of_ms=self.as_of_ms)
+        from iceberg_cli import telemetry
+
+        if telemetry.may_be_set_up():
+            listeners.add(telemetry.RunSpan(subject.command(), subject.name()))
         listeners.add(self.progress)
         listeners.shows(self.progress.close)
 
@@ -251,9 +255,11 @@ class Run:
 
         cache_bytes = size_bytes(self.cache_size, "--cache-size")
         subject.named(name)
+        storage_options = dict(self._storage_options())
+        self._hide_secrets(storage_options)
         table = open_table(
             name,
-            storage_options=dict(self._storage_options()),
+            storage_options=storage_options,
             catalog_config=self.catalog_config,
             allow_roots=self.unsafe_allow_root or (),
             trust_lists=self.unsafe_trust_lists,
@@ -267,6 +273,13 @@ class Run:
         listeners.opened(table)
         self._opened.append(table)
         return table
+
+    def _hide_secrets(self, storage_options: Mapping[str, str]) -> None:
+        """Have no listener write down what a storage is given."""
+        words = [text.partition("=") for text in self.storage_option or ()]
+        listeners.hide(
+            storage_options, elsewhere=[key for key, _, value in words if value.startswith(("@", "env:"))]
+        )
 
     def save_cache(self) -> None:
         """Save the cache of tables' immutable files for later runs; a run does not fail for it.
@@ -383,6 +396,7 @@ def command(
     groups: Callable[[], Mapping[str, ArgumentGroup]] = dict,
     about: str = "",
     only: Collection[str] | None = None,
+    idle: Idle = lambda _: (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command whose parameter `run` stands for all shared options.
 
@@ -395,6 +409,7 @@ def command(
         groups: makes its other parameters that stand for several options.
         about: its help; by default the function's docstring.
         only: the names of the shared options that it has. None: all.
+        idle: see `Idle`.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -419,7 +434,7 @@ def command(
         else:
             shared = group_of(Run, only=only).arguments
             run = ArgumentGroup(shared, lambda settings: Run.of(settings, shared))
-            declare(values_of(saving_cache, {**groups(), "run": run}))
+            declare(values_of(saving_cache, {**groups(), "run": run}, idle))
         return function
 
     return register

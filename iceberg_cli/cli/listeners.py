@@ -6,13 +6,12 @@ Few modules are imported here, for the program imports this first.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Table
-    from iceberg_cli.errors import IcebergCliError
     from iceberg_cli.plan.events import AnyEvent
 
 
@@ -27,8 +26,8 @@ class RunListener(Protocol):
         """Take note of a warning that is on standard error, or would be without --quiet."""
         ...
 
-    def end(self, exit_code: int, error: IcebergCliError | None) -> None:
-        """Take note of the end of the run."""
+    def end(self, exit_code: int, error: BaseException | None) -> None:
+        """Take note of the end of the run, and of the error that it ended by."""
         ...
 
 
@@ -41,7 +40,7 @@ class _Run:
     listeners: list[RunListener] = field(default_factory=list)
     secrets: set[str] = field(default_factory=set)
     table: Table | None = None
-    error: IcebergCliError | None = None
+    error: BaseException | None = None
     erase: Callable[[], None] = lambda: None
 
 
@@ -63,9 +62,17 @@ def add(listener: RunListener) -> None:
     _run.listeners.append(listener)
 
 
-def hide(secrets: Iterable[str]) -> None:
-    """Record texts that no listener may write down."""
-    _run.secrets.update(secrets)
+def hide(options: Mapping[str, str], *, elsewhere: Iterable[str]) -> None:
+    """Record the texts among the options of a storage that no listener may write down.
+
+    Args:
+        options: their values by name.
+        elsewhere: the names of those whose values come from files and variables, to keep them secret.
+    """
+    if options:
+        from iceberg_cli.storage.redaction import secrets_of
+
+        _run.secrets.update(secrets_of(options), (options[name] for name in elsewhere))
 
 
 def hidden() -> set[str]:
@@ -112,7 +119,7 @@ def warn(text: str) -> None:
     warned(text)
 
 
-def failed(error: IcebergCliError) -> None:
+def failed(error: BaseException) -> None:
     """Record the error that ends the run, and make room on the screen for it."""
     _run.error = error
     _run.erase()

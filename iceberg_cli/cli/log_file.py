@@ -203,17 +203,18 @@ class LogFile:
         """Write a warning."""
         self.write(WARNING, "warning", text)
 
-    def end(self, exit_code: int, error: IcebergCliError | None) -> None:
+    def end(self, exit_code: int, error: BaseException | None) -> None:
         """Write the error, if there is one, and the last line."""
         if error is not None:
+            known = error if isinstance(error, IcebergCliError) else None
             self.write(
                 ERROR,
                 "error",
-                error.message,
+                (known.message if known else str(error)) or type(error).__name__,
                 error=type(error).__name__,
                 exit_code=exit_code,
-                state=error.state,
-                next=error.next_step,
+                state=known and known.state,
+                next=known and known.next_step,
             )
         self._phases.clear()
         lasted_ms = round((time.monotonic() - self._began_s) * 1_000)

@@ -35,6 +35,7 @@ from iceberg_cli.plan.events import (
     PhaseEnded,
     PlanMade,
 )
+from iceberg_cli.storage.redaction import redact
 
 STATUSES: Final = (
     "done", "nothing_to_do", "waiting", "partial", "conflict", "unknown", "refused", "stopped", "failed", "not_run",
@@ -162,19 +163,18 @@ class MetricsFile:
     def warned(self, text: str) -> None:
         """Nothing: warnings are for the log."""
 
-    def end(self, exit_code: int, error: IcebergCliError | None) -> None:
+    def end(self, exit_code: int, error: BaseException | None) -> None:
         """Write the file; where that fails, a warning says so and the exit code stays."""
         try:
             self._replace(self.text(exit_code, error).encode())
         except OSError as failure:
             warn(f"--metrics: cannot write {self.path}: {failure.strerror}")
 
-    def text(self, exit_code: int, error: IcebergCliError | None) -> str:
+    def text(self, exit_code: int, error: BaseException | None) -> str:
         """The file's content."""
         status, ended_ms = self._status(exit_code), now_ms()
         success = exit_code in _SUCCESS and status != "not_run"
-        table = _table_label()
-        labels = {"table": table, "verb": subject.command()}
+        labels = {"table": redact(_table_label(), listeners.hidden()), "verb": subject.command()}
         last_success = f"{ended_ms / 1_000:.3f}" if success else self._earlier_success(labels)
         values: list[tuple[str, Mapping[str, str], str]] = [
             ("iceberg_cli_exit_code", {}, str(exit_code)),

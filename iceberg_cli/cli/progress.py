@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, TextIO
 
 from iceberg_cli.cli import stopping, subject
-from iceberg_cli.errors import IcebergCliError, UsageError
+from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.events import AnyEvent, Event, PhaseBegun, PhaseEnded
 from iceberg_cli.plan.text import age, size
 
@@ -30,6 +29,7 @@ _LINE_S: Final = 10.0
 _EVENT_S: Final = 0.1  # between two documents of one phase, but for its first and last
 _TICK_S: Final = {"bar": 0.25, "lines": 1.0, "json": 1.0}
 _JOIN_S: Final = 1.0  # it ends at once, unless a signal struck where the lock was taken and that is lost
+_COLUMNS: Final = 80  # of a terminal that does not tell
 _LONGEST_BAR: Final = 40
 _SHORTEST_BAR: Final = 10
 
@@ -91,13 +91,13 @@ class Progress:
         stream: standard error.
         mode: see `mode_of`.
         clock: monotonic, in seconds.
-        columns: the width of the terminal.
+        columns: the width of the terminal; None: that of `stream`.
     """
 
     stream: TextIO
     mode: str
     clock: Callable[[], float] = time.monotonic
-    columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns
+    columns: Callable[[], int] | None = None
     _outer: list[_Track] = field(
         default_factory=list
     )  # phases that have begun and not ended, the innermost last
@@ -132,6 +132,8 @@ class Progress:
                 case _:
                     return
             self._show(now_s, tell=not isinstance(event, PhaseEnded))
+            if isinstance(event, Event) and event.done == event.total:
+                self._shown = self._unfinished()
         if self._ticker is None:
             self._ticker = _Ticker(self.tick, _TICK_S[self.mode])
             self._ticker.start()
@@ -143,6 +145,13 @@ class Progress:
         track.event = event
         return track
 
+    def _unfinished(self) -> _Track | None:
+        """The phase that goes on where one inside it has come to its end: deletions, where the table was read again."""
+        for track in reversed(self._tracks.values()):
+            if track.event.done != track.event.total:
+                return track
+        return self._outer[-1] if self._outer else None
+
     def tick(self) -> None:
         """Show the phase that is under way as it is by now."""
         with self._lock:
@@ -153,7 +162,7 @@ class Progress:
         long = track is not None and now_s - track.since_s >= _SHOWN_AFTER_S
         match self.mode:
             case "bar" if track is not None and long:
-                self._write(_ERASE + bar_of(track, now_s, width=self.columns() - 1))
+                self._write(_ERASE + bar_of(track, now_s, width=self._columns() - 1))
                 self._drawn = True
                 stopping.erase(_ERASE)
             case "bar":
@@ -163,6 +172,15 @@ class Progress:
             case "json" if track is not None and self._event_is_due(track, now_s, tell=tell):
                 track.written_s = now_s
                 self._write(json.dumps(document_of(track, now_s)) + "\n")
+
+    def _columns(self) -> int:
+        if self.columns is not None:
+            return self.columns()
+        try:
+            # Not that of standard output, which may be a file.
+            return os.get_terminal_size(self.stream.fileno()).columns or _COLUMNS
+        except OSError:
+            return _COLUMNS
 
     def _line_is_due(self, now_s: float) -> bool:
         if self._line_s is None or now_s - self._line_s < _LINE_S:
@@ -194,7 +212,7 @@ class Progress:
     def warned(self, text: str) -> None:
         """Nothing: whoever prints a warning closes the display first."""
 
-    def end(self, exit_code: int, error: IcebergCliError | None) -> None:  # noqa: ARG002 - the port's signature
+    def end(self, exit_code: int, error: BaseException | None) -> None:  # noqa: ARG002 - the port's signature
         """Erase the bar and show nothing any more."""
         self.close()
         self.mode = "none"
@@ -214,7 +232,7 @@ def bar_of(track: _Track, now_s: float, *, width: int) -> str:
         texts = [f"{event.phase} {done}{_per_second(rate, event.unit)}", f"{event.phase} {done}"]
     else:
         done = f"{number(event.done)}/{number(event.total)}{unit}"
-        left = "" if left_ms is None else f", {age(_whole_seconds(left_ms))} left"
+        left = "" if not left_ms else f", {age(_whole_seconds(left_ms))} left"
         whole = f"{done}{_per_second(rate, event.unit)}{left}"
         room = width - len(event.phase) - len(whole) - 4
         share = min(1.0, event.done / event.total) if event.total else 1.0
@@ -245,7 +263,7 @@ def line_of(track: _Track, now_s: float) -> str:
     number = size if event.unit == "bytes" else "{:,}".format
     of = "" if event.total is None else f" of {number(event.total)}"
     unit = "" if event.unit == "bytes" else f" {event.unit}"
-    left = "" if left_ms is None else f", {age(_whole_seconds(left_ms))} left"
+    left = "" if not left_ms else f", {age(_whole_seconds(left_ms))} left"
     return f"{event.phase}: {number(event.done)}{of}{unit}{_per_second(rate, event.unit)}{left}"
 
 

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from iceberg_cli.errors import UsageError
 
+if TYPE_CHECKING:
+    from typing import Protocol
 
-class EverySettings(Protocol):
-    """The settings of all commands, as variables and the configuration file have them."""
+    class EverySettings(Protocol):
+        """The settings of all commands, as variables and the configuration file have them."""
 
-    @property
-    def path(self) -> str | None:
-        """The configuration file as it was found, if there is one."""
-        ...
+        @property
+        def path(self) -> str | None:
+            """The configuration file as it was found, if there is one."""
+            ...
 
-    @property
-    def commands(self) -> Mapping[str, Mapping[str, Any]]:
-        """The `Argument`s of each command, by its name, and by flag."""
-        ...
+        @property
+        def commands(self) -> Mapping[str, Mapping[str, Any]]:
+            """The `Argument`s of each command, by its name, and by flag."""
+            ...
 
-    def of_all(self) -> Settings:
-        """The settings that hold where no command has its own; values by flag."""
-        ...
+        def of_all(self) -> Settings:
+            """The settings that hold where no command has its own; values by flag."""
+            ...
 
-    def of_command(self, command: str) -> Settings:
-        """The settings of a command of which nothing but the name is on the command line; values by flag."""
-        ...
+        def of_command(self, command: str) -> Settings:
+            """The settings of a command of which nothing but the name is on the command line; values by flag."""
+            ...
 
 
 # Nobody compares or prints these, and making the methods for that takes time at every start.
@@ -63,6 +65,19 @@ class Settings:
         A file or a variable speaks to many command lines: where its value has no meaning it has no effect.
         """
         return value if flag in self.typed else None
+
+    def without(self, idle: Mapping[str, str], values: Mapping[str, Any]) -> Settings:
+        """The same settings without what variables and the file give some options.
+
+        Args:
+            idle: the parameter of each of these, by flag.
+            values: in their place, by name of the parameter.
+        """
+        return replace(
+            self,
+            values={**self.values, **{name: values[name] for name in idle.values()}},
+            sources={flag: source for flag, source in self.sources.items() if flag not in idle},
+        )
 
     def add_sources(self, error: UsageError) -> None:
         """Add to a message about options where those come from that are not on the command line."""

@@ -72,7 +72,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
             f"Cannot apply this plan: it was made for table {plan.base.table_uuid}, "
             f"and {plan.table['name']} is {base.table_uuid}"
         )
-    with phase(RECORD, runtime.on_event, operation_id=operation_id):
+    with phase(RECORD, runtime.on_event, table=plan.table["name"], operation_id=operation_id):
         if plan.removals.count:
             check_deletable(plan, table.workspace.delete, operation_id)
         journal = table.workspace.journal(operation_id)

@@ -101,7 +101,12 @@ class OperationRun:
 
     def _phase(self, name: str) -> AbstractContextManager[None]:
         """A phase of this operation, for whoever listens."""
-        return phase(name, self.runtime.on_event, operation_id=self.journal.operation_id)
+        return phase(
+            name,
+            self.runtime.on_event,
+            table=self.shown.table["name"],
+            operation_id=self.journal.operation_id,
+        )
 
     def _operation(self) -> Operation:
         operation = self.journal.operation()
@@ -419,6 +424,8 @@ class OperationRun:
         finally:
             self.runtime.on_event(
                 CommitEnded(
+                    table=self.shown.table["name"],
+                    verb=self.shown.verb,
                     operation_id=self.journal.operation_id,
                     step=step.name,
                     outcome=record.outcome,

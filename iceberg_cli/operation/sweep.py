@@ -178,6 +178,8 @@ class Sweep:
         )
         self.runtime.on_event(
             FilesDeleted(
+                table=self.plan.table["name"],
+                verb=self.plan.verb,
                 operation_id=self.journal.operation_id,
                 by_kind=deleted,
                 kept=len(kept),

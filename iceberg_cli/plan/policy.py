@@ -639,12 +639,10 @@ class Policy:
         Raises:
             UsageError: an option has no meaning.
         """
+        sources = {flag: flag for flag in given} if sources is None else sources
         policy = cls(**{item.name: item.choose(given) for item in cls.options()})
         named = {
-            item.name: sources[flag]
-            for item in cls.options()
-            for flag in item.help_of
-            if sources and flag in sources
+            item.name: sources[flag] for item in cls.options() for flag in item.help_of if flag in sources
         }
         return policy.with_sources(named).at(now_ms)
 

@@ -423,7 +423,8 @@ def test_tables_of_other_engines_end_as_the_command_line_says(tmp_path: Path, bu
 
 
 @pytest.mark.parametrize(
-    "words", [("demo", "D"), ("completion", "bash"), ("completion", "tcsh"), ("--version",), ()]
+    "words",
+    [("demo", "D"), ("completion", "bash"), ("completion", "tcsh"), ("config", "show"), ("--version",), ()],
 )
 @pytest.mark.parametrize("options", [(), ("-q",), JSON], ids=" ".join)
 def test_what_is_about_no_table_ends_as_it_says(

@@ -7,6 +7,7 @@ import inspect
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from iceberg_cli.cli.configuration import Configuration, variable_of
 from iceberg_cli.cli.plain_command import PlainCommand, PlainGroup
 from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF, AS_OF_MS, FolderTable, delta_with_removed_files, unchanged
-from tests.cli.running import dry, going, iceberg_cli, process
+from tests.cli.running import as_nobody, dry, going, iceberg_cli, process
 from tests.paths import ROOT
 
 CLASSES: Mapping[str, Any] = {
@@ -47,6 +48,7 @@ EXAMPLES = {
     "FROM..TO": "3..9",
     "K=V": "a=b",
     "EXPR": "day = '2026-11-01'",
+    "FILE": "abc.prom",
     "URL": "spark://host:7077",
 }
 
@@ -311,6 +313,25 @@ def test_a_command_line_is_not_refused_for_what_a_file_says(
     assert ran.code in (0, 15), ran.err
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        "check = true\nlist = true\n[upgrade-v3]\nlimit-deletes = 5\n[resume]\nabandon = true",
+        "[upgrade-v3]\ncheck = true\nlimit-deletes = 5\n[resume]\nlist = true\nabandon = true",
+    ],
+)
+def test_where_a_file_says_to_look_and_more_it_is_looked_alone(
+    document: str, place: Path, table: FolderTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert iceberg_cli("expire-snapshots", table.name, *AS_OF, "--yes", "--limit-deletes", "1").code == 0
+    (place / "iceberg-cli.toml").write_text(document)
+    monkeypatch.setenv("ICEBERG_CLI_DEADLINE", "1h")
+    with unchanged(table.folder):
+        assert "nothing blocks the upgrade" in iceberg_cli("upgrade-v3", table.name).out
+        assert "expire-snapshots" in iceberg_cli("resume", table.name).out
+    assert "abandoned" in iceberg_cli("resume", table.name, "--abandon").out.lower()
+
+
 def test_what_a_file_itself_contradicts_is_refused_with_its_place(place: Path, table: FolderTable) -> None:
     (place / "iceberg-cli.toml").write_text("engine = 'local'\nspark-conf = ['a=b']")
     ran = iceberg_cli("inspect", table.name)
@@ -367,6 +388,29 @@ def test_a_file_that_is_named_must_be_there(
     ran = iceberg_cli("inspect", table.name)
     assert (ran.code, ran.out) == (2, "")
     assert f"Cannot read the configuration file {named_file}: " in ran.err
+
+
+def test_a_folder_that_may_not_be_entered_has_no_file_and_one_that_may_not_be_read_is_an_error(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Not below pytest's own folder, which nobody but its owner may enter.
+    with tempfile.TemporaryDirectory() as folder:
+        open_to_all = Path(folder)
+        open_to_all.chmod(0o755)
+        hidden = open_to_all / "xdg"
+        (hidden / "iceberg-cli").mkdir(parents=True)
+        (hidden / "iceberg-cli/iceberg-cli.toml").write_text("= broken")
+        hidden.chmod(0)
+        monkeypatch.chdir(open_to_all)
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(hidden))
+        with as_nobody():
+            assert source_of_cache_size() == "default"
+        (open_to_all / "iceberg-cli.toml").touch(mode=0)
+        with as_nobody():
+            ran = iceberg_cli("config", "show")
+        hidden.chmod(0o700)
+    assert ran.code == 2
+    assert "Cannot read the configuration file iceberg-cli.toml: Permission denied" in ran.err
 
 
 def test_help_version_and_completion_need_no_file(
@@ -515,6 +559,9 @@ def test_a_variable_that_no_option_has_is_a_warning(
         "warning: variable ICEBERG_CLI_OLDER_THEN is no option of any command. Did you mean 'ICEBERG_CLI_OLDER_THAN'"
     )
     assert iceberg_cli("inspect", table.name, "--quiet").err == ""
+    monkeypatch.setenv("ICEBERG_CLI_\x1b[31m", "red")
+    assert "\x1b" not in iceberg_cli("inspect", table.name).err
+    monkeypatch.delenv("ICEBERG_CLI_\x1b[31m")
     monkeypatch.setenv("ICEBERG_CLI_QUIET", "1")
     assert iceberg_cli("inspect", table.name).err == ""
     monkeypatch.delenv("ICEBERG_CLI_OLDER_THEN")

@@ -75,6 +75,13 @@ def test_all_options_of_the_help_are_there(place: Path) -> None:
         assert names <= set(shown())
 
 
+def test_a_key_that_is_one_value_here_and_several_there_is_one_row(place: Path) -> None:
+    (place / "iceberg-cli.toml").write_text('ref = "main"')
+    rows = {name: found for name, found in shown().items() if found[1] != "default"}
+    assert rows == {"ref": ("main", "iceberg-cli.toml: ref")}
+    assert shown("assign-row-ids")["ref"] == (["main"], "iceberg-cli.toml: ref")
+
+
 def test_one_command_has_its_own_values(place: Path) -> None:
     expire = shown("expire-snapshots")
     assert expire["limit-deletes"] == (5, "iceberg-cli.toml: expire-snapshots.limit-deletes")
@@ -117,7 +124,8 @@ def test_text_has_what_is_not_as_by_default(place: Path) -> None:
     verbose = iceberg_cli("config", "show", "--verbose").out
     assert "engine" in verbose
     assert len(verbose.splitlines()) == len(every) + 3
-    assert iceberg_cli("config", "show", "--quiet").out == ""
+    (place / "iceberg-cli.toml").write_text("quiet = true")
+    assert "quiet yes iceberg-cli.toml: quiet" in " ".join(iceberg_cli("config", "show").out.split())
 
 
 @pytest.mark.parametrize(

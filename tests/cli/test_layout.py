@@ -13,7 +13,7 @@ from iceberg_cli.cli.render.layout import NARROW, shortened
 from iceberg_cli.plan.inspection import ID, NUMBER, PATH, SIZE, SPAN, TEXT, TIME, VERDICT, Column, Row
 from iceberg_cli.plan.text import age_span, count, size
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS
-from tests.cli.terminals import on_a_terminal, piped
+from tests.cli.printed import on_a_terminal, piped
 
 WORDS = st.sampled_from(
     [

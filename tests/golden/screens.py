@@ -17,7 +17,7 @@ from iceberg_cli.plan.plan import Base, Option, Plan, Step, Verdict
 from iceberg_cli.plan.report import Report
 from tests.builders import DAY_MS
 from tests.cli.running import Ran
-from tests.cli.terminals import on_a_terminal, plain, run_on_a_terminal
+from tests.cli.printed import on_a_terminal, plain, run_on_a_terminal
 from tests.golden.commands import (
     CLOCK_MS,
     DELTA_VIEWS,

@@ -227,8 +227,8 @@ class AnyPolicy:
     """A policy that is what the plan says."""
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Mapping[str, Any]:
-        return value
+    def of_plan(plan: Plan) -> Mapping[str, Any]:
+        return plan.policy
 
 
 class RunVerb:

@@ -12,7 +12,9 @@ import pytest
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import VERB_NAMES, policies_of
+from iceberg_cli.plan.plan import Option
 from iceberg_cli.plan.policy import Policy
+from tests.plans import a_plan
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
@@ -290,3 +292,59 @@ def test_a_policy_is_not_changed(name: str) -> None:
     for option in policy.options():
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(policy, option.name, None)
+
+
+# -- where values come from ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_sources_are_no_part_of_what_a_policy_asks(name: str) -> None:
+    given, document = GIVEN[name]
+    sources = {flag: f"iceberg-cli.toml: {flag[2:]}" for flag in given}
+    typed, general = (
+        POLICIES[name].from_options(given, now_ms=NOW_MS, sources=each) for each in (None, sources)
+    )
+    assert typed == general
+    assert hash(typed) == hash(general)
+    assert repr(typed) == repr(general)
+    assert general.to_json() == document
+    for item in POLICIES[name].options():
+        flag = next((flag for flag in item.help_of if flag in given), None)
+        if flag is None:
+            continue
+        assert (typed.source_of(item.name), typed.is_explicit(item.name)) == (flag, True)
+        assert (general.source_of(item.name), general.is_explicit(item.name)) == (sources[flag], False)
+        assert general.chosen(item.name).value == document[item.json_name]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_what_nobody_gave_has_its_default_as_source(name: str) -> None:
+    policy = POLICIES[name]()
+    for item in policy.options():
+        assert policy.source_of(item.name) == "default"
+        otherwise = policy.chosen(item.name, "as the table has it")
+        if item.default is None:
+            assert (otherwise.value, otherwise.source) == ("as the table has it", "default")
+
+
+def test_a_program_gives_values_as_the_command_line_does() -> None:
+    policy = POLICIES["upgrade-v3-iceberg"](recipe=["repair-manifests"], tags="drop")
+    assert [policy.source_of(name) for name in ("recipe", "tags")] == ["--with", "--unsafe-drop-tags"]
+    assert policy.is_explicit("tags")
+
+
+def test_a_policy_of_a_plan_has_the_sources_that_the_plan_names() -> None:
+    policy = POLICIES["expire-snapshots-iceberg"]
+    document = policy(older_than=NOW_MS, retain_last=None).to_json()
+    options = {
+        "older_than_ms": Option(value=NOW_MS, source="iceberg-cli.toml: older-than"),
+        "retain_last": Option(value=5, source="table property history.expire.min-snapshots-to-keep"),
+        "grace_ms": Option(value=0, source="default"),
+    }
+    again = policy.of_plan(a_plan(policy=document, options=options))
+    assert again.sources == {"older_than": "iceberg-cli.toml: older-than"}
+    assert again == policy(older_than=NOW_MS)
+    changed = again.but(retain_last=2).at(NOW_MS)
+    assert changed.sources == again.sources
+    left = again.without(["older_than"], {"older_than": "a table property"})
+    assert (left, left.sources) == (policy(), {"older_than": "a table property"})

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from iceberg_cli.cli.context import Run, command
-from iceberg_cli.cli.settings import EverySettings, Settings
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import VERB_NAMES, policies_of
-from iceberg_cli.plan.inspection import ID, Column
-from iceberg_cli.plan.plan import Option
 from iceberg_cli.plan.policy import DEFAULT
 from iceberg_cli.plan.text import count, did_you_mean
+
+if TYPE_CHECKING:
+    from iceberg_cli.cli.settings import EverySettings, Settings
+    from iceberg_cli.plan.plan import Option
 
 CONFIG_SCHEMA: Final = "iceberg-cli/config/1"
 SHOW: Final = "show"
@@ -23,7 +24,8 @@ SHOW: Final = "show"
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "config", only=("output_format", "verbose", "quiet"))
+    # Without --quiet: a file that has it for all commands would have this one say nothing of that.
+    @command(app, "config", only=("output_format", "verbose"))
     def config(
         run: Run,
         action: Annotated[
@@ -64,7 +66,7 @@ def register(app: typer.Typer) -> None:
                     },
                 }
             )
-        elif not run.quiet:
+        else:
             _show(run, every, options)
 
 
@@ -92,14 +94,16 @@ def _of_all(every: EverySettings) -> dict[str, Option]:
     for command_name, flags in every.commands.items():
         own = every.of_command(command_name)
         for flag in flags:
-            found = _option(every, command_name, flag, own)
-            if found != options[flag.removeprefix("--")]:
+            found, usual = _option(every, command_name, flag, own), options[flag.removeprefix("--")]
+            # One key may be a value here and an array of it there.
+            if found.source != usual.source or (found.source == DEFAULT and found != usual):
                 options[f"{command_name}.{flag.removeprefix('--')}"] = found
     return options
 
 
 def _option(every: EverySettings, command_name: str, flag: str, settings: Settings) -> Option:
     from iceberg_cli.cli.configured_values import without_secrets
+    from iceberg_cli.plan.plan import Option
 
     argument = every.commands[command_name][flag]
     value = without_secrets(argument, settings.values[flag])
@@ -110,6 +114,8 @@ def _option(every: EverySettings, command_name: str, flag: str, settings: Settin
 
 def _show(run: Run, every: EverySettings, options: Mapping[str, Option]) -> None:
     """Print the options that are not as by default; with --verbose all of them."""
+    from iceberg_cli.plan.inspection import ID, Column
+
     run.out.line(
         "There is no configuration file." if every.path is None else f"Configuration file: {every.path}"
     )

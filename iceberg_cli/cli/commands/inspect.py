@@ -9,7 +9,7 @@ import typer
 from iceberg_cli.cli.arguments import integer, positive
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
-from iceberg_cli.formats import format_of
+from iceberg_cli.formats import Format, format_of
 from iceberg_cli.formats.inspection import WHAT, check_what
 from iceberg_cli.plan.text import time_ms
 
@@ -65,7 +65,7 @@ Output = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "inspect")
+    @command(app, "inspect", idle=_idle)
     def inspect(
         run: Run,
         table: TableArgument,
@@ -89,13 +89,6 @@ def register(app: typer.Typer) -> None:
         With --check it is findings: what in the table breaks which rule of the specification, and what to do.
         """
         check_what(what)
-        if_typed = run.settings.if_typed
-        if what == "summary":
-            limit, output = if_typed("--limit", limit), if_typed("--output", output)
-        else:
-            check, recount = if_typed("--check", check), if_typed("--recount", recount)
-        if not check:
-            deep = if_typed("--deep", deep)
         _refuse_beside_check(
             what, check=check, deep=deep, others={"--limit": limit, "--output": output, "--recount": recount}
         )
@@ -110,18 +103,9 @@ def register(app: typer.Typer) -> None:
             raise UsageError(f"--output: {output!r} must end in .parquet or .jsonl")
         limit = positive(limit, "--limit")
         at_ms = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
-        opened = run.open(table)
-        own = format_of(opened.format)
         state: dict[str, Any] = {"snapshot_id": snapshot, "ref": ref, "at_ms": at_ms, "version": version}
-        flags = dict(zip(state, ("--snapshot", "--ref", "--at", "--version"), strict=True))
-        state = {
-            name: value
-            if flags[name] in own.state_options and what not in own.stateless
-            else if_typed(flags[name], value)
-            for name, value in state.items()
-        }
-        if not own.recounts:
-            recount = if_typed("--recount", recount)
+        opened = run.open(table)
+        state, recount = _of_format(run, format_of(opened.format), what, state, recount=recount)
         if check:
             _show_findings(run, opened.check(**state, deep=deep, as_of_ms=run.as_of_ms))
             return
@@ -132,6 +116,40 @@ def register(app: typer.Typer) -> None:
             _show_summary(run, shown)
         else:
             _show_rows(run, shown, output)
+
+
+_STATES = {"snapshot_id": "--snapshot", "ref": "--ref", "at_ms": "--at", "version": "--version"}
+
+
+def _idle(values: Mapping[str, Any]) -> list[str]:
+    """As `Idle`."""
+    what = values["what"]
+    check = what == "summary" and values["check"]
+    rows = what not in ("summary", "diff") or (what == "diff" and values["by_partition"])
+    means = {
+        "--check": what == "summary",
+        "--deep": check,
+        "--recount": what == "summary" and not check,
+        "--limit": rows,
+        "--output": rows,
+        "--jsonl": rows or check,
+        "--columns": what == "sample",
+        "--by-partition": what == "diff",
+        **dict.fromkeys(_STATES.values(), what != "diff"),
+    }
+    return [flag for flag, has_meaning in means.items() if not has_meaning]
+
+
+def _of_format(
+    run: Run, own: Format, what: str, state: Mapping[str, Any], *, recount: bool
+) -> tuple[dict[str, Any], bool]:
+    """State and recount without what a variable or file says to tables of other formats, or to another WHAT."""
+    selects = () if what in own.stateless else own.state_options
+    state = {
+        name: value if _STATES[name] in selects else run.settings.if_typed(_STATES[name], value)
+        for name, value in state.items()
+    }
+    return state, recount if own.recounts else bool(run.settings.if_typed("--recount", recount))
 
 
 def _refuse_beside_check(what: str, *, check: bool, deep: bool, others: Mapping[str, object]) -> None:

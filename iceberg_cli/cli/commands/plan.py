@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,7 +29,10 @@ _HELPS = {
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "plan", groups=lambda: {"chosen": _every_verb()})
+    def idle(values: Mapping[str, Any]) -> Sequence[str]:
+        return ["--output"] if values["verb"] is None else []
+
+    @command(app, "plan", groups=lambda: {"chosen": _every_verb()}, idle=idle)
     def plan(
         run: Run,
         chosen: Mapping[str, VerbOptions],
@@ -54,9 +57,7 @@ def register(app: typer.Typer) -> None:
                 next_step=f"VERB is one of: {', '.join(VERB_NAMES)}.",
             )
         if output is not None and verb is None:
-            if run.settings.if_typed("--output", output):
-                raise UsageError("--output needs a verb: a file holds one verb's plan")
-            output = None
+            raise UsageError("--output needs a verb: a file holds one verb's plan")
         _refuse_strays(chosen, verb)
         opened = run.open(table)
         policies = {

@@ -81,7 +81,7 @@ _iceberg_cli() {
             "apply") _iceberg_cli_words "--replan -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help" ;;
             "resume") _iceberg_cli_words "--list --abandon --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help" ;;
             "demo") _iceberg_cli_words "--format --as-of -q --quiet -h --help" ;;
-            "config") _iceberg_cli_words "--format -v --verbose -q --quiet -h --help" ;;
+            "config") _iceberg_cli_words "--format -v --verbose -h --help" ;;
             "completion") _iceberg_cli_words "-h --help" ;;
         esac
     elif [[ -z $command ]]; then
@@ -101,6 +101,7 @@ _iceberg_cli() {
             "resume 0") _iceberg_cli_files ;;
             "demo 0") _iceberg_cli_files ;;
             "config 0") _iceberg_cli_words "show" ;;
+            "config 1") _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo config" ;;
             "completion 0") _iceberg_cli_words "bash zsh fish" ;;
         esac
     fi

@@ -364,9 +364,9 @@ complete -c iceberg-cli -n '__iceberg_cli_at demo 2' -s h -l help -d 'Show the h
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a config -d 'Show the value of every option and where it comes from'
 complete -c iceberg-cli -n '__iceberg_cli_at config 2' -f -a 'show'
+complete -c iceberg-cli -n '__iceberg_cli_at config 3' -f -a 'inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo config'
 complete -c iceberg-cli -n '__iceberg_cli_at config 2' -l format -x -a 'text json' -d 'json: one document on standard output. Default: text.'
 complete -c iceberg-cli -n '__iceberg_cli_at config 2' -s v -l verbose -d 'Show every row and every option.'
-complete -c iceberg-cli -n '__iceberg_cli_at config 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at config 2' -s h -l help -d 'Show the help and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a completion -d 'Print the completion script of a shell'
