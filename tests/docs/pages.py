@@ -20,8 +20,8 @@ from typing import NamedTuple
 import pytest
 
 from tests.builders import DAY_MS
-from tests.cli.running import Ran
 from tests.cli.printed import plain, run_on_a_terminal
+from tests.cli.running import Ran
 from tests.golden.commands import CLOCK_MS, alone, fixed, settle_times, write_visits
 from tests.golden.comparing import as_made, marked
 from tests.paths import ROOT

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Ran
 from tests.cli.printed import plain, run_on_a_terminal
+from tests.cli.running import Ran
 from tests.docs.pages import FOLDER, MADE_WITH, PICTURES, WIDTH, prepared, same
 from tests.golden.comparing import record_versions
 from tests.golden.pictures import GROUNDS, draw
