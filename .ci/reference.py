@@ -1,4 +1,4 @@
-"""The reference pages of `docs/`: a page for each command, their shared options, and the JSON documents."""
+"""The reference pages of `docs/`: each command, the options of all, the policies of Python, and the JSON documents."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 from command_tree import NAME, WRITTEN_BY, Command, Parameter, is_of_tables, shared_options
 
 from iceberg_cli.cli.help_texts import GROUPS, examples_of, group_of
+from iceberg_cli.formats import VERB_NAMES, policies_of
+from iceberg_cli.plan.policy import Policy, Switches
 
 _HEAD = f"<!-- {WRITTEN_BY} -->\n\n"
 SHARED = "shared-options"
@@ -18,6 +20,11 @@ _ABOUT_COMMANDS = (
     f"Options that several commands have alike are on a page of their own: [options of every command on tables]"
     f"({SHARED}.md). What `--format json` prints is described field by field: [JSON documents](documents.md). "
     "The manual pages say the same (`man iceberg-cli`)."
+)
+_ABOUT_POLICIES = (
+    "What `Table.plan` wants is a policy: what an operator asks of a verb. Its arguments are the options of the command, "
+    "all by keyword. Times and sizes are numbers of milliseconds and of bytes, or texts as on the command line (`7d`, "
+    "`8MiB`). None leaves it to the table's property, or to the default that the meaning names."
 )
 _ABOUT_DOCUMENTS = (
     "With `--format json` a command prints one document. Its `schema` says which: the number rises where a field goes "
@@ -46,6 +53,7 @@ def reference_pages(
     pages = {one.name: _command_page(one, shared) for one in commands}
     pages["index"] = _index(root, commands)
     pages[SHARED] = _shared_page(shared)
+    pages["policies"] = _policies()
     pages["documents"] = _documents(schemas)
     return pages
 
@@ -122,6 +130,30 @@ def _option(option: Parameter) -> str:
 def _examples(name: str) -> Iterator[str]:
     for text, words in examples_of(name):
         yield f"{_text(text)}\n\n```sh\n{NAME} {words}\n```"
+
+
+# -- Policies --------------------------------------------------------------------------------------------------
+
+
+def _policies() -> str:
+    parts = ["# Policies", _ABOUT_POLICIES]
+    for verb in VERB_NAMES:
+        parts += [f"## {verb}"]
+        for name, policy in policies_of(verb).items():
+            parts += [f"### `{name}.{policy.__name__}`", _arguments(policy)]
+    return _HEAD + "\n\n".join(parts) + "\n"
+
+
+def _arguments(policy: type[Policy]) -> str:
+    rows = []
+    for option in policy.options():
+        meaning = " ".join(option.help_of.values())
+        if isinstance(option.kind, Switches):
+            values = (f"`{value}`: {text}" for value, text in option.kind.flags.values())
+            meaning = " ".join(values)
+        flags = " or ".join(f"`{flag}`" for flag in option.help_of)
+        rows.append(f"| `{option.name}` | {flags} | `{option.default!r}` | {_text(meaning)} |")
+    return "| Argument | Option | Default | Meaning |\n|---|---|---|---|\n" + "\n".join(rows)
 
 
 # -- JSON documents --------------------------------------------------------------------------------------------

@@ -44,6 +44,9 @@ def draw(text: str, *, width: int, title: str, theme: TerminalTheme) -> str:
     for line in text.splitlines():
         console.print(Text.from_ansi(line), soft_wrap=True)
     svg = console.export_svg(title=title, theme=theme).replace("Fira Code", "DejaVu Sans Mono")
+    svg = svg.replace(
+        'stroke="rgba(255,255,255,0.35)"', 'stroke="rgba(128,128,128,0.5)"'
+    )  # shows on either ground
     # A viewer that may fetch nothing shows the same.
     return re.sub(r"\s*@font-face \{[^}]*\}", "", svg)
 
