@@ -23,8 +23,8 @@ _ABOUT_COMMANDS = (
 )
 _ABOUT_POLICIES = (
     "What `Table.plan` wants is a policy: what an operator asks of a verb. Its arguments are the options of the "
-    "command, all by keyword. Times and sizes are numbers of milliseconds and of bytes, or texts as on the command line "
-    "(`7d`, `8MiB`). None leaves it to the table's property, or to the default that the meaning names."
+    "command, all by keyword. Times and sizes are numbers of milliseconds and of bytes, or texts as on the command "
+    "line (`7d`, `8MiB`). None leaves it to the table's property, or to the default that the meaning names."
 )
 _ABOUT_DOCUMENTS = (
     "With `--format json` a command prints one document. Its `schema` says which: the number rises where a field goes "
