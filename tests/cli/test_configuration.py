@@ -270,7 +270,7 @@ def test_options_of_the_other_format_in_a_file_have_no_effect(
 ) -> None:
     delta = delta_with_removed_files(tmp_path / "d", "b")
     (place / "iceberg-cli.toml").write_text(
-        '[expire-snapshots]\nolder-than = "7d"\nretention = "15d"\n[inspect]\nversion = 0'
+        '[expire-snapshots]\nolder-than = "7d"\nretention = "15d"\n[inspect]\nversion = 0\nrecount = true'
     )
     monkeypatch.setenv("ICEBERG_CLI_REF", "main")
     assert dry(table.name, *AS_OF)["options"]["older_than_ms"]["source"] != "default"
@@ -285,7 +285,9 @@ def test_options_of_the_other_format_in_a_file_have_no_effect(
         assert iceberg_cli("plan", name, *AS_OF).code == 0
     assert iceberg_cli("expire-snapshots", delta, "--older-than", "7d", "-n").code == 2
     assert iceberg_cli("plan", table.name, "merge-dvs", *AS_OF).code == 0
-    assert iceberg_cli("plan", table.name, "merge-dvs", "--cleanup", "all", *AS_OF).code == 2
+    ran = iceberg_cli("plan", table.name, "merge-dvs", "--cleanup", "all", *AS_OF)
+    assert ran.code == 2
+    assert "--cleanup is an option of expire-snapshots, not of merge-dvs" in ran.err
 
 
 @pytest.mark.parametrize(
