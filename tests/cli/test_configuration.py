@@ -106,7 +106,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def called_with(command: str, *words: str) -> dict[str, Any]:
+def called_with(command: str, *words: str, idle: Any = lambda _: ()) -> dict[str, Any]:
     """What a command line calls the function of its command with, in place of which nothing is done."""
     got: list[dict[str, Any]] = []
     own = CLASSES[command]
@@ -117,7 +117,7 @@ def called_with(command: str, *words: str) -> dict[str, Any]:
 
     app = typer.Typer(cls=PlainGroup, add_completion=False)
     app.callback()(lambda: None)
-    app.command(command, cls=PlainCommand)(values_of(record, own._groups))
+    app.command(command, cls=PlainCommand)(values_of(record, own._groups, idle))
     needed = [each for each in own.parameters.values() if each.default is inspect.Parameter.empty]
     root = typer.main.get_command(app)
     with root.make_context(
@@ -332,6 +332,16 @@ def test_where_a_file_says_to_look_and_more_it_is_looked_alone(
         assert "nothing blocks the upgrade" in iceberg_cli("upgrade-v3", table.name).out
         assert "expire-snapshots" in iceberg_cli("resume", table.name).out
     assert "abandoned" in iceberg_cli("resume", table.name, "--abandon").out.lower()
+
+
+def test_a_look_gets_nothing_of_what_a_file_says_about_carrying_out(place: Path) -> None:
+    (place / "iceberg-cli.toml").write_text("limit-deletes = 5\nno-resume = true\nno-progress = true")
+    idle = CLASSES["upgrade-v3"]._idle
+    usual, look = (called_with("upgrade-v3", *words, idle=idle) for words in ((), ("--check",)))
+    assert (usual["carry"]["limit_deletes"], usual["carry"]["no_resume"]) == (5, True)
+    assert look["carry"]["limit_deletes"] is None
+    assert not look["carry"]["no_resume"]
+    assert look["run"]["no_progress"]
 
 
 def test_what_a_file_itself_contradicts_is_refused_with_its_place(place: Path, table: FolderTable) -> None:
