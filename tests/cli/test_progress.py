@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jsonschema
@@ -20,7 +21,7 @@ from iceberg_cli.plan.events import AnyEvent, Event, PhaseBegun, PhaseEnded
 from tests.budget import deep_unless
 from tests.cli.lakes import AS_OF, four_snapshots, listing
 from tests.cli.running import SCHEMAS, iceberg_cli, process
-from tests.cli.terminals import Gate, Terminal, terminal
+from tests.cli.terminals import PATIENCE_S, Gate, Terminal, terminal
 from tests.paths import ROOT
 
 UNCHANGED = "Stopped by Ctrl-C. Nothing was changed. Run the same command again."
@@ -130,6 +131,19 @@ def test_a_phase_goes_on_after_another_inside_it() -> None:
         "reading manifests: 5 of 5 files, 0.5/s",
         "deleting files: 20 of 100 files, 0.7/s, 1 min 56 s left",
     ]
+
+
+def test_a_phase_that_tells_nothing_has_its_lines_too() -> None:
+    stream, clock = io.StringIO(), Clock()
+    progress = Progress(stream, "lines", clock=clock)
+    progress(PhaseBegun(phase="commit", table="t"))
+    clock.now_s += 70
+    until_s = time.monotonic() + PATIENCE_S
+    while not stream.getvalue():
+        assert time.monotonic() < until_s, "nothing is written"
+        time.sleep(0.01)
+    progress.end(0, None)
+    assert stream.getvalue() == "commit: 1 min 10 s so far\n"
 
 
 def test_documents_come_at_the_begin_and_the_end_and_at_most_ten_a_second() -> None:
