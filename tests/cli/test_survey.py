@@ -11,8 +11,8 @@ from iceberg_cli.cli.render import plan as render_plan
 from iceberg_cli.plan.plan import Base, Option, Plan, Step, Verdict
 from iceberg_cli.testing.iceberg_files import ADDED
 from tests.cli.lakes import AS_OF, AS_OF_MS, FolderTable, edited, four_snapshots
-from tests.cli.running import Ran, iceberg_cli
 from tests.cli.printed import on_a_terminal
+from tests.cli.running import Ran, iceberg_cli
 from tests.hazard_tables import Hazard, entry
 
 

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.terminal_theme import DIMMED_MONOKAI, TerminalTheme
 from rich.text import Text
 
-from tests.cli.running import Ran
 from tests.cli.printed import run_on_a_terminal
+from tests.cli.running import Ran
 from tests.golden.commands import transcript
 from tests.golden.screens import SESSIONS, WIDTHS
 

@@ -16,8 +16,8 @@ from iceberg_cli.plan.inspection import ID, NUMBER, PATH, SIZE, TIME, Column
 from iceberg_cli.plan.plan import Base, Option, Plan, Step, Verdict
 from iceberg_cli.plan.report import Report
 from tests.builders import DAY_MS
-from tests.cli.running import Ran
 from tests.cli.printed import on_a_terminal, plain, run_on_a_terminal
+from tests.cli.running import Ran
 from tests.golden.commands import (
     CLOCK_MS,
     DELTA_VIEWS,
