@@ -17,6 +17,7 @@ from typing import Final
 from iceberg_cli.cli import listeners, subject
 from iceberg_cli.cli.clock import now_ms
 from iceberg_cli.cli.listeners import warn
+from iceberg_cli.cli.render.kinds import KIND_NAMES
 from iceberg_cli.errors import IcebergCliError, UsageError
 from iceberg_cli.plan.events import (
     COMMIT,
@@ -70,12 +71,6 @@ _HELP: Final = {
     "a Delta log.",
     "iceberg_cli_oldest_snapshot_age_seconds": "Age of that at the end of the last run.",
 }
-# In the order of the report; kinds that did not occur are 0, so that no series comes and goes.
-_KINDS: Final = (
-    "data_file", "position_delete_file", "equality_delete_file", "statistics_file", "manifest_file", "manifest_list",
-    "metadata_file", "deletion_vector_file", "change_data_file", "untracked_file", "compacted_file", "checksum_file",
-    "commit_file", "checkpoint_file", "sidecar_file",
-)  # fmt: skip
 
 
 def listen(path: str, *, looks: bool) -> None:
@@ -187,7 +182,8 @@ class MetricsFile:
                 for each, seconds in self._phase_s.items()
             ),
             ("iceberg_cli_reclaimed_bytes", {}, str(self._reclaimed_bytes)),
-            *(("iceberg_cli_deleted_files", {"kind": each}, str(self._deleted[each])) for each in _KINDS),
+            # Kinds that did not occur are 0, so that no series comes and goes.
+            *(("iceberg_cli_deleted_files", {"kind": each}, str(self._deleted[each])) for each in KIND_NAMES),
             ("iceberg_cli_failed_deletes", {}, str(len(self._failures))),
             *(
                 ("iceberg_cli_commit_attempts", {"outcome": each}, str(self._attempts[each]))

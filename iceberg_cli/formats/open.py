@@ -12,7 +12,7 @@ from iceberg_cli.engines import Engine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, TableNotFound
 from iceberg_cli.formats import format_of, plugged_formats
 from iceberg_cli.operation.table import OpenRequest, OpenTable
-from iceberg_cli.plan.events import Listener
+from iceberg_cli.plan.events import ENGINE, Listener, phase
 from iceberg_cli.storage.router import UnsafeOverrides, located
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ def open_table(
     def choose_engine(table: OpenTable) -> None:
         """Set the Spark engine where the operator chose it, or where there is enough to read."""
         if engine is not None and engine.may_be_spark:
-            table.use(_engine_for(table, engine))
+            with phase(ENGINE, on_event, table=name):
+                table.use(_engine_for(table, engine))
 
     location = None if _is_in_catalog(name) else _located(name)
     request = OpenRequest(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-OPEN, RECOVER, PLAN, RECORD = "open", "recover", "plan", "record"
+OPEN, ENGINE, RECOVER, PLAN, RECORD = "open", "start engine", "recover", "plan", "record"
 STAGE, COMMIT, WAIT, SWEEP = "stage", "commit", "wait", "sweep"
 INSPECT, CHECK, SAVE = "inspect", "check", "save"
 

@@ -106,7 +106,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def called_with(command: str, *words: str) -> dict[str, Any]:
+def called_with(command: str, *words: str, idle: Any = lambda _: ()) -> dict[str, Any]:
     """What a command line calls the function of its command with, in place of which nothing is done."""
     got: list[dict[str, Any]] = []
     own = CLASSES[command]
@@ -117,7 +117,7 @@ def called_with(command: str, *words: str) -> dict[str, Any]:
 
     app = typer.Typer(cls=PlainGroup, add_completion=False)
     app.callback()(lambda: None)
-    app.command(command, cls=PlainCommand)(values_of(record, own._groups))
+    app.command(command, cls=PlainCommand)(values_of(record, own._groups, idle))
     needed = [each for each in own.parameters.values() if each.default is inspect.Parameter.empty]
     root = typer.main.get_command(app)
     with root.make_context(
@@ -270,7 +270,7 @@ def test_options_of_the_other_format_in_a_file_have_no_effect(
 ) -> None:
     delta = delta_with_removed_files(tmp_path / "d", "b")
     (place / "iceberg-cli.toml").write_text(
-        '[expire-snapshots]\nolder-than = "7d"\nretention = "15d"\n[inspect]\nversion = 0'
+        '[expire-snapshots]\nolder-than = "7d"\nretention = "15d"\n[inspect]\nversion = 0\nrecount = true'
     )
     monkeypatch.setenv("ICEBERG_CLI_REF", "main")
     assert dry(table.name, *AS_OF)["options"]["older_than_ms"]["source"] != "default"
@@ -285,7 +285,9 @@ def test_options_of_the_other_format_in_a_file_have_no_effect(
         assert iceberg_cli("plan", name, *AS_OF).code == 0
     assert iceberg_cli("expire-snapshots", delta, "--older-than", "7d", "-n").code == 2
     assert iceberg_cli("plan", table.name, "merge-dvs", *AS_OF).code == 0
-    assert iceberg_cli("plan", table.name, "merge-dvs", "--cleanup", "all", *AS_OF).code == 2
+    ran = iceberg_cli("plan", table.name, "merge-dvs", "--cleanup", "all", *AS_OF)
+    assert ran.code == 2
+    assert "--cleanup is an option of expire-snapshots, not of merge-dvs" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -330,6 +332,16 @@ def test_where_a_file_says_to_look_and_more_it_is_looked_alone(
         assert "nothing blocks the upgrade" in iceberg_cli("upgrade-v3", table.name).out
         assert "expire-snapshots" in iceberg_cli("resume", table.name).out
     assert "abandoned" in iceberg_cli("resume", table.name, "--abandon").out.lower()
+
+
+def test_a_look_gets_nothing_of_what_a_file_says_about_carrying_out(place: Path) -> None:
+    (place / "iceberg-cli.toml").write_text("limit-deletes = 5\nno-resume = true\nno-progress = true")
+    idle = CLASSES["upgrade-v3"]._idle
+    usual, look = (called_with("upgrade-v3", *words, idle=idle) for words in ((), ("--check",)))
+    assert (usual["carry"]["limit_deletes"], usual["carry"]["no_resume"]) == (5, True)
+    assert look["carry"]["limit_deletes"] is None
+    assert not look["carry"]["no_resume"]
+    assert look["run"]["no_progress"]
 
 
 def test_what_a_file_itself_contradicts_is_refused_with_its_place(place: Path, table: FolderTable) -> None:

@@ -200,6 +200,15 @@ def test_a_log_that_cannot_be_written_is_refused_before_anything_is_done(tmp_pat
     assert listing(Path(table)) == before
 
 
+def test_secrets_in_the_name_of_a_table_are_not_told(tmp_path: Path) -> None:
+    log, file = tmp_path / "log", tmp_path / "run.prom"
+    ran = iceberg_cli(VERB, f"{tmp_path}/t?sig=zq-secret", "--yes", "--log-file", log, "--metrics", file)
+    assert ran.code == 10
+    assert "zq-secret" not in log.read_text() + file.read_text()
+    assert {line["table"] for line in lines(log)} == {f"{tmp_path}/t?sig=***"}
+    assert f'table="{tmp_path}/t?sig=***"' in file.read_text()
+
+
 def test_secrets_of_the_command_line_are_not_told(tmp_path: Path) -> None:
     table, log = four_snapshots(tmp_path / "t").publish(), tmp_path / "log"
     words = (

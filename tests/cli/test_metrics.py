@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from iceberg_cli.demo import create_demo
+from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF, AS_OF_MS, GONE, delta_with_removed_files, four_snapshots, listing
 from tests.cli.running import iceberg_cli, process
 from tests.cli.terminals import PATIENCE_S, Gate, background
@@ -90,6 +91,13 @@ def test_what_is_freed_is_what_left_the_disk(tmp_path: Path) -> None:
     phases = done.by("phase_duration_seconds")
     assert {"open", "plan", "record", "sweep"} <= phases.keys()
     assert sum(phases.values()) <= done["duration_seconds"]
+
+
+def test_the_oldest_snapshot_is_that_after_the_commit_also_where_no_file_is_deleted(tmp_path: Path) -> None:
+    table, file = four_snapshots(tmp_path / "t").publish(), tmp_path / "run.prom"
+    metrics = ended(table, "--yes", "--cleanup", "none", file=file)
+    assert metrics["oldest_snapshot_timestamp_seconds"] == (AS_OF_MS - 6 * DAY_MS) / 1_000
+    assert metrics.by("deleted_files") == {}
 
 
 def test_delta_frees_what_left_the_disk(tmp_path: Path) -> None:

@@ -6,19 +6,23 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from iceberg_cli.cli import subject
+from iceberg_cli.cli import stopping, subject
 from iceberg_cli.cli.progress import Progress, mode_of
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.events import AnyEvent, Event, PhaseBegun, PhaseEnded
 from tests.budget import deep_unless
 from tests.cli.lakes import AS_OF, four_snapshots, listing
 from tests.cli.running import SCHEMAS, iceberg_cli, process
-from tests.cli.terminals import Gate, Terminal, terminal
+from tests.cli.terminals import PATIENCE_S, Gate, Terminal, terminal
+from tests.paths import ROOT
 
 UNCHANGED = "Stopped by Ctrl-C. Nothing was changed. Run the same command again."
 
@@ -127,6 +131,19 @@ def test_a_phase_goes_on_after_another_inside_it() -> None:
         "reading manifests: 5 of 5 files, 0.5/s",
         "deleting files: 20 of 100 files, 0.7/s, 1 min 56 s left",
     ]
+
+
+def test_a_phase_that_tells_nothing_has_its_lines_too() -> None:
+    stream, clock = io.StringIO(), Clock()
+    progress = Progress(stream, "lines", clock=clock)
+    progress(PhaseBegun(phase="commit", table="t"))
+    clock.now_s += 70
+    until_s = time.monotonic() + PATIENCE_S
+    while not stream.getvalue():
+        assert time.monotonic() < until_s, "nothing is written"
+        time.sleep(0.01)
+    progress.end(0, None)
+    assert stream.getvalue() == "commit: 1 min 10 s so far\n"
 
 
 def test_documents_come_at_the_begin_and_the_end_and_at_most_ten_a_second() -> None:
@@ -265,15 +282,19 @@ def test_sigterm_leaves_no_bar(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-def test_an_error_leaves_no_bar(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("what", "held", "phase"),
+    [((), "metadata.json", "open, 1 s"), (("files",), "-m0.avro", "reading manifests [")],
+)
+def test_an_error_leaves_no_bar(tmp_path: Path, what: tuple[str, ...], held: str, phase: str) -> None:
     table = four_snapshots(tmp_path / "t").publish()
-    gate = Gate.at(tmp_path / "gate", "metadata.json")
-    with terminal(gate.command("read", "inspect", table)) as shown:
-        shown.wait_for("open, 1 s")
+    gate = Gate.at(tmp_path / "gate", held)
+    with terminal(gate.command("read", "inspect", table, *what)) as shown:
+        shown.wait_for(phase)
         gate.open("EIO")
-        shown.end()
+        assert shown.end() != 0
         assert clean(shown)
-        assert shown.text.count("open,") == 0
+        assert phase not in shown.text
 
 
 def test_a_question_stands_where_no_bar_is_any_more(tmp_path: Path) -> None:
@@ -290,16 +311,46 @@ def test_a_question_stands_where_no_bar_is_any_more(tmp_path: Path) -> None:
         assert shown.lines[-1] == "Nothing was changed."
 
 
-def test_a_forked_process_is_no_copy_of_the_one_that_looks_at_the_clock(tmp_path: Path) -> None:
-    progress = Progress(io.StringIO(), "lines")
-    progress(PhaseBegun(phase="plan", table="t"))
+def test_no_thread_looks_at_the_clock_while_the_process_forks() -> None:
+    script = (
+        "import io, os, threading\n"
+        "names = lambda: sorted(each.name for each in threading.enumerate())\n"
+        "os.register_at_fork(before=lambda: print(names(), flush=True))  # called after those that come later\n"
+        "from iceberg_cli.cli.progress import Progress\n"
+        "from iceberg_cli.plan.events import PhaseBegun\n"
+        "progress = Progress(io.StringIO(), 'lines')\n"
+        "progress(PhaseBegun(phase='plan', table='t'))\n"
+        "print(names(), flush=True)\n"
+        "child = os.fork()\n"
+        "os._exit(0) if child == 0 else os.waitpid(child, 0)\n"
+        "print(names(), flush=True)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    alive = "['MainThread', 'progress']"
+    assert ran.stdout.splitlines() == [alive, "['MainThread']", alive]
+
+
+def test_what_is_on_the_screen_is_known_to_who_ends_the_process() -> None:
+    clock = Clock()
+    progress = Progress(io.StringIO(), "bar", clock=clock, columns=lambda: 80)
+    erased = []
+    for second, event in enumerate((reading(0), reading(1), PhaseEnded(phase="reading manifests"))):
+        clock.now_s = 100.0 + 2 * second
+        progress(event)
+        erased.append(stopping._process.erased)
+    progress.end(0, None)
+    assert erased == ["", "\r\x1b[K", ""]
+
+
+def test_a_process_that_ends_at_once_erases_the_bar_first() -> None:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        import threading
-
-        os.write(writer, str([each.name for each in threading.enumerate()]).encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(reader, 1_000) == b"['MainThread']"
-    progress.end(0, None)
+        os.dup2(writer, 2)
+        stopping.begin()
+        stopping.erase("\r\x1b[K")
+        stopping._leave(signal.SIGINT)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+    assert os.read(reader, 1_000).decode() == "\r\x1b[KStopped by Ctrl-C. Nothing was changed.\n"
+    os.close(reader)
+    os.close(writer)

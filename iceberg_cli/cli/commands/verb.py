@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,7 +28,10 @@ def register(app: typer.Typer, name: str) -> None:
             "carry": group_of(ApplyOptions),
         }
 
-    @command(app, name, groups=groups, about=about)
+    def idle(values: Mapping[str, Any]) -> list[str]:
+        return [each.flag for each in group_of(ApplyOptions).arguments.values() if values.get("check")]
+
+    @command(app, name, groups=groups, about=about, idle=idle)
     def verb(run: Run, check: bool, options: VerbOptions, carry: ApplyOptions, table: TableArgument) -> None:
         if not check:
             carry_out(run, carry, table, options)
