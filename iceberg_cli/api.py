@@ -25,7 +25,7 @@ from iceberg_cli.engines import Event, OnEvent
 from iceberg_cli.engines.selection import EngineChoice
 from iceberg_cli.errors import CorruptFile, Refused, StalePlan, UsageError
 from iceberg_cli.formats import format_of
-from iceberg_cli.formats.inspection import CheckedTable, Inspection, checked, inspector_of
+from iceberg_cli.formats.inspection import CheckedTable, Inspection, checked, difference_of, inspector_of
 from iceberg_cli.formats.open import open_table as open_format_table
 from iceberg_cli.operation.runtime import Runtime as Runtime  # noqa: PLC0414 - for callers
 from iceberg_cli.operation.runtime import process_started, system_runtime
@@ -310,6 +310,38 @@ class Table:
         state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
         inspector = inspector_of(self._opened, what, state, recount=recount, as_of_ms=_or_now(as_of_ms))
         return Inspection(what, inspector, limit, recount)
+
+    def diff(
+        self,
+        before: str,
+        after: str | None = None,
+        *,
+        by_partition: bool = False,
+        limit: int | None = None,
+        as_of_ms: int | None = None,
+    ) -> Inspection:
+        """What two states of the table differ in: files, rows, bytes, deletes, schema, properties, partitions.
+
+        Args:
+            before: the first state: a ref, else a snapshot id (Iceberg) or a version (Delta), else a time as of
+                `--at`.
+            after: the second one; None: the current state.
+            by_partition: have the document a row for each partition in which files differ; `to_arrow` always has.
+            limit: the first so many of these.
+            as_of_ms: the "now" of the document; None: now.
+
+        Raises:
+            UsageError: the table has no such state. CorruptFile: a file that it needs is gone or damaged.
+        """
+        return difference_of(
+            self._opened,
+            before,
+            after,
+            by_partition=by_partition,
+            limit=limit,
+            as_of_ms=_or_now(as_of_ms),
+            now_ms=_now_ms(),
+        )
 
     def check(
         self,

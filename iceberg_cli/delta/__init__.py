@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from iceberg_cli.delta.check.table_check import DeltaTableCheck
+    from iceberg_cli.delta.inspect.difference import VersionDifference
     from iceberg_cli.delta.inspect.inspector import DeltaTableInspector
     from iceberg_cli.delta.open import LogInput
     from iceberg_cli.delta.table import DeltaTable
@@ -37,7 +38,7 @@ class DeltaFormat:
     title: Final = ("a", "Delta")
     inspected: Final = (
         "summary", "history", "schemas", "properties", "files", "deletes", "partitions", "row-ids", "protocol",
-        "features",
+        "features", "diff",
     )  # fmt: skip
     elsewhere: Final = {
         "snapshots": "history",
@@ -84,6 +85,24 @@ class DeltaFormat:
 
         snapshot = table.log.snapshot(state.version, at_ms=state.at_ms) if state.given() else table.snapshot
         return DeltaTableInspector(table=table, snapshot=snapshot, as_of_ms=as_of_ms)
+
+    def difference(
+        self,
+        table: DeltaTable,
+        states: tuple[str, str | None],
+        *,
+        as_of_ms: int,
+        now_ms: int,
+        by_partition: bool,
+        limit: int | None,
+    ) -> VersionDifference:
+        """Reads what two versions differ in."""
+        from iceberg_cli.delta.inspect.difference import VersionDifference, snapshot_named
+
+        before, after = (snapshot_named(table, state, now_ms=now_ms) for state in states)
+        return VersionDifference(
+            table=table, before=before, after=after, as_of_ms=as_of_ms, by_partition=by_partition, limit=limit
+        )
 
     def checker(
         self,

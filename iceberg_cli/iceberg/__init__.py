@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from iceberg_cli.iceberg.check.table_check import TableCheck
+    from iceberg_cli.iceberg.inspect.difference import SnapshotDifference
     from iceberg_cli.iceberg.inspect.inspector import TableInspector
     from iceberg_cli.iceberg.open import ManifestInput
     from iceberg_cli.iceberg.table import IcebergTable
@@ -37,7 +38,7 @@ class IcebergFormat:
     title: Final = ("an", "Iceberg")
     inspected: Final = (
         "summary", "snapshots", "refs", "history", "schemas", "specs", "properties", "manifests", "files", "deletes",
-        "partitions", "statistics", "metadata-log", "row-ids",
+        "partitions", "statistics", "metadata-log", "row-ids", "diff",
     )  # fmt: skip
     elsewhere: Final = {
         "protocol": "format_version in the summary",
@@ -81,6 +82,24 @@ class IcebergFormat:
             table.metadata, snapshot_id=state.snapshot_id, ref=state.ref, at_ms=state.at_ms
         )
         return TableInspector(table=table, snapshot=chosen, as_of_ms=as_of_ms)
+
+    def difference(
+        self,
+        table: IcebergTable,
+        states: tuple[str, str | None],
+        *,
+        as_of_ms: int,
+        now_ms: int,
+        by_partition: bool,
+        limit: int | None,
+    ) -> SnapshotDifference:
+        """Reads what two snapshots differ in."""
+        from iceberg_cli.iceberg.inspect.difference import SnapshotDifference, state_named
+
+        before, after = (state_named(table.metadata, state, now_ms=now_ms) for state in states)
+        return SnapshotDifference(
+            table=table, before=before, after=after, as_of_ms=as_of_ms, by_partition=by_partition, limit=limit
+        )
 
     def checker(self, inspector: TableInspector, *, one_state: bool, deep: bool, now_ms: int) -> TableCheck:
         """Checks the snapshot of an inspector, or the heads of all branches and tags."""
