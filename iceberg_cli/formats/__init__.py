@@ -215,6 +215,20 @@ class Format(Protocol):
         """
         ...
 
+    def sample(self, table: Any, state: StateSelector, columns: Sequence[str], *, as_of_ms: int) -> Inspector:
+        """Reads rows of one of a table's states, deletes applied.
+
+        Args:
+            table: opened.
+            state: which one.
+            columns: names of the top-level columns to show; none: all.
+            as_of_ms: the "now" of the document.
+
+        Raises:
+            UsageError: it has no such state.
+        """
+        ...
+
     def checker(self, inspector: Any, *, one_state: bool, deep: bool, now_ms: int) -> Checker:
         """Checks an inspected table.
 

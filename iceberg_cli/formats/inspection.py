@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 WHAT: Final = tuple(dict.fromkeys(what for name in BUILT_IN for what in format_of(name).inspected))
 
 
+SAMPLE_ROWS: Final = 20  # of a sample, where nothing else is said
 DOCUMENTS: Final = ("summary", "diff")
 """The values of WHAT whose document has no list of rows alone."""
 
@@ -105,6 +106,8 @@ def inspector_of(
         raise UsageError("A difference is one of two states: `Table.diff` takes both")
     own = format_of(table.format)
     check_request(own, what, state, recount=recount)
+    if what == "sample":
+        return own.sample(table, state, (), as_of_ms=as_of_ms)
     return own.inspector(table, state, as_of_ms=as_of_ms)
 
 
@@ -136,6 +139,27 @@ def difference_of(
         table, (before, after), as_of_ms=as_of_ms, now_ms=now_ms, by_partition=by_partition, limit=limit
     )
     return Inspection("diff", inspector, limit)
+
+
+def sample_of(
+    table: OpenTable, state: StateSelector, columns: Sequence[str], *, limit: int | None, as_of_ms: int
+) -> Inspection:
+    """Rows of one of a table's states, deletes applied.
+
+    Args:
+        table: loaded.
+        state: which of its states.
+        columns: names of the top-level columns to show; none: all.
+        limit: at most so many rows; None: all.
+        as_of_ms: the "now" of the document.
+
+    Raises:
+        UsageError: the table has no such state or column.
+    """
+    own = format_of(table.format)
+    check_request(own, "sample", state)
+    inspector = own.sample(table, state, columns, as_of_ms=as_of_ms)
+    return Inspection("sample", inspector, limit)
 
 
 def checked(

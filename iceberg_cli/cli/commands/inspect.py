@@ -9,7 +9,7 @@ import typer
 from iceberg_cli.cli.arguments import integer, positive
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
-from iceberg_cli.formats.inspection import DOCUMENTS, WHAT, check_what
+from iceberg_cli.formats.inspection import DOCUMENTS, SAMPLE_ROWS, WHAT, check_what
 from iceberg_cli.plan.text import time_ms
 
 if TYPE_CHECKING:
@@ -82,6 +82,10 @@ First = Annotated[
 Second = Annotated[
     str | None, typer.Argument(metavar="[B]", help="With diff: what A is compared with; the current state.")
 ]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--columns", metavar="NAME...", help="With sample: this column; give it again for others."),
+]
 _STDOUT = "-"
 
 
@@ -104,6 +108,7 @@ def register(app: typer.Typer) -> None:
         check: Check = False,
         deep: Deep = False,
         by_partition: ByPartition = False,
+        columns: Columns = None,
         output: Output = None,
         jsonl: JsonLines = False,
     ) -> None:
@@ -114,6 +119,8 @@ def register(app: typer.Typer) -> None:
         For a Delta table WHAT is summary, history, schemas, properties, protocol, features, files, deletes,
         partitions or row-ids, and rows have the fields of the log's actions.
         diff shows what B has that A has not, and the other way round; its rows are partitions.
+        sample shows rows of the table, without those that deletes hide and in no promised order: 20, or as many as
+        --limit says.
         With --check it is findings: what in the table breaks which rule of the specification, and what to do.
         """
         check_what(what)
@@ -127,6 +134,8 @@ def register(app: typer.Typer) -> None:
             raise UsageError(f"--limit is about rows, and {_ROWLESS[what]}", next_step=_NEXT[what])
         if what != "summary" and recount:
             raise UsageError(f"--recount is about the summary, not {what}")
+        if what != "sample" and columns:
+            raise UsageError(f"--columns is about sample, not {what}")
         limit = positive(limit, "--limit")
         state["at_ms"] = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
         opened = run.open(table)
@@ -136,6 +145,9 @@ def register(app: typer.Typer) -> None:
             return
         if before is not None:
             shown = opened.diff(before, after, by_partition=by_partition, limit=limit, as_of_ms=run.as_of_ms)
+        elif what == "sample":
+            most = SAMPLE_ROWS if limit is None else limit
+            shown = opened.sample(most, columns or (), **state, as_of_ms=run.as_of_ms)
         else:
             shown = opened.inspect(what, **state, limit=limit, recount=recount, as_of_ms=run.as_of_ms)
         for warning in shown.warnings:

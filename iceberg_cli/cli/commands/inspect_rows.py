@@ -31,7 +31,7 @@ def show(run: Run, shown: Inspector, what: str, *, limit: int | None) -> None:
     if shown.streams(what):
         head = shown.head(what)
         parts = shown.lines(what, limit=None if most_rows is None else most_rows + 1)
-        rows = [json.loads(line) | head for part in parts for line in part.to_pylist()]
+        rows = [head | json.loads(line) for part in parts for line in part.to_pylist()]
     else:
         rows = shown.rows(what, limit=None if most_rows is None else most_rows + 1)
     run.progress.close()

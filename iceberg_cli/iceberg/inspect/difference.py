@@ -1,7 +1,7 @@
 """inspect: what two snapshots differ in, read from the manifests that only one of them lists.
 
 A manifest that both list is not read, but for two questions: whether a partition has data files that both snapshots
-have, and which rows deletes that both have hide of data files that only one has.
+have, and how many rows more or fewer are seen, where deletes that both have may play a part.
 
 Spec: "Snapshots", "Manifests", "Scan Planning", "Deletion Vectors".
 """
@@ -293,8 +293,10 @@ class SnapshotDifference(DifferenceInspector):
         common = both.filter(pc.equal(both["content"], 1))
         oldest = pc.min(data["sequence_number"]).as_py()
         newest = pc.max(common["sequence_number"]).as_py()
-        if oldest is not None and newest is not None and oldest <= newest:
-            # Deletes that both snapshots have may hide rows of data files that only one has.
+        older = oldest is not None and newest is not None and oldest <= newest
+        # Deletes that both snapshots have may hide rows of data files that only one has, and a new deletion vector
+        # takes over what position deletes of its data file hid before.
+        if older or pc.any(pc.equal(changed["kind"], DELETION_VECTOR)).as_py():
             deletes = pa.concat_tables([deletes, self._entries(common)])
         if pc.any(pc.not_equal(deletes["kind"], DELETION_VECTOR)).as_py():
             if _apply_to_nothing(deletes, data, changed):
