@@ -621,7 +621,8 @@ class _PositionReader:
             if rows["file_path"].null_count or rows["pos"].null_count:
                 raise CorruptFile(file.path, "field pos", "file_path and pos are required, and one is null")
             rows = rows.filter(pc.is_in(rows["file_path"], value_set=pa.array(sorted(self.only))))
-            for path, positions in rows.group_by("file_path").aggregate([("pos", "list")]).to_pylist():
+            grouped = rows.group_by("file_path").aggregate([("pos", "list")])
+            for path, positions in _columns(grouped, "file_path", "pos_list"):
                 found.setdefault(path, []).append(positions)
         blobs = [
             encode(np.concatenate([np.array(some, np.uint64) for some in each])) for each in found.values()
