@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import itertools
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import iceberg_cli as ic
-from tests.budget import deep_unless
-from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, Writing, insert, shapes
+from iceberg_cli.engines.spark.engine import SparkEngine
+from iceberg_cli.engines.spark.session import Session
+from iceberg_cli.formats.inspection import sample_of
+from iceberg_cli.formats.open import open_table
+from iceberg_cli.plan.inspection import StateSelector
+from tests.budget import deep_unless, few_or_many
+from tests.iceberg.inspect.test_sample_laws import a_random_table
+from tests.spark_tables import Lake, Shape, Writing, insert, shapes
 from tests.spark_tables.lake import in_order
 
 pytestmark = pytest.mark.jvm
 
 _TYPES = (
-    "id bigint, b boolean, i int, f float, c decimal(9, 2), d date, ts timestamp, n timestamp_ntz, s string, bin binary,"
-    " a array<int>, m map<string, struct<x: int, y: string>>, st struct<p: int, q: struct<r: double, w: array<string>>>"
+    "id bigint, b boolean, i int, f float, c decimal(9, 2), d date, ts timestamp, n timestamp_ntz, s string,"
+    " bin binary, a array<int>, m map<string, struct<x: int, y: string>>, st struct<p: int, q: struct<r: double,"
+    " w: array<string>>>"
 )
 _ROW = (
     "id % 2 = 0, cast(id as int) - 5, cast(id / 7 as float), cast(id as decimal(9, 2)) / 4 - 1,"
@@ -109,20 +117,20 @@ def test_files_without_ids_are_read_by_the_name_mapping_and_partition_values(lak
     """`add_files` takes files as Spark wrote them: they have no ids, and not the columns that their folders tell."""
     table = "added_files"
     lake.sql(table, "CREATE TABLE {t} (id bigint, k string, day date) USING iceberg PARTITIONED BY (k, day)")
-    source = f"{lake.warehouse}/hive style"
+    source, hive = f"{lake.warehouse}/hive style", f"spark_catalog.default.hive_{lake.catalog}"
     lake.sql(
         table,
-        f"CREATE TABLE spark_catalog.default.hive_{lake.catalog} (id bigint, k string, day date) USING parquet"
+        f"CREATE TABLE {hive} (id bigint, k string, day date) USING parquet"
         f" PARTITIONED BY (k, day) LOCATION '{source}'",
     )
     lake.sql(
         table,
-        f"INSERT INTO spark_catalog.default.hive_{lake.catalog} SELECT id, concat('k é', id % 3),"
+        f"INSERT INTO {hive} SELECT id, concat('k é', id % 3),"
         " date_add(DATE '2024-02-28', cast(id % 2 as int)) FROM range(0, 30, 1, 1)",
     )
     lake.sql(
         table,
-        f"CALL {{c}}.system.add_files(table => 'db.{table}', source_table => 'spark_catalog.default.hive_{lake.catalog}')",
+        f"CALL {{c}}.system.add_files(table => 'db.{table}', source_table => '{hive}')",
     )
     lake.sql(table, "ALTER TABLE {t} RENAME COLUMN id TO number")
     found = sampled(lake, table)
@@ -167,13 +175,23 @@ def test_differences_are_those_of_the_files_table(lake: Lake, written: Writing, 
             assert document["rows"]["net"] == new - old
 
 
-def test_workers_of_spark_read_the_same_rows(
-    lake: Lake, written: Writing, monkeypatch: pytest.MonkeyPatch
+@few_or_many(4, many=40)
+def test_equality_deletes_hide_the_rows_that_they_hide_from_spark(
+    hadoop: Lake, tmp_path: Path, budget: int
 ) -> None:
-    table = written(lake, shapes.upgraded_with_both_deletes("partition"))
-    opened = ic.open_table(lake.argument(table), catalog_config=str(lake.config))
-    assert COMPACT
-    assert UPGRADE
-    assert in_order(tuple(row.values()) for row in opened.sample(None).to_arrow().to_pylist()) == in_order(
-        lake.rows(table)
-    )
+    for seed in range(1000, 1000 + budget):
+        table = a_random_table(tmp_path / str(seed), seed)
+        known = hadoop.spark.read.format("iceberg").load(table.published).collect()
+        rows = ic.open_table(table.location).sample(None).to_arrow().to_pylist()
+        assert in_order(tuple(row.values()) for row in rows) == in_order(tuple(row) for row in known), seed
+
+
+def test_workers_of_spark_read_the_same_rows(hadoop: Lake, spark_session: Session, written: Writing) -> None:
+    for shape in (shapes.upgraded_with_both_deletes("partition"), of_types(2, "avro")):
+        opened = open_table(
+            hadoop.argument(written(hadoop, shape)), storage_options={}, on_event=lambda _: None
+        )
+        here, workers = (sample_of(opened, StateSelector(), (), limit=None, as_of_ms=0) for _ in range(2))
+        known = here.to_arrow().to_pylist()
+        opened.use(SparkEngine(spark_session, opened.storage))
+        assert in_order(map(repr, workers.to_arrow().to_pylist())) == in_order(map(repr, known))
