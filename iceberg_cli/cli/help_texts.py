@@ -18,7 +18,7 @@ _OF_GROUP: Final = {
         "engine", "spark-master", "spark-remote", "spark-conf", "catalog-config", "storage-option", "no-cache",
         "cache-size",
     ),
-    OUTPUT: ("format", "exit-code", "output", "verbose", "quiet", "no-progress", "help"),
+    OUTPUT: ("format", "exit-code", "output", "jsonl", "verbose", "quiet", "no-progress", "help"),
 }  # fmt: skip
 _GROUP_OF: Final = {f"--{name}": group for group, names in _OF_GROUP.items() for name in names}
 

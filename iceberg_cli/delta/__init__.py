@@ -38,8 +38,8 @@ class DeltaFormat:
     name: Final = "delta"
     title: Final = ("a", "Delta")
     inspected: Final = (
-        "summary", "history", "schemas", "properties", "files", "deletes", "partitions", "row-ids", "protocol",
-        "features", "diff", "sample",
+        "summary", "history", "schemas", "properties", "files", "deletes", "partitions", "row-ids", "diff", "sample",
+        "protocol", "features",
     )  # fmt: skip
     elsewhere: Final = {
         "snapshots": "history",

@@ -62,28 +62,28 @@ Choose = Callable[[Sequence[pa.Field]], Sequence[int]]
 """Picks the columns to read, by their places among those of a file."""
 
 
-def splits_for(size_bytes: int, records: int, wanted: int | None) -> list[FileSplit]:
+def splits_for(size_bytes: int, records: int, limit: int | None) -> list[FileSplit]:
     """The parts in which a file is read: one where only some of its rows are needed.
 
     Args:
         size_bytes: of the file.
         records: in it; negative: not known.
-        wanted: so many are needed; None: all.
+        limit: so many are needed; None: all.
     """
-    of = 1 if wanted is not None and not 0 <= records <= wanted else max(1, -(-size_bytes // _SPLIT_BYTES))
+    of = 1 if limit is not None and not 0 <= records <= limit else max(1, -(-size_bytes // _SPLIT_BYTES))
     return [FileSplit(number, of) for number in range(of)]
 
 
-def rows_at_once(size_bytes: int, records: int, wanted: int | None) -> int:
+def rows_at_once(size_bytes: int, records: int, limit: int | None) -> int:
     """How many rows of a file are decoded at once.
 
     Args:
         size_bytes: of the file.
         records: in it.
-        wanted: so many are needed; None: all.
+        limit: so many are needed; None: all.
     """
     fit = _BATCH_BYTES * max(records, 1) // max(size_bytes, 1)
-    most = _MOST_ROWS if wanted is None else max(2 * wanted, 64)
+    most = _MOST_ROWS if limit is None else max(2 * limit, 64)
     return max(1, min(fit, most, _MOST_ROWS))
 
 

@@ -109,10 +109,10 @@ class RowReader:
         compared = [(self.equality[ids], paths) for ids, paths in file.equality_deletes]
         others = [each for columns, _ in compared for each in columns.fields]
         gone = _positions(file.vectors)
-        wanted = self.limit
+        limit = self.limit
         found: list[pa.Table] = []
         total = 0
-        for batch in batches(file, parts, [*self.fields, *others], wanted=wanted):
+        for batch in batches(file, parts, [*self.fields, *others], limit=limit):
             rows = rows_of(batch, self.fields, file)
             if compared:
                 rows = rows.append_column(_MARK, self._marks(batch, file, compared))
@@ -121,10 +121,10 @@ class RowReader:
                 rows = without_rows(rows.drop_columns([_MARK]), rows[_MARK])
             found.append(rows)
             total += rows.num_rows
-            if wanted is not None and total >= wanted:
+            if limit is not None and total >= limit:
                 break
         schema = pa.schema([each.arrow() for each in self.fields])
-        return pa.concat_tables([schema.empty_table(), *found]).slice(0, wanted)
+        return pa.concat_tables([schema.empty_table(), *found]).slice(0, limit)
 
     def _marks(
         self, batch: RowBatch, file: DataFile, compared: Sequence[tuple[EqualityColumns, Sequence[str]]]
@@ -139,7 +139,7 @@ class RowReader:
 
 
 def batches(
-    file: DataFile, parts: RandomAccess, fields: Sequence[Field], *, wanted: int | None
+    file: DataFile, parts: RandomAccess, fields: Sequence[Field], *, limit: int | None
 ) -> Iterator[RowBatch]:
     """Rows of a file with the columns that are asked for, a bounded number at a time.
 
@@ -152,7 +152,7 @@ def batches(
         places = {find(each, own, by_ids=by_ids) for each in fields if each.is_readable}
         return sorted(place for place in places if place is not None)
 
-    batch_rows = rows_at_once(file.size_bytes, file.record_count, wanted)
+    batch_rows = rows_at_once(file.size_bytes, file.record_count, limit)
     match file.file_format:
         case "parquet":
             return parquet_batches(parts, file.path, choose, split=file.split, batch_rows=batch_rows)

@@ -158,9 +158,9 @@ class _EntryReader:
         """
         found: dict[bytes, dict[int, pa.Scalar]] = {}
         for each in entries:
-            wanted = pc.is_in(each.keys, value_set=keys)
+            chosen = pc.is_in(each.keys, value_set=keys)
             pairs = zip(
-                each.keys.filter(wanted).to_pylist(), each.partitions.filter(wanted).to_pylist(), strict=True
+                each.keys.filter(chosen).to_pylist(), each.partitions.filter(chosen).to_pylist(), strict=True
             )
             spec = self.specs[each.spec_id]
             found |= {key: self._identities(spec, values) for key, values in pairs}
@@ -616,7 +616,7 @@ class _PositionReader:
             return read.select(["source", "path", "blob"])
         found: dict[str, list[Any]] = {}
         whole = _as_data(file)
-        for batch in batches(whole, parts, _POSITION_FIELDS, wanted=None):
+        for batch in batches(whole, parts, _POSITION_FIELDS, limit=None):
             rows = projected(batch, _POSITION_FIELDS, whole)
             if rows["file_path"].null_count or rows["pos"].null_count:
                 raise CorruptFile(file.path, "field pos", "file_path and pos are required, and one is null")
@@ -642,7 +642,7 @@ def _read_equality(item: tuple[_DeleteFile, EqualityColumns], parts: FileParts) 
     whole = _as_data(file)
     keys = [
         pc.unique(keys_of(projected(batch, columns.fields, whole), columns))
-        for batch in batches(whole, parts, columns.fields, wanted=None)
+        for batch in batches(whole, parts, columns.fields, limit=None)
     ]
     return file.path, pc.unique(pa.chunked_array(keys, pa.binary()))
 

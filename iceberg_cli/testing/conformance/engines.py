@@ -190,7 +190,7 @@ class ScanConformance:
             (path, FILE_BYTES, bytes([number]) * 2, bytes([number]), 3) for number, path in enumerate(paths)
         ]
 
-    def test_a_missing_file_of_which_parts_are_asked_for_stops_and_is_named(
+    def test_a_missing_file_of_which_a_scan_reads_parts_stops_and_is_named(
         self, engine: Engine, paths: list[str]
     ) -> None:
         Path(paths[3]).unlink()
