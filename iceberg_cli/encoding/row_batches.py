@@ -15,6 +15,7 @@ _BUFFER_BYTES: Final = 1 << 20  # of a column that are read at once
 _SMALL_BYTES: Final = 4 << 20  # a file that is read in one go: every further request takes longer
 _BATCH_BYTES: Final = 8 << 20  # of a file, for the rows that are decoded at once
 _MOST_ROWS: Final = 1 << 16
+_UNKNOWN_ROWS: Final = 1 << 12  # at once, of a file that does not say how many it has
 _SPLIT_BYTES: Final = 32 << 20
 _MAGIC: Final = b"PAR1"
 _ENCRYPTED_MAGIC: Final = b"PARE"
@@ -79,10 +80,10 @@ def rows_at_once(size_bytes: int, records: int, limit: int | None) -> int:
 
     Args:
         size_bytes: of the file.
-        records: in it.
+        records: in it; negative: not known.
         limit: so many are needed; None: all.
     """
-    fit = _BATCH_BYTES * max(records, 1) // max(size_bytes, 1)
+    fit = _BATCH_BYTES * records // max(size_bytes, 1) if records >= 0 else _UNKNOWN_ROWS
     most = _MOST_ROWS if limit is None else max(2 * limit, 64)
     return max(1, min(fit, most, _MOST_ROWS))
 

@@ -1,4 +1,4 @@
-"""The difference between two states of a table, whatever its format: sums over files, schemas, properties, and text.
+"""The difference between two states of a table, whatever its format: sums over files, schemas, properties.
 
 Data files are the same where their paths are; a file that was rewritten is one removed and one added.
 """
@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.json_rows import json_rows
-from iceberg_cli.plan.inspection import NUMBER, SIZE, Column, Grid, Lines, Row, partition_text
-from iceberg_cli.plan.text import count, moment, size
+from iceberg_cli.plan.difference_text import PARTITION_COLUMNS, difference_text
+from iceberg_cli.plan.inspection import Column, Grid, Lines, Row
 
 DATA, POSITION_DELETES, EQUALITY_DELETES, DELETION_VECTOR = range(4)  # kind
 REMOVED, ADDED = -1, 1  # side
@@ -51,19 +51,6 @@ _KINDS: Final = {
     POSITION_DELETES: "position_delete_files",
     EQUALITY_DELETES: "equality_delete_files",
     DELETION_VECTOR: "deletion_vectors",
-}
-_KIND_WORDS: Final = {
-    "position_delete_files": "position delete files",
-    "equality_delete_files": "equality delete files",
-    "deletion_vectors": "deletion vectors",
-}
-_SHOWN: Final = 10  # properties or columns of a kind, and partitions, in text
-SAME, ANCESTOR, DESCENDANT, UNRELATED = "same", "ancestor", "descendant", "unrelated"
-_RELATIONS: Final = {
-    SAME: "both are the same state",
-    ANCESTOR: "the first is an ancestor of the second",
-    DESCENDANT: "the second is an ancestor of the first: what was added since counts as removed",
-    UNRELATED: "neither is an ancestor of the other",
 }
 
 
@@ -401,156 +388,3 @@ class DifferenceInspector(ABC):
     def schema(what: str) -> pa.Schema:  # noqa: ARG004
         """The columns of the partitions."""
         return PARTITIONS_SCHEMA
-
-
-# -- text ------------------------------------------------------------------------------------------------------
-
-
-def difference_text(document: Row) -> Iterator[Lines | Grid]:
-    """A difference's document as text: the verdict, the states, what was added and removed by kind, and the rest."""
-    yield Lines([_verdict(document)])
-    relation = _RELATIONS[document["relation"]]
-    yield Lines([f"  from {_state(document['from'])}", f"  to   {_state(document['to'])}", f"  {relation}"])
-    yield Grid(("", "added", "removed"), list(_kinds(document)), right=("added", "removed"))
-    lines = [*_schema_lines(document), *_property_lines(document), *_partition_lines(document)]
-    if lines:
-        yield Lines(lines)
-    rows = document["partitions"]["rows"]
-    if rows:
-        columns = PARTITION_COLUMNS
-        yield Grid(
-            [column.title for column in columns],
-            [[_cell(column, row) for column in columns] for row in rows],
-            right=[column.title for column in columns if column.kind in (NUMBER, SIZE)],
-        )
-        left = sum(document["partitions"][name] for name in ("added", "gone", "changed")) - len(rows)
-        if left:
-            yield Lines([f"  and {count(left, 'partitions')} more: --limit N or --output FILE"])
-
-
-PARTITION_COLUMNS: Final = (
-    Column("partition", lambda row: partition_text(row["partition"])),
-    Column("change", "change"),
-    Column("files +", "added_files", NUMBER),
-    Column("files -", "removed_files", NUMBER),
-    Column("rows +", "added_rows", NUMBER),
-    Column("rows -", "removed_rows", NUMBER),
-    Column("size +", "added_bytes", SIZE),
-    Column("size -", "removed_bytes", SIZE),
-    Column("deletes +", "added_delete_files", NUMBER),
-    Column("deletes -", "removed_delete_files", NUMBER),
-)
-
-
-def _cell(column: Column, row: Row) -> object:
-    value = column.of(row)
-    return size(value) if column.kind == SIZE else "?" if value is None else value
-
-
-def _verdict(document: Row) -> str:
-    files = document["files"]
-    parts = [f"{count(files['added'], 'files')} added, {files['removed']:,} removed: {_net(document)}"]
-    deletes = document["deletes"]
-    for side in ("added", "removed"):
-        found = [
-            count(deletes[side][kind], words) for kind, words in _KIND_WORDS.items() if deletes[side][kind]
-        ]
-        if found:
-            parts.append(f"{' and '.join(found)} {side}")
-    changes = document["schema_changes"]
-    named = [
-        f"{count(len(items), 'columns')} {_words(how)}" for how, items in (changes or {}).items() if items
-    ]
-    if named:
-        parts.append(f"schema: {', '.join(named)}")
-    same = not any(files.values()) and len(parts) == 1 and not _property_lines(document)
-    return "No difference." if same else "; ".join(parts)
-
-
-def _net(document: Row) -> str:
-    rows, bytes_ = document["rows"], document["bytes"]
-    if rows["net"] is not None:
-        shown = f"{rows['net']:+,} {'row' if abs(rows['net']) == 1 else 'rows'}"
-    elif rows["added"] is not None and rows["removed"] is not None:
-        shown = (
-            f"{rows['added'] - rows['removed']:+,} records, of which deletes hide a number that is not known"
-        )
-    else:
-        shown = "a number of rows that is not known"
-    difference = bytes_["added"] - bytes_["removed"]
-    return f"{shown}, {'-' if difference < 0 else '+'}{size(abs(difference))}"
-
-
-def _state(state: Row) -> str:
-    name = f"version {state['version']}" if "version" in state else f"snapshot {state['snapshot_id']}"
-    if state.get("snapshot_id", "") is None:
-        name = "no snapshot"
-    ref = f" ({state['ref']})" if state.get("ref") else ""
-    when = f", {moment(state['timestamp_ms'])}" if state["timestamp_ms"] is not None else ""
-    return f"{name}{ref}{when}"
-
-
-def _kinds(document: Row) -> Iterator[Sequence[object]]:
-    sides = ("added", "removed")
-    yield "data files", *(f"{document['files'][side]:,}" for side in sides)
-    yield "  rows in them", *(_number(document["rows"][side]) for side in sides)
-    yield "  size", *(size(document["bytes"][side]) for side in sides)
-    deletes = document["deletes"]
-    if not any(deletes[side][kind] for side in sides for kind in _KIND_WORDS):
-        return
-    for kind, words in _KIND_WORDS.items():
-        if any(deletes[side][kind] for side in sides):
-            yield words, *(f"{deletes[side][kind]:,}" for side in sides)
-    yield "  rows that they name", *(_number(deletes[side]["deleted_rows"]) for side in sides)
-    yield "  size", *(size(deletes[side]["bytes"]) for side in sides)
-
-
-def _number(value: int | None) -> str:
-    return "?" if value is None else f"{value:,}"
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _schema_lines(document: Row) -> list[str]:
-    changes = document["schema_changes"]
-    if changes is None:
-        return [f"  schema: not compared, {document['schema_changes_reason']}"]
-    lines = []
-    for how, items in changes.items():
-        shown = [_column_text(how, item) for item in items[:_SHOWN]]
-        if len(items) > _SHOWN:
-            shown.append(f"{len(items) - _SHOWN} more")
-        if shown:
-            lines.append(f"  columns {_words(how)}: {', '.join(shown)}")
-    return lines
-
-
-def _column_text(how: str, item: Row) -> str:
-    if how == "renamed":
-        return f"{item['from']} to {item['to']}"
-    if how == "retyped":
-        return f"{item['name']} from {item['from']} to {item['to']}"
-    return f"{item['name']} {item['type']}" if "type" in item else str(item["name"])
-
-
-def _property_lines(document: Row) -> list[str]:
-    changes = document["properties"]
-    if changes is None:
-        return [f"  properties: not compared, {document['properties_reason']}"]
-    lines = [f"  property added: {key} = {value}" for key, value in changes["added"].items()]
-    lines += [f"  property removed: {key} = {value}" for key, value in changes["removed"].items()]
-    lines += [
-        f"  property changed: {key} from {each['from']} to {each['to']}"
-        for key, each in changes["changed"].items()
-    ]
-    more = len(lines) - _SHOWN
-    return [*lines[:_SHOWN], f"  and {count(more, 'properties')} more"] if more > 0 else lines
-
-
-def _partition_lines(document: Row) -> list[str]:
-    partitions = document["partitions"]
-    parts = [f"{partitions[name]:,} {name}" for name in ("added", "gone", "changed") if partitions[name]]
-    hint = "" if partitions["rows"] is not None or not parts else " (--by-partition shows them)"
-    return [f"  partitions: {', '.join(parts)}{hint}"] if parts else []

@@ -25,13 +25,10 @@ from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.difference import (
     ADDED,
-    ANCESTOR,
     CHANGES_SCHEMA,
     DATA,
     DELETION_VECTOR,
-    DESCENDANT,
     REMOVED,
-    SAME,
     ColumnFacts,
     Columns,
     Difference,
@@ -39,6 +36,7 @@ from iceberg_cli.plan.difference import (
     open_partitions,
     partition_keys,
 )
+from iceberg_cli.plan.difference_text import ANCESTOR, DESCENDANT, SAME
 from iceberg_cli.plan.text import iso, time_ms
 
 if TYPE_CHECKING:

@@ -33,16 +33,12 @@ from iceberg_cli.iceberg.spec.schema import (
 )
 from iceberg_cli.plan.difference import (
     ADDED,
-    ANCESTOR,
     CHANGES_SCHEMA,
     DATA,
     DELETION_VECTOR,
-    DESCENDANT,
     EQUALITY_DELETES,
     POSITION_DELETES,
     REMOVED,
-    SAME,
-    UNRELATED,
     ColumnFacts,
     Columns,
     Difference,
@@ -52,6 +48,7 @@ from iceberg_cli.plan.difference import (
     open_partitions,
     partition_keys,
 )
+from iceberg_cli.plan.difference_text import ANCESTOR, DESCENDANT, SAME, UNRELATED
 from iceberg_cli.plan.text import did_you_mean, iso, time_ms
 
 if TYPE_CHECKING:
