@@ -13,6 +13,7 @@ import pytest
 from iceberg_cli.storage.router import open_storage
 from tests.builders import HOUR_MS, TableWriter, a_tag
 from tests.cli.running import iceberg_cli as run
+from tests.delete_tables import a_table
 from tests.fixtures.iceberg_tables import JAVA, OTHERS, expected, folder
 from tests.paths import needs_fixtures
 
@@ -206,6 +207,70 @@ def test_what_makes_no_sense_is_refused(table: str, arguments: list[str], says: 
     ran = run("inspect", table, *arguments)
     assert ran.code == 2, ran.out + ran.err
     assert says in ran.out + ran.err
+
+
+# -- how many rows are seen more or fewer ---------------------------------------------------------------------------
+
+
+def net(folder: Path, before: int, after: int) -> int | None:
+    found: int | None = shown(folder, before, after)["rows"]["net"]
+    assert shown(folder, after, before)["rows"]["net"] == (None if found is None else -found)
+    return found
+
+
+def test_a_position_delete_that_stays_when_its_data_file_goes_leaves_the_rows_unknown(tmp_path: Path) -> None:
+    """`a` shows 8 of its 10 rows, and so does `b` that takes its place: nothing in the difference tells that."""
+    table = a_table(tmp_path, format_version=2)
+    table.data("a", 10)
+    table.commit(1)
+    table.positions("p", {"a": [1, 2]})
+    table.commit(2)
+    table.remove("a")
+    table.data("b", 8)
+    table.commit_and_publish(3)
+    assert net(tmp_path, 2, 3) is None
+    assert net(tmp_path, 1, 2) is None
+
+
+def test_older_deletes_do_not_hide_appended_rows(tmp_path: Path) -> None:
+    table = a_table(tmp_path, format_version=2)
+    table.data("a", 10)
+    table.commit(1)
+    table.positions("p", {"a": [1, 2]})
+    table.equality("e")
+    table.commit(2)
+    table.data("b", 8)
+    table.commit_and_publish(3)
+    assert net(tmp_path, 2, 3) == 8
+
+
+def test_a_deletion_vector_that_both_have_hides_rows_of_the_file_that_one_has(tmp_path: Path) -> None:
+    table = a_table(tmp_path)
+    table.data("a", 10)
+    table.data("c", 5)
+    table.commit(1)
+    table.vectors("v", {"a": [1, 2], "c": [0]})
+    table.commit(2)
+    table.remove("a", vectors=False)
+    table.data("b", 9)
+    table.commit_and_publish(3)
+    assert net(tmp_path, 1, 2) == -3
+    assert net(tmp_path, 2, 3) == 9 - (10 - 2)
+    assert net(tmp_path, 1, 3) == (9 + 4) - 15
+
+
+def test_a_deletion_vector_that_goes_alone_leaves_the_rows_unknown(tmp_path: Path) -> None:
+    """It hid rows that are seen again, or was of a data file that had gone before."""
+    table = a_table(tmp_path)
+    table.data("a", 10)
+    table.data("b", 10)
+    table.commit(1)
+    table.vectors("v", {"a": [1, 2]})
+    table.commit(2)
+    table._drop_vectors({table.path("a")})
+    table.commit_and_publish(3)
+    assert net(tmp_path, 2, 3) is None
+    assert net(tmp_path, 1, 3) == 0
 
 
 def test_text_begins_with_the_verdict(table: str) -> None:
