@@ -181,7 +181,7 @@ def test_a_state_with_itself_has_no_difference(table: str) -> None:
     document = shown(table, "main", "3")
     assert document["relation"] == "same"
     assert document["rows"] == {"added": 0, "removed": 0, "net": 0}
-    assert run("inspect", table, "diff", "main", "3").out.startswith("No difference.\n")
+    assert run("inspect", table, "diff", "main", "3").out.startswith("No difference\n")
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_a_deletion_vector_that_goes_alone_leaves_the_rows_unknown(tmp_path: Pat
 def test_text_begins_with_the_verdict(table: str) -> None:
     out = run("inspect", table, "diff", "eod").out.splitlines()
     assert out[0] == "2 files added, 1 removed: +1 row, +100 B"
-    assert "  the first is an ancestor of the second" in out
+    assert "The first is an ancestor of the second." in out
 
 
 @pytest.mark.parametrize("what", ["snapshots", "refs", "files", "manifests", "partitions", "row-ids"])
