@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 import iceberg_cli as ic
-from tests.budget import deep_unless
 from tests.delta_live.lake import DeltaLake, commits, in_order
 from tests.delta_live.shapes import VECTORS, Shape, delete, insert, odd
 from tests.delta_spark import plain
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.deep]
 
 _NESTED = (
     ", b BOOLEAN, i INT, f FLOAT, c DECIMAL(9, 2), d DATE, ts TIMESTAMP, tn TIMESTAMP_NTZ, bin BINARY, a ARRAY<INT>,"
@@ -101,7 +100,7 @@ def sampled(table: Path, version: int) -> list[Any]:
     return in_order([ours(each) for each in row.values()] for row in rows)
 
 
-@pytest.mark.parametrize("shape", deep_unless([mapped("name"), WIDENED], SHAPES))
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_rows_of_every_version_are_those_that_delta_spark_reads(delta_lake: DeltaLake, shape: Shape) -> None:
     table = delta_lake.folder / shape.name
     delta_lake._write(shape, table)

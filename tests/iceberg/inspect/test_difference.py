@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 from collections import Counter
@@ -128,6 +129,67 @@ def test_deletion_vectors_tell_how_many_rows_are_seen_more_or_fewer() -> None:
     ids = list(known)
     for before, after in itertools.pairwise(ids):
         assert shown(folder(case), before, after)["rows"]["net"] == known[after] - known[before]
+
+
+def metadata_files(table: Path) -> list[dict[str, Any]]:
+    """Every metadata file, the oldest first."""
+    found = []
+    for path in (table / "metadata").glob("*.metadata.json"):
+        data = path.read_bytes()
+        found.append(json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data))
+    return sorted(found, key=lambda document: document["last-updated-ms"])
+
+
+@needs_fixtures
+@pytest.mark.parametrize("case", JAVA)
+def test_properties_and_columns_are_those_of_the_metadata_that_first_had_each_snapshot(case: str) -> None:
+    files = metadata_files(folder(case))
+    compared = 0
+    for pair in itertools.pairwise(expected(case)["snapshots"]):
+        then = [
+            next(each for each in files if any(str(s["snapshot-id"]) == snapshot for s in each["snapshots"]))
+            for snapshot in pair
+        ]
+        old, new = (each["properties"] for each in then)
+        document = shown(folder(case), *pair)
+        if document["properties"] is not None:
+            compared += 1
+            assert document["properties"] == {
+                "added": {key: new[key] for key in new if key not in old},
+                "removed": {key: old[key] for key in old if key not in new},
+                "changed": {
+                    key: {"from": old[key], "to": new[key]}
+                    for key in old
+                    if key in new and old[key] != new[key]
+                },
+            }
+        names = []
+        for snapshot, metadata in zip(pair, then, strict=True):
+            (own,) = [s for s in metadata["snapshots"] if str(s["snapshot-id"]) == snapshot]
+            (schema,) = [s for s in metadata["schemas"] if s["schema-id"] == own["schema-id"]]
+            names.append({each["id"]: each["name"] for each in schema["fields"]})
+        changes = document["schema_changes"]
+        assert [each["name"] for each in changes["added"]] == [
+            names[1][i] for i in names[1] if i not in names[0]
+        ]
+        assert [each["name"] for each in changes["removed"]] == [
+            names[0][i] for i in names[0] if i not in names[1]
+        ]
+    assert compared
+
+
+def test_metadata_that_is_gone_leaves_properties_unknown_with_the_reason(tmp_path: Path) -> None:
+    table = a_table(tmp_path)
+    table.data("a", 10)
+    first = table.commit_and_publish(1)
+    table.document["properties"] = {**table.document["properties"], "owner": "ada"}
+    table.data("b", 10)
+    table.commit_and_publish(2)
+    Path(first.removeprefix("file:")).unlink()
+    document = shown(tmp_path, 1)
+    assert document["properties"] is None
+    assert document["properties_reason"]
+    assert "properties: not compared" in run("inspect", tmp_path, "diff", 1).out
 
 
 # -- tables of our own ---------------------------------------------------------------------------------------------
