@@ -14,8 +14,7 @@ from iceberg_cli.plan.policy import Policy, Switches
 
 _HEAD = f"<!-- {WRITTEN_BY} -->\n\n"
 SHARED = "shared-options"
-# Beside the fields of a document: those of each kind that `allOf` tells apart.
-_TITLE_OF_A_KIND = "`{what}` of {article} {format} table"
+_OF_A_TABLE = {"iceberg": "an Iceberg table", "delta": "a Delta table", None: "a table of either format"}
 _ABOUT_COMMANDS = (
     f"Options that several commands have alike are on a page of their own: [options of every command on tables]"
     f"({SHARED}.md). What `--format json` prints is described field by field: [JSON documents](documents.md). "
@@ -173,12 +172,7 @@ def _tables(schema: Mapping[str, Any]) -> Iterator[str]:
         told_by = {name: value.get("const") for name, value in kind["if"]["properties"].items()}
         if "what" not in told_by:
             continue
-        title = _TITLE_OF_A_KIND.format(
-            what=told_by["what"],
-            article="an" if told_by["format"] == "iceberg" else "a",
-            format=told_by["format"].capitalize(),
-        )
-        yield f"### {title}"
+        yield f"### `{told_by['what']}` of {_OF_A_TABLE[told_by.get('format')]}"
         yield _table(_fields(kind["then"], schema.get("$defs", {})))
 
 

@@ -68,10 +68,10 @@ Where building showed something better than the first design:
 - A Delta verb that writes checkpoints commits nothing: its step has tasks and no change.
 - What writes Delta tables for tests and benchmarks (`testing/delta_writer.py`) is functions, not a class: a commit of a
   Delta log needs nothing of the one before it, as a snapshot of Iceberg does.
-- What happens in a run is told to listeners, at once and by classes of `plan/events.py`: the display of progress, the log
+- What happens in a run is passed to listeners at once, by classes of `plan/events.py`: the display of progress, the log
   file, the metrics file and spans are made of the same events, and nothing below the command line knows them.
-- Text for people is parts with typed values (`plan/inspection.py`): formats say what stands where and what a value is, and
-  `cli/render/layout.py` alone decides by the width what a time or a path looks like.
+- Text for people is parts with typed values (`plan/inspection.py`): formats say what stands where and what a value is,
+  and `cli/render/layout.py` alone decides by the width what a time or a path looks like.
 - Local files go through plain system calls instead of fsspec: `link`, `fsync` and unlinking inside an opened folder
   are what the safety rules stand on.
 """

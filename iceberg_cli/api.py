@@ -25,7 +25,15 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from iceberg_cli.engines.selection import EngineChoice
 from iceberg_cli.errors import CorruptFile, DeletesFailed, Refused, StalePlan, UsageError
 from iceberg_cli.formats import format_of
-from iceberg_cli.formats.inspection import CheckedTable, Inspection, checked, inspector_of
+from iceberg_cli.formats.inspection import (
+    SAMPLE_ROWS,
+    CheckedTable,
+    Inspection,
+    checked,
+    difference_of,
+    inspector_of,
+    sample_of,
+)
 from iceberg_cli.formats.open import open_table as open_format_table
 from iceberg_cli.operation.runtime import Runtime as Runtime  # noqa: PLC0414 - for callers
 from iceberg_cli.operation.runtime import process_started, system_runtime
@@ -348,6 +356,67 @@ class Table:
         with phase(INSPECT, self._opened.on_event, table=self.name):
             inspector = inspector_of(self._opened, what, state, recount=recount, as_of_ms=_or_now(as_of_ms))
         return Inspection(what, inspector, limit, recount)
+
+    def diff(
+        self,
+        before: str,
+        after: str | None = None,
+        *,
+        by_partition: bool = False,
+        limit: int | None = None,
+        as_of_ms: int | None = None,
+    ) -> Inspection:
+        """What two states of the table differ in: files, rows, bytes, deletes, schema, properties, partitions.
+
+        Args:
+            before: the first state: a ref, else a snapshot id (Iceberg) or a version (Delta), else a time as of
+                `--at`.
+            after: the second one; None: the current state.
+            by_partition: have the document a row for each partition in which files differ; `to_arrow` always has.
+            limit: the first so many of these.
+            as_of_ms: the "now" of the document; None: now.
+
+        Raises:
+            UsageError: the table has no such state.
+            CorruptFile: a file that it needs is gone or damaged.
+        """
+        return difference_of(
+            self._opened,
+            before,
+            after,
+            by_partition=by_partition,
+            limit=limit,
+            as_of_ms=_or_now(as_of_ms),
+            now_ms=_now_ms(),
+        )
+
+    def sample(
+        self,
+        limit: int | None = SAMPLE_ROWS,
+        columns: Sequence[str] = (),
+        *,
+        snapshot_id: int | None = None,
+        ref: str | None = None,
+        at_ms: int | None = None,
+        version: int | None = None,
+        as_of_ms: int | None = None,
+    ) -> Inspection:
+        """Rows of the table in one of its states, without those that deletes hide, in no promised order.
+
+        Args:
+            limit: at most so many; None: all.
+            columns: names of the top-level columns to show; none: all.
+            snapshot_id: of this snapshot (Iceberg).
+            ref: of the head of this branch or tag (Iceberg).
+            at_ms: of what was current then.
+            version: of this version (Delta).
+            as_of_ms: the "now" of the document; None: now.
+
+        Raises:
+            UsageError: an argument has no meaning for the table, or it has no such state or column.
+        """
+        state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
+        return sample_of(self._opened, state, columns, limit=limit, as_of_ms=_or_now(as_of_ms))
 
     def check(
         self,

@@ -19,8 +19,8 @@ _OF_GROUP: Final = {
         "cache-size",
     ),
     OUTPUT: (
-        "format", "exit-code", "output", "verbose", "quiet", "progress", "no-progress", "no-pager", "log-file",
-        "metrics", "help",
+        "format", "exit-code", "output", "jsonl", "verbose", "quiet", "progress", "no-progress", "no-pager",
+        "log-file", "metrics", "help",
     ),
 }  # fmt: skip
 _GROUP_OF: Final = {f"--{name}": group for group, names in _OF_GROUP.items() for name in names}

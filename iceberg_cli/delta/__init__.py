@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 from iceberg_cli.operation.verbs import Verbs, policy_called, policy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from iceberg_cli.delta.check.table_check import DeltaTableCheck
+    from iceberg_cli.delta.inspect.difference import VersionDifference
     from iceberg_cli.delta.inspect.inspector import DeltaTableInspector
+    from iceberg_cli.delta.inspect.sample import VersionSample
     from iceberg_cli.delta.open import LogInput
     from iceberg_cli.delta.table import DeltaTable
     from iceberg_cli.delta.verbs.assign_row_ids.policy import AssignRowIds
@@ -36,8 +38,8 @@ class DeltaFormat:
     name: Final = "delta"
     title: Final = ("a", "Delta")
     inspected: Final = (
-        "summary", "history", "schemas", "properties", "files", "deletes", "partitions", "row-ids", "protocol",
-        "features",
+        "summary", "history", "schemas", "properties", "files", "deletes", "partitions", "row-ids", "diff", "sample",
+        "protocol", "features",
     )  # fmt: skip
     elsewhere: Final = {
         "snapshots": "history",
@@ -84,6 +86,33 @@ class DeltaFormat:
 
         snapshot = table.log.snapshot(state.version, at_ms=state.at_ms) if state.given() else table.snapshot
         return DeltaTableInspector(table=table, snapshot=snapshot, as_of_ms=as_of_ms)
+
+    def difference(
+        self,
+        table: DeltaTable,
+        states: tuple[str, str | None],
+        *,
+        as_of_ms: int,
+        now_ms: int,
+        by_partition: bool,
+        limit: int | None,
+    ) -> VersionDifference:
+        """Reads what two versions differ in."""
+        from iceberg_cli.delta.inspect.difference import VersionDifference, snapshot_named
+
+        before, after = (snapshot_named(table, state, now_ms=now_ms) for state in states)
+        return VersionDifference(
+            table=table, before=before, after=after, as_of_ms=as_of_ms, by_partition=by_partition, limit=limit
+        )
+
+    def sample(
+        self, table: DeltaTable, state: StateSelector, columns: Sequence[str], *, as_of_ms: int
+    ) -> VersionSample:
+        """Reads rows of the version that is selected."""
+        from iceberg_cli.delta.inspect.sample import VersionSample
+
+        snapshot = table.log.snapshot(state.version, at_ms=state.at_ms) if state.given() else table.snapshot
+        return VersionSample(table=table, snapshot=snapshot, columns=columns, as_of_ms=as_of_ms)
 
     def checker(
         self,

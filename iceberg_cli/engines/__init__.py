@@ -31,6 +31,33 @@ class Source:
     size_bytes: int = 0
 
 
+@dataclass(slots=True)
+class FileParts:
+    """A file of which parts are read.
+
+    Args:
+        path: of the file.
+        size_bytes: of the file.
+        read_span: reads `(offset, length)` of it, shorter only at its end.
+        bytes_read: so far.
+    """
+
+    path: str
+    size_bytes: int
+    read_span: Callable[[int, int], bytes]
+    bytes_read: int = 0
+
+    def read(self, offset: int, length: int) -> bytes:
+        """A part of the file, shorter only at its end.
+
+        Raises:
+            FileNotFoundError: it is gone. BackendUnavailable.
+        """
+        data = self.read_span(offset, length)
+        self.bytes_read += len(data)
+        return data
+
+
 @dataclass(frozen=True, slots=True)
 class BuiltFile:
     """A new file that a task built.
@@ -55,20 +82,23 @@ class Scan(Generic[Item, Loaded, Parsed]):
 
     Args:
         source: the file of an item.
-        load: prepares one file's bytes for `parse`, for example inflates them.
+        load: prepares one file's bytes for `parse`, for example inflates them; with `in_parts` it gets a `FileParts`
+            in their place.
         parse: gets items with what `load` made of them, in the order of the items.
         phase: name for progress.
         missing_ok: give a file that is gone to `parse` as None instead of stopping.
         batch_bytes: about so many bytes of files are parsed at once, or fewer.
+        in_parts: do not read files whole, but what `load` reads of them; nothing for an empty path.
     """
 
     source: Callable[[Item], Source]
-    load: Callable[[Item, bytes], Loaded]
+    load: Callable[[Item, Any], Loaded]
     parse: Callable[[Sequence[tuple[Item, Loaded | None]]], Parsed]
     _: KW_ONLY
     phase: str
     missing_ok: bool = False
     batch_bytes: int = BATCH_BYTES
+    in_parts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +135,7 @@ class Engine(Protocol):
     def scan(
         self, scan: Scan[Item, Loaded, Parsed], items: Sequence[Item], *, on_event: OnEvent
     ) -> Iterator[Parsed]:
-        """Read each file once, whole, and parse them in batches of a bounded number of bytes.
+        """Read each file once, whole unless its parts are asked for, and parse them in batches of bounded size.
 
         Args:
             scan: how.

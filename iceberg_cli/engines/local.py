@@ -17,6 +17,7 @@ from iceberg_cli.encoding.external_sort import Span, SpillFile
 from iceberg_cli.engines import (
     BuiltFile,
     Event,
+    FileParts,
     Item,
     Loaded,
     OnEvent,
@@ -109,6 +110,13 @@ class LocalEngine:
         if not path:
             return source.size_bytes, scan.load(item, b"")
         try:
+            if scan.in_parts:
+                size_bytes = source.size_bytes or self.storage.stat(path).size_bytes
+                parts = FileParts(
+                    path, size_bytes, lambda offset, length: self.storage.read(path, (offset, length))
+                )
+                loaded = scan.load(item, parts)
+                return parts.bytes_read, loaded
             data = self.storage.read(path)
         except FileNotFoundError:
             if scan.missing_ok:

@@ -190,6 +190,45 @@ class Format(Protocol):
         """
         ...
 
+    def difference(
+        self,
+        table: Any,
+        states: tuple[str, str | None],
+        *,
+        as_of_ms: int,
+        now_ms: int,
+        by_partition: bool,
+        limit: int | None,
+    ) -> Inspector:
+        """Reads what two of a table's states differ in: its summary is that, its rows are the partitions.
+
+        Args:
+            table: opened.
+            states: the names of the first and of the second one; None: the current state.
+            as_of_ms: the "now" of the document.
+            now_ms: the time, from which durations count back.
+            by_partition: have the summary a row for each partition in which files differ.
+            limit: the first so many of these.
+
+        Raises:
+            UsageError: it has no such state.
+        """
+        ...
+
+    def sample(self, table: Any, state: StateSelector, columns: Sequence[str], *, as_of_ms: int) -> Inspector:
+        """Reads rows of one of a table's states, deletes applied.
+
+        Args:
+            table: opened.
+            state: which one.
+            columns: names of the top-level columns to show; none: all.
+            as_of_ms: the "now" of the document.
+
+        Raises:
+            UsageError: it has no such state.
+        """
+        ...
+
     def checker(self, inspector: Any, *, one_state: bool, deep: bool, now_ms: int) -> Checker:
         """Checks an inspected table.
 

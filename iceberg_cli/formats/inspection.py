@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 WHAT: Final = tuple(dict.fromkeys(what for name in BUILT_IN for what in format_of(name).inspected))
 
 
+SAMPLE_ROWS: Final = 20  # of a sample, where nothing else is said
+DOCUMENTS: Final = ("summary", "diff")
+"""The values of WHAT whose document has no list of rows alone."""
+
+
 def check_what(what: str) -> None:
     """Refuse what no format has.
 
@@ -91,9 +96,64 @@ def inspector_of(
         UsageError: an argument has no meaning for it, or the table has no such state.
     """
     check_what(what)
+    if what == "diff":
+        raise UsageError("A difference is one of two states: `Table.diff` takes both")
     own = format_of(table.format)
     check_request(own, what, state, recount=recount)
+    if what == "sample":
+        return own.sample(table, state, (), as_of_ms=as_of_ms)
     return own.inspector(table, state, as_of_ms=as_of_ms)
+
+
+def difference_of(
+    table: OpenTable,
+    before: str,
+    after: str | None,
+    *,
+    by_partition: bool,
+    limit: int | None,
+    as_of_ms: int,
+    now_ms: int,
+) -> Inspection:
+    """What two states of a table differ in.
+
+    Args:
+        table: loaded.
+        before: the first state: a ref, a snapshot id, a Delta version or a time.
+        after: the second one; None: the current state.
+        by_partition: have the document a row for each partition in which files differ.
+        limit: the first so many of these.
+        as_of_ms: the "now" of the document.
+        now_ms: the time, from which durations count back.
+
+    Raises:
+        UsageError: the table has no such state.
+    """
+    inspector = format_of(table.format).difference(
+        table, (before, after), as_of_ms=as_of_ms, now_ms=now_ms, by_partition=by_partition, limit=limit
+    )
+    return Inspection("diff", inspector, limit)
+
+
+def sample_of(
+    table: OpenTable, state: StateSelector, columns: Sequence[str], *, limit: int | None, as_of_ms: int
+) -> Inspection:
+    """Rows of one of a table's states, deletes applied.
+
+    Args:
+        table: loaded.
+        state: which of its states.
+        columns: names of the top-level columns to show; none: all.
+        limit: at most so many rows; None: all.
+        as_of_ms: the "now" of the document.
+
+    Raises:
+        UsageError: the table has no such state or column.
+    """
+    own = format_of(table.format)
+    check_request(own, "sample", state)
+    inspector = own.sample(table, state, columns, as_of_ms=as_of_ms)
+    return Inspection("sample", inspector, limit)
 
 
 def checked(
@@ -130,7 +190,7 @@ class Inspection:
     """What a table is made of, read when it is asked for.
 
     Args:
-        what: `summary`, or which rows.
+        what: `summary`, `diff`, or which rows.
         inspector: reads them.
         limit: at most this many rows: the newest of a log, the first of anything else.
         recount: whether the summary counts what no list tells.
@@ -149,7 +209,7 @@ class Inspection:
     def to_json(self) -> dict[str, Any]:
         """The `inspection/2` document; rows are all in memory then."""
         inspector = self.inspector
-        if self.what == "summary":
+        if self.what in DOCUMENTS:
             return inspector.summary(recount=self.recount)
         head = inspector.header(self.what)
         if inspector.streams(self.what):
@@ -163,7 +223,7 @@ class Inspection:
         return {**head, "row_count": len(rows), "rows": rows}
 
     def to_arrow(self) -> pa.Table:
-        """The rows as columns; those of `files`, `deletes`, `manifests` and the like have a schema of their own.
+        """The rows as columns, of a difference its partitions; those of `files` and the like have their own schema.
 
         Raises:
             UsageError: a summary has no rows.

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 from iceberg_cli.operation.verbs import Verbs, policy_called, policy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from iceberg_cli.iceberg.check.table_check import TableCheck
+    from iceberg_cli.iceberg.inspect.difference import SnapshotDifference
     from iceberg_cli.iceberg.inspect.inspector import TableInspector
+    from iceberg_cli.iceberg.inspect.sample import SnapshotSample
     from iceberg_cli.iceberg.open import ManifestInput
     from iceberg_cli.iceberg.table import IcebergTable
     from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignRowIds
@@ -37,7 +39,7 @@ class IcebergFormat:
     title: Final = ("an", "Iceberg")
     inspected: Final = (
         "summary", "snapshots", "refs", "history", "schemas", "specs", "properties", "manifests", "files", "deletes",
-        "partitions", "statistics", "metadata-log", "row-ids",
+        "partitions", "statistics", "metadata-log", "row-ids", "diff", "sample",
     )  # fmt: skip
     elsewhere: Final = {
         "protocol": "format_version in the summary",
@@ -81,6 +83,36 @@ class IcebergFormat:
             table.metadata, snapshot_id=state.snapshot_id, ref=state.ref, at_ms=state.at_ms
         )
         return TableInspector(table=table, snapshot=chosen, as_of_ms=as_of_ms)
+
+    def difference(
+        self,
+        table: IcebergTable,
+        states: tuple[str, str | None],
+        *,
+        as_of_ms: int,
+        now_ms: int,
+        by_partition: bool,
+        limit: int | None,
+    ) -> SnapshotDifference:
+        """Reads what two snapshots differ in."""
+        from iceberg_cli.iceberg.inspect.difference import SnapshotDifference, state_named
+
+        before, after = (state_named(table.metadata, state, now_ms=now_ms) for state in states)
+        return SnapshotDifference(
+            table=table, before=before, after=after, as_of_ms=as_of_ms, by_partition=by_partition, limit=limit
+        )
+
+    def sample(
+        self, table: IcebergTable, state: StateSelector, columns: Sequence[str], *, as_of_ms: int
+    ) -> SnapshotSample:
+        """Reads rows of the snapshot that is selected: of a branch by the table's schema, else by the snapshot's."""
+        from iceberg_cli.iceberg.inspect.metadata_rows import select_snapshot
+        from iceberg_cli.iceberg.inspect.sample import SnapshotSample, schema_of
+
+        metadata = table.metadata
+        chosen = select_snapshot(metadata, snapshot_id=state.snapshot_id, ref=state.ref, at_ms=state.at_ms)
+        schema = schema_of(metadata, chosen, state)
+        return SnapshotSample(table=table, snapshot=chosen, schema=schema, columns=columns, as_of_ms=as_of_ms)
 
     def checker(self, inspector: TableInspector, *, one_state: bool, deep: bool, now_ms: int) -> TableCheck:
         """Checks the snapshot of an inspector, or the heads of all branches and tags."""

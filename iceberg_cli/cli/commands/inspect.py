@@ -10,11 +10,11 @@ from iceberg_cli.cli.arguments import integer, positive
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
 from iceberg_cli.formats import Format, format_of
-from iceberg_cli.formats.inspection import WHAT, check_what
+from iceberg_cli.formats.inspection import DOCUMENTS, SAMPLE_ROWS, WHAT, check_what
 from iceberg_cli.plan.text import time_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from iceberg_cli.formats.inspection import CheckedTable, Inspection
 
@@ -58,8 +58,36 @@ Deep = Annotated[
 ]
 Output = Annotated[
     str | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write the rows to FILE.parquet or FILE.jsonl."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the rows to FILE.parquet or FILE.jsonl; - is standard output, as with --jsonl.",
+    ),
 ]
+JsonLines = Annotated[
+    bool,
+    typer.Option(
+        "--jsonl", help="Rows, or findings of --check, as one JSON object a line, each as it is known."
+    ),
+]
+ByPartition = Annotated[
+    bool, typer.Option("--by-partition", help="With diff: a row for each partition in which files differ.")
+]
+First = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[A]", help="With diff: a ref, a snapshot id (Delta: a version), or a time as of --at."
+    ),
+]
+Second = Annotated[
+    str | None, typer.Argument(metavar="[B]", help="With diff: what A is compared with; the current state.")
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--columns", metavar="NAME...", help="With sample: this column; give it again for others."),
+]
+_STDOUT = "-"
 
 
 def register(app: typer.Typer) -> None:
@@ -70,6 +98,8 @@ def register(app: typer.Typer) -> None:
         run: Run,
         table: TableArgument,
         what: Annotated[str, typer.Argument(metavar="[WHAT]", help=f"{', '.join(WHAT)}.")] = "summary",
+        before: First = None,
+        after: Second = None,
         snapshot: Snapshot = None,
         ref: Ref = None,
         at: At = None,
@@ -78,7 +108,10 @@ def register(app: typer.Typer) -> None:
         recount: Recount = False,
         check: Check = False,
         deep: Deep = False,
+        by_partition: ByPartition = False,
+        columns: Columns = None,
         output: Output = None,
+        jsonl: JsonLines = False,
     ) -> None:
         """Show what a table is made of. Never writes to it.
 
@@ -86,36 +119,95 @@ def register(app: typer.Typer) -> None:
         Every other WHAT is a table with the columns of Iceberg's metadata table of that name.
         For a Delta table WHAT is summary, history, schemas, properties, protocol, features, files, deletes,
         partitions or row-ids, and rows have the fields of the log's actions.
+        diff shows what B has that A has not, and the other way round; its rows are partitions.
+        sample shows rows of the table, without those that deletes hide and in no promised order: 20, or as many as
+        --limit says.
         With --check it is findings: what in the table breaks which rule of the specification, and what to do.
         """
         check_what(what)
+        state: dict[str, Any] = {"snapshot_id": snapshot, "ref": ref, "version": version}
+        _check_rows(run, what, output, jsonl=jsonl, check=check, by_partition=by_partition)
+        _check_states(what, before, after, [*state.values(), at], by_partition=by_partition)
         _refuse_beside_check(
             what, check=check, deep=deep, others={"--limit": limit, "--output": output, "--recount": recount}
         )
-        if what == "summary" and (limit is not None or output is not None):
-            raise UsageError(
-                "--limit and --output are about rows; a summary has none",
-                next_step=f"WHAT: {', '.join(WHAT[1:])}.",
-            )
+        if limit is not None and (what == "summary" or (what == "diff" and not by_partition)):
+            raise UsageError(f"--limit is about rows, and {_ROWLESS[what]}", next_step=_NEXT[what])
         if what != "summary" and recount:
             raise UsageError(f"--recount is about the summary, not {what}")
-        if output is not None and not output.endswith((".parquet", ".jsonl")):
-            raise UsageError(f"--output: {output!r} must end in .parquet or .jsonl")
+        if what != "sample" and columns:
+            raise UsageError(f"--columns is about sample, not {what}")
         limit = positive(limit, "--limit")
-        at_ms = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
-        state: dict[str, Any] = {"snapshot_id": snapshot, "ref": ref, "at_ms": at_ms, "version": version}
+        state["at_ms"] = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
         opened = run.open(table)
         state, recount = _of_format(run, format_of(opened.format), what, state, recount=recount)
+        lines = jsonl or output == _STDOUT
         if check:
-            _show_findings(run, opened.check(**state, deep=deep, as_of_ms=run.as_of_ms))
+            _show_findings(run, opened.check(**state, deep=deep, as_of_ms=run.as_of_ms), lines=lines)
             return
-        shown = opened.inspect(what, **state, limit=limit, recount=recount, as_of_ms=run.as_of_ms)
+        if before is not None:
+            shown = opened.diff(before, after, by_partition=by_partition, limit=limit, as_of_ms=run.as_of_ms)
+        elif what == "sample":
+            most = SAMPLE_ROWS if limit is None else limit
+            shown = opened.sample(most, columns or (), **state, as_of_ms=run.as_of_ms)
+        else:
+            shown = opened.inspect(what, **state, limit=limit, recount=recount, as_of_ms=run.as_of_ms)
         for warning in shown.warnings:
             run.warn(warning)
-        if what == "summary":
-            _show_summary(run, shown)
+        if lines or output is not None or what not in DOCUMENTS:
+            _show_rows(run, shown, None if lines else output, lines=lines)
         else:
-            _show_rows(run, shown, output)
+            _show_document(run, shown)
+
+
+_ROWLESS = {"summary": "a summary has none", "diff": "those of a diff are its partitions"}
+_NEXT = {"summary": f"WHAT: {', '.join(WHAT[1:])}.", "diff": "Add --by-partition."}
+
+
+def _check_rows(
+    run: Run, what: str, output: str | None, *, jsonl: bool, check: bool, by_partition: bool
+) -> None:
+    """Refuse --output and --jsonl where there are no rows, or where both, or --format, say where these go.
+
+    Raises:
+        UsageError: naming the option.
+    """
+    option = "--jsonl" if jsonl else "--output"
+    if jsonl and output is not None:
+        raise UsageError("--jsonl and --output each say where the rows go; give one of them")
+    if run.json and (jsonl or output == _STDOUT):
+        raise UsageError(f"{option} and --format each say what standard output has; give one of them")
+    if not jsonl and output is None:
+        return
+    if (what == "summary" and not check) or (what == "diff" and not by_partition):
+        raise UsageError(f"{option} is about rows, and {_ROWLESS[what]}", next_step=_NEXT[what])
+    if output not in (None, _STDOUT) and not str(output).endswith((".parquet", ".jsonl")):
+        raise UsageError(f"--output: {output!r} must end in .parquet or .jsonl")
+
+
+def _check_states(
+    what: str, before: str | None, after: str | None, selected: Sequence[object], *, by_partition: bool
+) -> None:
+    """Refuse a difference without a state, and what is about differences with any other WHAT.
+
+    Raises:
+        UsageError: naming what is missing or too much.
+    """
+    if what != "diff":
+        if before is not None:
+            extra = " ".join(filter(None, (before, after)))
+            raise UsageError(
+                f"{what} takes no {extra!r}", next_step="`inspect TABLE diff A [B]` takes two states."
+            )
+        if by_partition:
+            raise UsageError(f"--by-partition is about diff, not {what}")
+    elif before is None:
+        raise UsageError(
+            "diff compares two states, and none is named",
+            next_step="`inspect TABLE diff A` compares A with the current state, `inspect TABLE diff A B` with B.",
+        )
+    elif any(each is not None for each in selected):
+        raise UsageError("diff takes its states as A and B, not by an option")
 
 
 _STATES = {"snapshot_id": "--snapshot", "ref": "--ref", "at_ms": "--at", "version": "--version"}
@@ -169,12 +261,16 @@ def _refuse_beside_check(what: str, *, check: bool, deep: bool, others: Mapping[
             raise UsageError(f"{option} does not go with --check")
 
 
-def _show_findings(run: Run, checked: CheckedTable) -> None:
+def _show_findings(run: Run, checked: CheckedTable, *, lines: bool) -> None:
     document = checked.document
     run.progress.close()
     for warning in checked.warnings:
         run.warn(warning)
-    if run.json:
+    if lines:
+        from iceberg_cli.cli.commands import inspect_rows
+
+        inspect_rows.print_lines(run, inspect_rows.texts(document["findings"]))
+    elif run.json:
         from iceberg_cli.cli.render import print_json
 
         print_json(document)
@@ -200,7 +296,7 @@ def _show_findings(run: Run, checked: CheckedTable) -> None:
         raise typer.Exit(CorruptFile.exit_code)
 
 
-def _show_summary(run: Run, shown: Inspection) -> None:
+def _show_document(run: Run, shown: Inspection) -> None:
     document = shown.to_json()
     run.progress.close()
     if run.json:
@@ -218,11 +314,13 @@ def _show_summary(run: Run, shown: Inspection) -> None:
             )
 
 
-def _show_rows(run: Run, shown: Inspection, output: str | None) -> None:
+def _show_rows(run: Run, shown: Inspection, output: str | None, *, lines: bool) -> None:
     from iceberg_cli.cli.commands import inspect_rows
 
     rows, what, limit = shown.inspector, shown.what, shown.limit
-    if output is not None:
+    if lines:
+        inspect_rows.print_lines(run, inspect_rows.lines(rows, what, limit=limit))
+    elif output is not None:
         inspect_rows.save(run, rows, what, output, limit=limit)
     elif run.json:
         inspect_rows.print_document(run, rows, what, limit=limit)

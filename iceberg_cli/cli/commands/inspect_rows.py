@@ -1,4 +1,4 @@
-"""The output of rows by `inspect`: as a table, as one JSON document, or into a file."""
+"""The output of rows by `inspect`: as a table, as one JSON document, as JSON lines, or into a file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from iceberg_cli.cli.context import Run
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import Inspector
+from iceberg_cli.plan.inspection import Row
 
 _SHOWN_ROWS = 50
 _BUFFER_BYTES = 32 << 20
@@ -30,7 +31,7 @@ def show(run: Run, shown: Inspector, what: str, *, limit: int | None) -> None:
     if shown.streams(what):
         head = shown.head(what)
         parts = shown.lines(what, limit=None if most_rows is None else most_rows + 1)
-        rows = [json.loads(line) | head for part in parts for line in part.to_pylist()]
+        rows = [head | json.loads(line) for part in parts for line in part.to_pylist()]
     else:
         rows = shown.rows(what, limit=None if most_rows is None else most_rows + 1)
     run.progress.close()
@@ -114,13 +115,30 @@ def _whole(path: str) -> Iterator[IO[bytes]]:
         raise
 
 
+def lines(shown: Inspector, what: str, *, limit: int | None) -> Iterator[pa.Array]:
+    """Rows as JSON objects with a newline each, as many at a time as are known."""
+    if shown.streams(what):
+        return shown.lines(what, limit=limit, after="\n")
+    return texts(shown.rows(what, limit=limit))
+
+
+def texts(rows: Sequence[Row]) -> Iterator[pa.Array]:
+    """Rows that are known already, as `lines` has them."""
+    yield pa.array([f"{json.dumps(row)}\n" for row in rows], pa.string())
+
+
+def print_lines(run: Run, parts: Iterable[pa.Array]) -> None:
+    """Print rows on standard output, each part as soon as it is known."""
+    for part in parts:
+        run.progress.close()
+        sys.stdout.write(str(_bytes_of(part), "ascii"))
+        sys.stdout.flush()
+    run.progress.close()
+
+
 def _write_lines(file: IO[bytes], shown: Inspector, what: str, limit: int | None) -> int:
-    if not shown.streams(what):
-        rows = shown.rows(what, limit=limit)
-        file.writelines(f"{json.dumps(row)}\n".encode() for row in rows)
-        return len(rows)
     total = 0
-    for part in shown.lines(what, limit=limit, after="\n"):
+    for part in lines(shown, what, limit=limit):
         file.write(_bytes_of(part))
         total += len(part)
     return total

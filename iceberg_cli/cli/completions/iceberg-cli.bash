@@ -38,7 +38,7 @@ _iceberg_cli() {
             option=$word
             if [[ -n $command ]]; then
                 case $word in
-                    --snapshot | --ref | --at | --version | --limit | -o | --output | --format | --engine | --spark-master | --spark-remote | --spark-conf | --catalog-config | --storage-option | --unsafe-allow-root | --cache-size | --as-of | --progress | --log-file | --batch-size | --with | --feature | --target-size | --min-files | --dead-ratio | --where | --spec-id | --content | --sort-by | --min-manifests | --checkpoint | --part-size | --compact-log | --older-than | --retain-last | --snapshot-id | --cleanup | --grace | --retention | --mode | --log-retention | --inventory | --limit-deletes | --deadline | --metrics) awaiting=$word ;;
+                    --snapshot | --ref | --at | --version | --limit | --columns | -o | --output | --format | --engine | --spark-master | --spark-remote | --spark-conf | --catalog-config | --storage-option | --unsafe-allow-root | --cache-size | --as-of | --progress | --log-file | --batch-size | --with | --feature | --target-size | --min-files | --dead-ratio | --where | --spec-id | --content | --sort-by | --min-manifests | --checkpoint | --part-size | --compact-log | --older-than | --retain-last | --snapshot-id | --cleanup | --grace | --retention | --mode | --log-retention | --inventory | --limit-deletes | --deadline | --metrics) awaiting=$word ;;
                 esac
             fi
         elif [[ -z $command ]]; then
@@ -71,7 +71,7 @@ _iceberg_cli() {
     elif [[ $current == -* ]]; then
         case $command in
             "") _iceberg_cli_words "--version -h --help" ;;
-            "inspect") _iceberg_cli_words "--snapshot --ref --at --version --limit --recount --check --deep -o --output --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help" ;;
+            "inspect") _iceberg_cli_words "--snapshot --ref --at --version --limit --recount --check --deep --by-partition --columns -o --output --jsonl --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help" ;;
             "plan") _iceberg_cli_words "-o --output --exit-code --ref --share-ids --batch-size --count-rows --with --unsafe-drop-tags --unsafe-keep-tags --feature --target-size --min-files --dead-ratio --where --keep-dangling --spec-id --content --sort-by --min-manifests --all-manifests --checkpoint --part-size --compact-log --older-than --retain-last --snapshot-id --clean-metadata --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-short-retention --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help" ;;
             "expire-snapshots") _iceberg_cli_words "--older-than --retain-last --snapshot-id --clean-metadata --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-short-retention -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help" ;;
             "rewrite-manifests") _iceberg_cli_words "--target-size --spec-id --content --sort-by --min-manifests --all-manifests --checkpoint --part-size --compact-log -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help" ;;
@@ -89,7 +89,7 @@ _iceberg_cli() {
     else
         case "$command $position" in
             "inspect 0") _iceberg_cli_files ;;
-            "inspect 1") _iceberg_cli_ask what "summary snapshots refs history schemas specs properties manifests files deletes partitions statistics metadata-log row-ids protocol features" ;;
+            "inspect 1") _iceberg_cli_ask what "summary snapshots refs history schemas specs properties manifests files deletes partitions statistics metadata-log row-ids diff sample protocol features" ;;
             "plan 0") _iceberg_cli_files ;;
             "plan 1") _iceberg_cli_words "expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids" ;;
             "expire-snapshots 0") _iceberg_cli_files ;;

@@ -94,6 +94,28 @@ def read_inline(text: str, vector: Vector, path: str) -> bytes:
     return frame
 
 
+def frame_of(path: str, version: bytes, frame: bytes, vector: Vector) -> bytes:
+    """The frame of a vector of which no more of its file was read, checked.
+
+    Args:
+        path: of the file.
+        version: its first byte.
+        frame: what was read at the vector's offset.
+        vector: its descriptor.
+
+    Raises:
+        CorruptFile: as `read_vectors`.
+    """
+    if version != VERSION:
+        raise CorruptFile(path, 0, f"version {version.hex() or 'none'} of a file of deletion vectors")
+    if vector.offset < FIRST_OFFSET or len(frame) != vector.size_bytes + FRAME_BYTES:
+        raise CorruptFile(
+            path, vector.offset, f"a deletion vector of {vector.size_bytes} bytes is not inside the file"
+        )
+    _check(frame, vector, path, at=vector.offset)
+    return frame
+
+
 def vector_file(frames: Sequence[bytes]) -> tuple[bytes, list[int]]:
     """A file of n vectors, and the offset of each.
 

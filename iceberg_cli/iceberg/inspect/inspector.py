@@ -26,6 +26,7 @@ from iceberg_cli.iceberg.spec.encryption import check_plain_list
 from iceberg_cli.iceberg.table import base_of
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
+from iceberg_cli.plan.text import iso
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.inspect.file_rows import RowFormatter
@@ -166,10 +167,14 @@ class TableInspector:
             return  # a snapshot is encrypted: `plan` says so
         if plan.due:
             going = [verdict.subject for verdict in plan.verdicts if not verdict.keep]
+            cutoff = plan.options["older_than_ms"]
             yield {
                 "operation": plan.verb,
                 "snapshots": going.count("snapshot"),
                 "refs": going.count("branch") + going.count("tag"),
+                "older_than_ms": cutoff.value,
+                "older_than": iso(cutoff.value),
+                "older_than_source": cutoff.source,
                 "blocked_by": list(plan.blocked_by),
             }
 

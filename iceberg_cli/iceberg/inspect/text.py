@@ -242,9 +242,13 @@ _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
 def summary_text(document: Row) -> Iterator[Part]:
     """The parts of a table's summary, on one screen: its health and what is due, its shape, its history, its names."""
     findings = _findings(document)
-    yield health(document, findings, _reason)
+
+    def reason(item: Row) -> str:
+        return _reason(item, as_of_ms=document["as_of_ms"])
+
+    yield health(document, findings, reason)
     yield Lines(findings, FINDING)
-    yield from due_parts(document, _reason, plan_shows="what goes, and the other verbs")
+    yield from due_parts(document, reason, plan_shows="what goes, and the other verbs")
     yield _totals(document)
     yield Lines(_shape(document))
     yield Lines(_history(document))
@@ -358,6 +362,8 @@ def _findings(document: Row) -> list[str]:
     return lines
 
 
-def _reason(item: Row) -> str:
+def _reason(item: Row, *, as_of_ms: int) -> str:
+    """What goes by the retention, and where that comes from."""
     refs = f" and {count(item['refs'], 'refs')}" if item["refs"] else ""
-    return f"{count(item['snapshots'], 'snapshots')}{refs}"
+    cutoff = f"{age(as_of_ms - item['older_than_ms'])} by {item['older_than_source']}"
+    return f"{count(item['snapshots'], 'snapshots')}{refs} (cut-off {cutoff})"

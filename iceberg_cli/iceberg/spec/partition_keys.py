@@ -62,7 +62,7 @@ def partition_keys(spec_id: int, partitions: pa.StructArray, types: Sequence[str
     keys = pa.repeat(pa.scalar(str(spec_id).encode()), len(partitions))
     for field, type_ in zip(partitions.flatten(), types, strict=True):
         values = _unscaled(field) if decimal_parts(type_) is not None else field
-        keys = pc.binary_join_element_wise(keys, _spelled(values), b"/")
+        keys = pc.binary_join_element_wise(keys, spelled(values), b"/")
     return keys
 
 
@@ -76,7 +76,7 @@ def _unscaled(values: pa.Array) -> pa.Array:
     return pa.array(shortest, pa.binary()).take(encoded.indices)
 
 
-def _spelled(values: pa.Array) -> pa.Array:
+def spelled(values: pa.Array) -> pa.Array:
     """Each value with its length before it, so that no value can look like a separator; null as `n`."""
     if pa.types.is_null(values.type):
         return pa.repeat(pa.scalar(b"n"), len(values))
@@ -89,5 +89,5 @@ def _spelled(values: pa.Array) -> pa.Array:
         values = values.cast(pa.int64()).cast(pa.string())
     texts = values.cast(pa.binary())
     lengths = pc.fill_null(pc.binary_length(texts), 0).cast(pa.string()).cast(pa.binary())
-    spelled = pc.binary_join_element_wise(lengths, pc.fill_null(texts, b""), b":")
-    return pc.if_else(nulls, pa.scalar(b"n"), spelled)
+    joined = pc.binary_join_element_wise(lengths, pc.fill_null(texts, b""), b":")
+    return pc.if_else(nulls, pa.scalar(b"n"), joined)

@@ -16,7 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from iceberg_cli.engines import BuiltFile, Engine, Event, OnEvent, Parsed, Scan, ShuffleStage, Source
+from iceberg_cli.engines import (
+    BuiltFile,
+    Engine,
+    Event,
+    FileParts,
+    OnEvent,
+    Parsed,
+    Scan,
+    ShuffleStage,
+    Source,
+)
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, InvalidMetadata, UsageError
 
 FILE_BYTES = 600_000
@@ -160,6 +170,40 @@ class ScanConformance:
         os.remove(paths[9])
         found = [pair for batch in scan(engine, paths, first_bytes, missing_ok=True) for pair in batch]
         assert found == [(path, None if number == 9 else number) for number, path in enumerate(paths)]
+
+    def test_parts_of_files_are_read_where_a_scan_asks_for_these(
+        self, engine: Engine, paths: list[str]
+    ) -> None:
+        def load(path: str, file: FileParts) -> tuple[str, int, bytes, bytes, int]:
+            ends = file.read(0, 2), file.read(file.size_bytes - 1, 5)
+            return path, file.size_bytes, *ends, file.bytes_read
+
+        scan_of_parts: Scan[str, tuple[str, int, bytes, bytes, int], list[Any]] = Scan(
+            Source,
+            load,
+            lambda batch: [each for _, each in batch],
+            phase="",
+            in_parts=True,
+        )
+        found = [each for some in engine.scan(scan_of_parts, paths, on_event=unseen) for each in some]
+        assert found == [
+            (path, FILE_BYTES, bytes([number]) * 2, bytes([number]), 3) for number, path in enumerate(paths)
+        ]
+
+    def test_a_missing_file_of_which_a_scan_reads_parts_stops_and_is_named(
+        self, engine: Engine, paths: list[str]
+    ) -> None:
+        Path(paths[3]).unlink()
+        scan_of_parts: Scan[str, bytes, int] = Scan(
+            lambda path: Source(path, FILE_BYTES),
+            lambda _, file: file.read(0, 1),
+            len,
+            phase="",
+            in_parts=True,
+        )
+        with pytest.raises(CorruptFile) as caught:
+            gather(engine.scan(scan_of_parts, paths, on_event=unseen), [])
+        assert caught.value.path == paths[3]
 
     def test_a_corrupt_file_found_by_parse_keeps_its_fields_and_what_came_before(
         self, engine: Engine, paths: list[str]

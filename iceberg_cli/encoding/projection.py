@@ -1,0 +1,260 @@
+"""Columns of a data file as those of its table: found by field id or name, widened, and filled in where absent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.encoding.arrow import array_of
+from iceberg_cli.encoding.json_rows import compact
+
+ID_KEYS: Final = (b"PARQUET:field_id", b"iceberg.id")
+
+
+@dataclass(frozen=True, slots=True)
+class StructOf:
+    """A struct of these fields."""
+
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list of these elements."""
+
+    element: Field
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A map from these keys to these values."""
+
+    key: Field
+    value: Field
+
+
+FieldType: TypeAlias = "pa.DataType | StructOf | ListOf | MapOf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A column of a table, or a field in one.
+
+    Args:
+        name: as the table calls it.
+        type: its type now; files may have narrower ones.
+        field_id: by which files that have ids are searched; None: by names, whatever a file has.
+        names: by which a file without ids has it.
+        default: the value of rows of files that do not have it, as `pa.scalar` makes it; None: null.
+        is_readable: whether its values are shown; otherwise all are null.
+    """
+
+    name: str
+    type: FieldType
+    field_id: int | None = None
+    names: tuple[str, ...] = ()
+    default: pa.Scalar | None = None
+    is_readable: bool = True
+
+    def arrow(self) -> pa.Field:
+        """As Arrow has it."""
+        return pa.field(self.name, arrow_type(self.type))
+
+
+def arrow_type(type_: FieldType) -> pa.DataType:
+    """A type as Arrow has it."""
+    match type_:
+        case StructOf(fields=fields):
+            return pa.struct([field.arrow() for field in fields])
+        case ListOf(element=element):
+            return pa.list_(pa.field("element", arrow_type(element.type)))
+        case MapOf(key=key, value=value):
+            return pa.map_(arrow_type(key.type), arrow_type(value.type))
+    return type_
+
+
+class Mismatch(ValueError):
+    """A column of a file does not have the type that the table gives it."""
+
+
+def field_id_of(field: pa.Field) -> int | None:
+    """The id that a file records for a column."""
+    metadata = field.metadata or {}
+    text = next((metadata[key] for key in ID_KEYS if key in metadata), b"")
+    return int(text) if text.removeprefix(b"-").isdigit() else None
+
+
+def has_ids(fields: Sequence[pa.Field]) -> bool:
+    """Whether a file records ids of columns."""
+    return any(
+        field_id_of(field) is not None
+        or has_ids([field.type.field(i) for i in range(getattr(field.type, "num_fields", 0))])
+        for field in fields
+    )
+
+
+def find(field: Field, own: Sequence[pa.Field], *, by_ids: bool) -> int | None:
+    """The place of a column among those of a file, or None."""
+    if by_ids and field.field_id is not None:
+        return next((i for i, each in enumerate(own) if field_id_of(each) == field.field_id), None)
+    return next((i for i, each in enumerate(own) if each.name in field.names), None)
+
+
+def project(
+    columns: Sequence[pa.Array],
+    own: Sequence[pa.Field],
+    fields: Sequence[Field],
+    *,
+    count: int,
+    by_ids: bool,
+    constants: Mapping[int, pa.Scalar],
+) -> pa.Table:
+    """Rows of a file as rows of its table.
+
+    Args:
+        columns: of the file, `count` rows each.
+        own: what the file says of them.
+        fields: of the table.
+        count: rows.
+        by_ids: whether the file records field ids.
+        constants: by field id, values of columns that the file does not have.
+
+    Returns:
+        A column for each of `fields`.
+
+    Raises:
+        Mismatch: a column has a type that cannot become the table's.
+    """
+    made = []
+    for field in fields:
+        place = find(field, own, by_ids=by_ids)
+        if place is None or not field.is_readable:
+            made.append(_absent(field, count, constants))
+        else:
+            made.append(_converted(columns[place], field, by_ids=by_ids))
+    schema = pa.schema([field.arrow() for field in fields])
+    if not made:
+        return pa.table({"": pa.nulls(count)}).select([])
+    return pa.Table.from_arrays(made, schema=schema)
+
+
+def _absent(field: Field, count: int, constants: Mapping[int, pa.Scalar]) -> pa.Array:
+    value = constants.get(field.field_id, field.default) if field.field_id is not None else field.default
+    type_ = arrow_type(field.type)
+    if value is None or not field.is_readable:
+        return pa.nulls(count, type_)
+    if isinstance(field.type, StructOf):
+        children = [_absent(each, count, {}) for each in field.type.fields]
+        return _struct(children, field.type, pa.array([False] * count))
+    if isinstance(type_, pa.ExtensionType):
+        return pa.ExtensionArray.from_storage(type_, pa.repeat(value, count))
+    return pa.repeat(value, count)
+
+
+def _struct(children: Sequence[pa.Array], type_: StructOf, nulls: pa.Array) -> pa.Array:
+    fields = [field.arrow() for field in type_.fields]
+    if not fields:
+        return pa.array([None if null else {} for null in nulls.to_pylist()], pa.struct([]))
+    return pa.StructArray.from_arrays(list(children), fields=fields, mask=nulls)
+
+
+def _converted(array: pa.Array, field: Field, *, by_ids: bool) -> pa.Array:
+    """A column of a file in the type of the table."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    match field.type:
+        case StructOf(fields=fields):
+            if not pa.types.is_struct(array.type):
+                raise Mismatch(f"{field.name}: a column of type {array.type} where a struct is expected")
+            own = [array.type.field(i) for i in range(array.type.num_fields)]
+            inner = array.flatten() if own else []
+            children = []
+            for each in fields:
+                place = find(each, own, by_ids=by_ids)
+                if place is None or not each.is_readable:
+                    children.append(_absent(each, len(array), {}))
+                else:
+                    children.append(_converted(inner[place], each, by_ids=by_ids))
+            return _struct(children, field.type, array.is_null())
+        case ListOf(element=element):
+            return _list(array, field, element, by_ids=by_ids)
+        case MapOf(key=key, value=value):
+            if not pa.types.is_map(array.type):
+                raise Mismatch(f"{field.name}: a column of type {array.type} where a map is expected")
+            array = compact(array)
+            keys = _converted(array.keys, key, by_ids=by_ids)
+            items = _converted(array.items, value, by_ids=by_ids)
+            kind = arrow_type(field.type)
+            entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+            return _like(array, kind, entries)
+    return _cast(array, field.type, field.name)
+
+
+def _list(array: pa.Array, field: Field, element: Field, *, by_ids: bool) -> pa.Array:
+    types = pa.types
+    if types.is_large_list(array.type) or types.is_fixed_size_list(array.type):
+        array = array.cast(pa.list_(array.type.value_field))
+    if not types.is_list(array.type):
+        raise Mismatch(f"{field.name}: a column of type {array.type} where a list is expected")
+    array = compact(array)
+    return _like(array, arrow_type(field.type), _converted(array.values, element, by_ids=by_ids))
+
+
+def _like(array: pa.Array, kind: pa.DataType, child: pa.Array) -> pa.Array:
+    """Lists or maps of the lengths of `array` with other contents."""
+    return pa.Array.from_buffers(
+        kind, len(array), array.buffers()[:2], array.null_count, array.offset, children=[child]
+    )
+
+
+def _cast(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    storage = kind.storage_type if isinstance(kind, pa.ExtensionType) else kind
+    if array.type != storage:
+        if _is_text(array.type) != _is_text(storage) and not pa.types.is_null(array.type):
+            raise Mismatch(f"{name}: a column of type {array.type} where {storage} is expected")
+        try:
+            array = array.cast(storage)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise Mismatch(
+                f"{name}: a column of type {array.type} where {storage} is expected: {error}"
+            ) from error
+    return pa.ExtensionArray.from_storage(kind, array) if storage is not kind else array
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    tests: Sequence[Any] = (
+        types.is_string, types.is_large_string, types.is_binary, types.is_large_binary, types.is_fixed_size_binary,
+    )  # fmt: skip
+    return any(test(kind) for test in tests)
+
+
+def without_rows(table: pa.Table, gone: pa.Array) -> pa.Table:
+    """The rows of a table that are not marked."""
+    return table.filter(pc.invert(gone)) if pc.any(gone).as_py() else table
+
+
+def without_positions(table: pa.Table, first: int, gone: npt.NDArray[np.uint64]) -> pa.Table:
+    """The rows of a table, which are those of a file from position `first` on, but those at some positions.
+
+    Args:
+        table: n rows.
+        first: position of the first row.
+        gone: positions, ascending.
+    """
+    begin, end = np.searchsorted(gone, (np.uint64(first), np.uint64(first + table.num_rows)))
+    if begin == end:
+        return table
+    stays = np.ones(table.num_rows, np.bool_)
+    stays[(gone[begin:end] - np.uint64(first)).astype(np.int64)] = False
+    return table.filter(array_of(stays))

@@ -1,0 +1,244 @@
+"""Rows of Parquet and ORC files, a bounded number at a time, from no more of the file than these need."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from iceberg_cli.errors import CorruptFile, IcebergCliError, Refused
+
+_BUFFER_BYTES: Final = 1 << 20  # of a column that are read at once
+_SMALL_BYTES: Final = 4 << 20  # a file that is read in one go: every further request takes longer
+_BATCH_BYTES: Final = 8 << 20  # of a file, for the rows that are decoded at once
+_MOST_ROWS: Final = 1 << 16
+_UNKNOWN_ROWS: Final = 1 << 12  # at once, of a file that does not say how many it has
+_SPLIT_BYTES: Final = 32 << 20
+_MAGIC: Final = b"PAR1"
+_ENCRYPTED_MAGIC: Final = b"PARE"
+
+
+class RandomAccess(Protocol):
+    """A file of which parts are read."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the file."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """A part of the file, shorter only at its end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowBatch:
+    """Rows of a file that follow each other.
+
+    Args:
+        first: position of the first one in the file.
+        columns: those that were chosen.
+        fields: what the file says of them.
+        count: of rows.
+    """
+
+    first: int
+    columns: Sequence[pa.Array]
+    fields: Sequence[pa.Field]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileSplit:
+    """Part `number` of `of` about equal parts of a file, by whole row groups; it may be empty."""
+
+    number: int = 0
+    of: int = 1
+
+
+Choose = Callable[[Sequence[pa.Field]], Sequence[int]]
+"""Picks the columns to read, by their places among those of a file."""
+
+
+def splits_for(size_bytes: int, records: int, limit: int | None) -> list[FileSplit]:
+    """The parts in which a file is read: one where only some of its rows are needed.
+
+    Args:
+        size_bytes: of the file.
+        records: in it; negative: not known.
+        limit: so many are needed; None: all.
+    """
+    of = 1 if limit is not None and not 0 <= records <= limit else max(1, -(-size_bytes // _SPLIT_BYTES))
+    return [FileSplit(number, of) for number in range(of)]
+
+
+def rows_at_once(size_bytes: int, records: int, limit: int | None) -> int:
+    """How many rows of a file are decoded at once.
+
+    Args:
+        size_bytes: of the file.
+        records: in it; negative: not known.
+        limit: so many are needed; None: all.
+    """
+    fit = _BATCH_BYTES * records // max(size_bytes, 1) if records >= 0 else _UNKNOWN_ROWS
+    most = _MOST_ROWS if limit is None else max(2 * limit, 64)
+    return max(1, min(fit, most, _MOST_ROWS))
+
+
+class _Stream(io.RawIOBase):
+    """A file of which parts are read, as a stream; small ones are read once, whole."""
+
+    def __init__(self, file: RandomAccess) -> None:
+        super().__init__()
+        self._file = file
+        self._at = 0
+        self._whole = file.read(0, file.size_bytes) if file.size_bytes <= _SMALL_BYTES else None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size_bytes}[whence]
+        self._at = start + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        length = len(buffer)
+        if self._whole is not None:
+            data = self._whole[self._at : self._at + length]
+        else:
+            data = self._file.read(self._at, length) if length else b""
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def stream_of(file: RandomAccess) -> io.BufferedReader:
+    """The file as a stream that seeks."""
+    return io.BufferedReader(_Stream(file), _BUFFER_BYTES)
+
+
+def parquet_batches(
+    file: RandomAccess, path: str, choose: Choose, *, split: FileSplit = FileSplit(), batch_rows: int
+) -> Iterator[RowBatch]:
+    """Rows of a Parquet file, row group by row group.
+
+    Args:
+        file: of which little more is read than the chosen columns of the rows that are taken.
+        path: for messages.
+        choose: see `Choose`.
+        split: whose row groups are read.
+        batch_rows: at most so many at once.
+
+    Raises:
+        CorruptFile: it is damaged. Refused: it is encrypted.
+    """
+    import pyarrow.parquet as pq
+
+    if file.read(max(0, file.size_bytes - 4), 4) == _ENCRYPTED_MAGIC:
+        raise encrypted(path)
+    with _readable(path, "Parquet"):
+        opened = pq.ParquetFile(
+            pa.PythonFile(_Stream(file), mode="r"),
+            buffer_size=_BUFFER_BYTES,
+            pre_buffer=False,
+            coerce_int96_timestamp_unit="us",
+        )
+        own = list(opened.schema_arrow)
+        fields = [own[place] for place in sorted(choose(own))]
+        groups = [opened.metadata.row_group(index).num_rows for index in range(opened.num_row_groups)]
+    first = 0
+    for index, count in enumerate(groups):
+        if index * split.of // len(groups) == split.number:
+            found = 0
+            for batch in _of_group(opened, path, index, fields, batch_rows, count):
+                yield RowBatch(
+                    first=first + found,
+                    columns=[batch.column(batch.schema.get_field_index(field.name)) for field in fields],
+                    fields=fields,
+                    count=batch.num_rows,
+                )
+                found += batch.num_rows
+            if found != count:
+                raise CorruptFile(path, None, f"row group {index} has {found} rows, its footer says {count}")
+        first += count
+
+
+def _of_group(
+    opened: Any, path: str, index: int, fields: Sequence[pa.Field], batch_rows: int, count: int
+) -> Iterator[pa.RecordBatch]:
+    if not fields:  # of a file whose columns are all somewhere else the rows are there all the same
+        for start in range(0, count, batch_rows):
+            yield pa.RecordBatch.from_struct_array(
+                pa.array([{}] * min(batch_rows, count - start), pa.struct([]))
+            )
+        return
+    names = [field.name for field in fields]  # `a.b` may bring `a` along, if that is a struct
+    with _readable(path, "Parquet"):
+        batches = opened.iter_batches(batch_rows, row_groups=[index], columns=names, use_threads=False)
+    while True:
+        with _readable(path, "Parquet"):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def orc_batches(file: RandomAccess, path: str, choose: Choose, *, batch_rows: int) -> Iterator[RowBatch]:
+    """Rows of an ORC file, stripe by stripe; see `parquet_batches`.
+
+    Raises:
+        CorruptFile: it is damaged.
+    """
+    from pyarrow import orc
+
+    with _readable(path, "ORC"):
+        opened = orc.ORCFile(pa.PythonFile(_Stream(file), mode="r"))
+        own = list(opened.schema)
+        names = [own[place].name for place in sorted(choose(own))]
+    first = 0
+    for index in range(opened.nstripes):
+        with _readable(path, "ORC"):
+            # Of no column there would be no rows either.
+            stripe = opened.read_stripe(index, columns=names or [own[0].name])
+        fields = [stripe.schema.field(name) for name in names]
+        for start in range(0, stripe.num_rows, batch_rows):
+            part = stripe.slice(start, batch_rows)
+            columns = [part.column(part.schema.get_field_index(name)) for name in names]
+            yield RowBatch(first=first + start, columns=columns, fields=fields, count=part.num_rows)
+        first += stripe.num_rows
+
+
+def encrypted(path: str) -> Refused:
+    """The error that a data file is encrypted."""
+    return Refused(
+        f"Cannot read {path}: it is encrypted, and iceberg-cli has no keys",
+        next_step="Read the table with an engine that has its keys.",
+    )
+
+
+class _readable:  # noqa: N801 - a context manager
+    """Turns what a reader of files says into `CorruptFile`."""
+
+    def __init__(self, path: str, kind: str) -> None:
+        self._path, self._kind = path, kind
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, (IcebergCliError, FileNotFoundError, GeneratorExit)):
+            return
+        if isinstance(error, (pa.ArrowException, OSError, ValueError, IndexError)):
+            raise CorruptFile(
+                self._path, None, f"no readable {self._kind} file: {str(error)[:200]}"
+            ) from error

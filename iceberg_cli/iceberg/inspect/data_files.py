@@ -1,0 +1,249 @@
+"""Rows of an Iceberg data file, of any file format, with its deletes applied.
+
+Spec: "Column Projection", "Position Delete Files", "Equality Delete Files", "Deletion Vectors"; Appendix A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.encoding.arrow import array_of
+from iceberg_cli.encoding.projection import (
+    Field,
+    Mismatch,
+    StructOf,
+    find,
+    has_ids,
+    project,
+    without_positions,
+    without_rows,
+)
+from iceberg_cli.encoding.row_batches import (
+    FileSplit,
+    RandomAccess,
+    RowBatch,
+    orc_batches,
+    parquet_batches,
+    rows_at_once,
+    stream_of,
+)
+from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.iceberg.spec.dv_blobs import positions_in
+from iceberg_cli.iceberg.spec.partition_keys import spelled
+
+FORMATS: Final = ("parquet", "avro", "orc")
+_MARK: Final = "\0deleted"  # no column's name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EqualityColumns:
+    """The columns that equality deletes compare.
+
+    Args:
+        fields: top-level columns with no more in them than what is compared.
+        paths: for each column that is compared, its places from the top down.
+    """
+
+    fields: tuple[Field, ...]
+    paths: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """A data file, or a part of one, to be read.
+
+    Args:
+        path: as the manifest has it.
+        file_format: of `FORMATS`.
+        size_bytes: of the file.
+        record_count: of the file.
+        split: the part.
+        constants: by field id, the values of identity partition fields.
+        vectors: deletion vectors and position deletes of it, as blobs.
+        equality_deletes: the columns, and for these the paths of the delete files.
+    """
+
+    path: str
+    file_format: str
+    size_bytes: int
+    record_count: int
+    split: FileSplit = field(default_factory=FileSplit)
+    constants: Mapping[int, pa.Scalar] = field(default_factory=dict)
+    vectors: tuple[bytes, ...] = ()
+    equality_deletes: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...] = ()
+
+    @property
+    def part_bytes(self) -> int:
+        """About how many bytes the part has."""
+        return max(1, self.size_bytes // self.split.of)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowReader:
+    """Reads rows of data files, where an engine runs it.
+
+    Args:
+        fields: of the table.
+        equality: by their field ids, the columns that deletes compare.
+        deleted: by the paths of equality delete files, the keys of their rows, see `keys_of`.
+        limit: of each part at most so many rows; None: all.
+    """
+
+    fields: tuple[Field, ...]
+    equality: Mapping[tuple[int, ...], EqualityColumns] = field(default_factory=dict)
+    deleted: Mapping[str, pa.Array] = field(default_factory=dict)
+    limit: int | None = None
+
+    def __call__(self, file: DataFile, parts: RandomAccess) -> pa.Table:
+        """The rows of a part that are not deleted.
+
+        Raises:
+            CorruptFile: the file cannot be read, or a column has another type. Refused: it is encrypted.
+        """
+        compared = [(self.equality[ids], paths) for ids, paths in file.equality_deletes]
+        others = [each for columns, _ in compared for each in columns.fields]
+        gone = _positions(file.vectors)
+        limit = self.limit
+        found: list[pa.Table] = []
+        total = 0
+        for batch in batches(file, parts, [*self.fields, *others], limit=limit):
+            rows = rows_of(batch, self.fields, file)
+            if compared:
+                rows = rows.append_column(_MARK, self._marks(batch, file, compared))
+            rows = without_positions(rows, batch.first, gone)
+            if compared:
+                rows = without_rows(rows.drop_columns([_MARK]), rows[_MARK])
+            found.append(rows)
+            total += rows.num_rows
+            if limit is not None and total >= limit:
+                break
+        schema = pa.schema([each.arrow() for each in self.fields])
+        return pa.concat_tables([schema.empty_table(), *found]).slice(0, limit)
+
+    def _marks(
+        self, batch: RowBatch, file: DataFile, compared: Sequence[tuple[EqualityColumns, Sequence[str]]]
+    ) -> pa.Array:
+        """For each row whether an equality delete hides it."""
+        marks = array_of(np.zeros(batch.count, np.bool_))
+        for columns, paths in compared:
+            keys = keys_of(rows_of(batch, columns.fields, file), columns)
+            for path in paths:
+                marks = pc.or_(marks, pc.is_in(keys, value_set=self.deleted[path]))
+        return marks
+
+
+def batches(
+    file: DataFile, parts: RandomAccess, fields: Sequence[Field], *, limit: int | None
+) -> Iterator[RowBatch]:
+    """Rows of a file with the columns that are asked for, a bounded number at a time.
+
+    Raises:
+        CorruptFile: it cannot be read. Refused: its format is not known here, or it is encrypted.
+    """
+
+    def choose(own: Sequence[pa.Field]) -> list[int]:
+        by_ids = has_ids(own)
+        places = {find(each, own, by_ids=by_ids) for each in fields if each.is_readable}
+        return sorted(place for place in places if place is not None)
+
+    batch_rows = rows_at_once(file.size_bytes, file.record_count, limit)
+    match file.file_format:
+        case "parquet":
+            return parquet_batches(parts, file.path, choose, split=file.split, batch_rows=batch_rows)
+        case "orc":
+            return orc_batches(parts, file.path, choose, batch_rows=batch_rows)
+        case "avro":
+            from iceberg_cli.iceberg.inspect.avro_rows import avro_batches
+
+            return avro_batches(stream_of(parts), file.path, choose, batch_rows=batch_rows)
+    raise Refused(f"Cannot read {file.path}: files of the format {file.file_format!r} are not read here")
+
+
+def rows_of(batch: RowBatch, fields: Sequence[Field], file: DataFile) -> pa.Table:
+    """The rows of a batch with the table's columns.
+
+    Raises:
+        CorruptFile: a column has a type that cannot become the table's.
+    """
+    try:
+        return project(
+            batch.columns,
+            batch.fields,
+            fields,
+            count=batch.count,
+            by_ids=has_ids(batch.fields) or not batch.fields,
+            constants=file.constants,
+        )
+    except Mismatch as error:
+        raise CorruptFile(file.path, "field " + str(error).partition(":")[0], str(error)) from error
+
+
+def keys_of(rows: pa.Table, columns: EqualityColumns) -> pa.Array:
+    """The key of each of n rows: equal where all compared values are, null being equal to null.
+
+    Spec: "Equality Delete Files".
+    """
+    keys = pa.repeat(pa.scalar(b""), rows.num_rows)
+    for path in columns.paths:
+        values = rows.column(path[0]).combine_chunks()
+        for place in path[1:]:
+            values = pc.struct_field(values, [place])
+        if isinstance(values.type, pa.BaseExtensionType):
+            values = values.storage
+        keys = pc.binary_join_element_wise(keys, spelled(_comparable(values)), b"/")
+    return keys
+
+
+def _comparable(values: pa.Array) -> pa.Array:
+    types, kind = pa.types, values.type
+    if types.is_decimal(kind):
+        return values.cast(pa.string())
+    if types.is_date32(kind) or types.is_time32(kind):
+        return values.cast(pa.int32())
+    if types.is_temporal(kind):
+        return values.cast(pa.int64())
+    return values
+
+
+def columns_for(field_ids: Sequence[int], schemas: Sequence[Sequence[Field]]) -> EqualityColumns | None:
+    """The columns that equality deletes compare, from the first schema that has each; None where none has one."""
+    fields: list[Field] = []
+    paths: list[tuple[int, ...]] = []
+    for field_id in field_ids:
+        found = next((each for schema in schemas if (each := _only(schema, field_id)) is not None), None)
+        if found is None:
+            return None
+        column, depth = found
+        paths.append((len(fields), *([0] * depth)))
+        fields.append(column)
+    return EqualityColumns(fields=tuple(fields), paths=tuple(paths))
+
+
+def _only(fields: Sequence[Field], field_id: int) -> tuple[Field, int] | None:
+    """A column with nothing in its structs but the field of an id, and how deep that is."""
+    for each in fields:
+        if each.field_id == field_id:
+            return each, 0
+        if isinstance(each.type, StructOf) and (inner := _only(each.type.fields, field_id)):
+            column = Field(
+                name=each.name,
+                type=StructOf((inner[0],)),
+                field_id=each.field_id,
+                names=each.names,
+                default=each.default,
+            )
+            return column, inner[1] + 1
+    return None
+
+
+def _positions(blobs: Sequence[bytes]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """The positions of all blobs, ascending."""
+    if not blobs:
+        return np.empty(0, np.uint64)
+    return np.unique(np.concatenate([positions_in(blob) for blob in blobs]))

@@ -1,0 +1,162 @@
+"""`inspect TABLE sample`: rows that other engines say are there, what is shown of them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import iceberg_cli as ic
+from iceberg_cli.errors import CorruptFile
+from tests.cli.running import iceberg_cli as run
+from tests.fixtures.iceberg_tables import JAVA, expected, folder
+from tests.iceberg.inspect.test_sample_laws import STORAGE, Row, RowTable
+from tests.paths import needs_fixtures
+
+ALL = ("--limit", 1_000_000)
+
+
+def shown(table: object, *arguments: object) -> list[dict[str, Any]]:
+    ran = run("inspect", table, "sample", "--jsonl", *arguments)
+    assert ran.code == 0, ran.err
+    return [json.loads(line) for line in ran.out.splitlines()]
+
+
+@needs_fixtures
+def test_deletion_vectors_that_impala_wrote_hide_their_rows() -> None:
+    case = "03-iceberg-v3-deletion-vectors"
+    assert sorted(row["i"] for row in shown(folder(case), *ALL)) == expected(case)["live_rows"]
+
+
+@needs_fixtures
+def test_a_column_that_a_file_does_not_have_has_its_initial_default() -> None:
+    case = "04-iceberg-v3-default-values"
+    assert sorted([row["i"], row["j"]] for row in shown(folder(case), *ALL)) == expected(case)["rows"]
+
+
+@needs_fixtures
+def test_equality_deletes_that_flink_wrote_hide_their_rows() -> None:
+    case = "05-iceberg-v2-equality-deletes"
+    assert len(shown(folder(case), *ALL)) == expected(case)["live_row_count"]
+
+
+@needs_fixtures
+@pytest.mark.parametrize("case", JAVA)
+def test_every_snapshot_has_as_many_rows_as_java_counted(case: str) -> None:
+    for snapshot_id, known in expected(case)["snapshots"].items():
+        assert len(shown(folder(case), "--snapshot", snapshot_id, *ALL)) == known["rows"]
+
+
+# -- tables of our own ---------------------------------------------------------------------------------------------
+
+ROWS: list[Row] = [(n, f"k{n}") for n in range(30)]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> RowTable:
+    """Thirty rows in two data files, of which the first three are deleted."""
+    made = RowTable(storage=STORAGE, location=str(tmp_path / "t"), format_version=2)
+    made.data_rows("a", ROWS[:20])
+    made.data_rows("b", ROWS[20:])
+    made.commit(1)
+    made.positions("p", {"a": [0, 1, 2]})
+    made.commit(2)
+    made.publish()
+    return made
+
+
+def test_twenty_rows_are_shown_unless_another_number_is_asked_for(table: RowTable) -> None:
+    assert len(shown(table.location)) == 20
+    assert len(shown(table.location, "--limit", 3)) == 3
+    assert sorted((row["n"], row["k"]) for row in shown(table.location, *ALL)) == ROWS[3:]
+    assert len(shown(table.location, "--snapshot", 1, *ALL)) == 30
+
+
+def test_columns_are_shown_in_the_order_of_the_command_line(table: RowTable) -> None:
+    document = run(
+        "inspect", table.location, "sample", "--columns", "k", "--columns", "n", "--format", "json"
+    ).json
+    assert document["columns"] == [{"name": "k", "type": "string"}, {"name": "n", "type": "long"}]
+    assert list(document["rows"][0]) == ["k", "n"]
+    assert document["row_count"] == 20
+    ran = run("inspect", table.location, "sample", "--columns", "kk")
+    assert ran.code == 2
+    assert "Did you mean 'k'?" in ran.err
+
+
+def test_rows_go_into_files(table: RowTable, tmp_path: Path) -> None:
+    for name in ("rows.parquet", "rows.jsonl"):
+        ran = run("inspect", table.location, "sample", *ALL, "-o", tmp_path / name)
+        assert ran.out == f"27 rows of sample written to {tmp_path / name}\n"
+    in_parquet = pq.read_table(tmp_path / "rows.parquet").to_pylist()
+    assert in_parquet == [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert sorted(row["n"] for row in in_parquet) == list(range(3, 30))
+
+
+def test_text_is_one_table(table: RowTable) -> None:
+    out = run("inspect", table.location, "sample", "--limit", 2).out.splitlines()
+    assert out[0].split() == ["n", "k"]
+    assert out[-1] == "(2 rows)"
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut short", "deletes gone"])
+def test_what_cannot_be_read_is_an_error_and_no_fewer_rows(
+    table: RowTable, tmp_path: Path, damage: str
+) -> None:
+    data = Path(table.path("a"))
+    match damage:
+        case "gone":
+            data.unlink()
+        case "cut short":
+            data.write_bytes(data.read_bytes()[:-20])
+        case _:
+            (data,) = Path(table.location).glob("**/p-deletes.parquet")
+            data.unlink()
+    ran = run("inspect", table.location, "sample", *ALL, "-o", tmp_path / "rows.parquet")
+    assert ran.code == 15, ran.err
+    assert data.name in ran.err
+    assert [each.name for each in tmp_path.iterdir()] == ["t"]
+    with pytest.raises(CorruptFile):
+        ic.open_table(table.location).sample(None).to_arrow()
+
+
+def test_an_encrypted_data_file_is_refused(table: RowTable) -> None:
+    content = table.rows[table.path("a")]
+    entry = table.file("c.parquet", b"PAR1 nobody can read this PARE", 0, len(content))
+    table.add(entry | {"key_metadata": b"key"})
+    table.commit(3)
+    table.publish()
+    ran = run("inspect", table.location, "sample", *ALL)
+    assert ran.code == 11
+    assert "c.parquet" in ran.err
+
+
+def test_a_table_without_data_has_no_rows(tmp_path: Path) -> None:
+    empty = RowTable(storage=STORAGE, location=str(tmp_path / "t"))
+    empty.publish()
+    assert shown(empty.location) == []
+    assert run("inspect", empty.location, "sample", "--format", "json").json["rows"] == []
+
+
+def test_nobody_reads_the_lines_any_more(table: RowTable) -> None:
+    """As `| head -1`, which closes the pipe: 141, and no traceback."""
+    command = [sys.executable, "-m", "iceberg_cli", "inspect", table.location, "sample", "--jsonl"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        message = process.stderr.read()
+        assert process.wait() == 141
+    assert message == b""
+
+
+def test_a_copy_elsewhere_is_read_where_it_lies(table: RowTable, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.move(table.location, moved)
+    assert len(shown(moved, *ALL)) == 27
