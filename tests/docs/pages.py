@@ -2,6 +2,7 @@
 
 A `console` block has command lines, each after `$ `, and what a terminal of 80 columns shows of each. Those of one page
 are carried out in their order, on tables in a folder that nobody else uses meanwhile, with a fixed clock and fixed ids.
+Whatever was in that folder before is removed: it is one of `iceberg-cli demo`.
 """
 
 from __future__ import annotations
