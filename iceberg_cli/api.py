@@ -242,7 +242,7 @@ class Plan:
         beside = removals_beside(path)
         try:
             with phase(SAVE, on_event, table=self.table["name"]):
-                save_beside(self.removals, beside)
+                save_beside(self.removals, beside, on_event)
                 write_file(path, encode(self.to_json(removals_file=os.path.basename(beside))))
         except OSError as error:
             raise UsageError(

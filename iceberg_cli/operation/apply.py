@@ -15,7 +15,7 @@ from iceberg_cli.operation.journal import PLAN_FILE, Journal, load_plan, load_re
 from iceberg_cli.operation.late_files import close, look_again, take_over
 from iceberg_cli.operation.ports import Planned, Table, Verb
 from iceberg_cli.operation.records import VERSION, Begin, Operation
-from iceberg_cli.operation.removal_files import in_files
+from iceberg_cli.operation.removal_files import in_files, write_parts
 from iceberg_cli.operation.runner import OperationRun
 from iceberg_cli.operation.runtime import MAX_AHEAD_MS, Runtime
 from iceberg_cli.operation.sweep import gaps
@@ -100,7 +100,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
             close(journal, "refused", runtime)
             raise
         _check_before_commit(plan, journal, runtime, before_ms=started_ms)
-        removals.write(journal.put)
+        write_parts(removals, journal.put, runtime.on_event)
         journal.put(PLAN_FILE, document)
     run = OperationRun(
         shown=plan,

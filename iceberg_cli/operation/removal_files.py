@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 
 import pyarrow as pa
 
 from iceberg_cli.encoding.external_sort import SpillFile
+from iceberg_cli.plan.events import Event, OnProgress, unheard
 from iceberg_cli.plan.removal_rows import KINDS, from_parquet, sort_for_deletion, to_parquet
 from iceberg_cli.plan.removals import MEMORY_ROWS, PART_ROWS, RemovalPart, Removals
 
@@ -72,10 +73,35 @@ def _sort_key(rows: pa.Table, row: int) -> tuple[str, int, str]:
 # -- beside a plan -----------------------------------------------------------------------------------------------------
 
 
-def save_beside(removals: Removals, path: str) -> None:
+def write_parts(removals: Removals, put: Callable[[str, bytes], None], on_event: OnProgress) -> None:
+    """Write the files of removals, by their names, the main one last.
+
+    Args:
+        removals: see `in_files`.
+        put: writes a file.
+        on_event: progress, where there are several.
+    """
+    total, done, main = len(removals.parts), 0, removals.file
+
+    def counted(name: str, data: bytes) -> None:
+        nonlocal done
+        put(name, data)
+        if name != main:
+            done += 1
+            on_event(Event(phase="writing the list of files", done=done, total=total, unit="parts"))
+
+    removals.write(counted)
+
+
+def save_beside(removals: Removals, path: str, on_event: OnProgress = unheard) -> None:
     """Write removals; those of an earlier plan are replaced.
 
     One Parquet file, or a folder of them where they are many.
+
+    Args:
+        removals: of a plan.
+        path: of the file or folder.
+        on_event: progress.
 
     Raises:
         OSError: it cannot be written.
@@ -90,7 +116,9 @@ def save_beside(removals: Removals, path: str) -> None:
         os.remove(path)
     os.makedirs(path, exist_ok=True)
     main = stored.file
-    stored.write(lambda name, data: write_file(f"{path}/{_INDEX if name == main else name}", data))
+    write_parts(
+        stored, lambda name, data: write_file(f"{path}/{_INDEX if name == main else name}", data), on_event
+    )
 
 
 def load_beside(path: str) -> Removals:

@@ -35,7 +35,7 @@ from iceberg_cli.operation.records import (
     StepState,
     SweepOnly,
 )
-from iceberg_cli.operation.removal_files import in_files
+from iceberg_cli.operation.removal_files import in_files, write_parts
 from iceberg_cli.operation.reporting import report_of
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.operation.sweep import Sweep
@@ -306,7 +306,7 @@ class OperationRun:
         if current is self.shown:
             return self.shown_file
         removals = in_files(current.removals)
-        removals.write(self.journal.put)
+        write_parts(removals, self.journal.put, self.runtime.on_event)
         # Those of attempts before this one are not held: the journal has them.
         self.removals = {removals.file: removals}
         return removals.file

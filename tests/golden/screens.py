@@ -50,6 +50,14 @@ def _sessions() -> Iterator[tuple[str, list[Command]]]:
         yield f"views-{name}", [("inspect", table, view, "--limit", "3") for view in views]
         yield f"plan-{name}", [("plan", table)]
         yield f"check-{name}", [("inspect", table, "--check"), ("upgrade-v3", table, "--check")]
+    for name, table, before in (
+        ("events", EVENTS, "audit"),
+        ("orders", ORDERS, "closed"),
+        ("visits", VISITS, "1"),
+    ):
+        difference = ("inspect", table, "diff", before)
+        yield f"diff-{name}", [difference, (*difference, "--by-partition", "--limit", "3")]
+    yield "sample", [("inspect", table, "sample", "--limit", "3") for table in (EVENTS, ORDERS)]
     yield (
         "views-verbose",
         [("inspect", ORDERS, view, "--limit", "1", "-v") for view in ("snapshots", "files", "manifests")],

@@ -20,7 +20,8 @@ from iceberg_cli.encoding.external_sort import SortedRuns, SpillFile
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.reachability.unreachable import CONTENT_SCHEMA, content_removals, held_or_sorted
 from iceberg_cli.operation import removal_files
-from iceberg_cli.operation.removal_files import collect_removals, in_files
+from iceberg_cli.operation.removal_files import collect_removals, in_files, write_parts
+from iceberg_cli.plan.events import Event
 from iceberg_cli.plan.removal_rows import KINDS, SCHEMA
 from iceberg_cli.plan.removals import Removals
 from tests.plans import a_removal, removal_rows, removals_of
@@ -55,6 +56,17 @@ def written(removals: Removals) -> tuple[str, dict[str, bytes]]:
 
 def many(count: int = 10) -> list[Row]:
     return [a_removal(f"/t/data/{number:04}", size_bytes=number) for number in range(count)]
+
+
+def test_progress_counts_the_parts_that_are_written() -> None:
+    removals, events, files = split(many(), 3), list[Event](), dict[str, bytes]()
+    write_parts(removals, files.__setitem__, events.append)
+    assert (removals.file, files) == written(removals)
+    assert [(event.done, event.total, event.unit) for event in events] == [
+        (n, 4, "parts") for n in (1, 2, 3, 4)
+    ]
+    write_parts(split(many(), 10), files.__setitem__, events.append)
+    assert len(events) == 4
 
 
 @settings(deadline=None)

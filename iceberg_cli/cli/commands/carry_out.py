@@ -27,8 +27,8 @@ Metrics = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="Write what the run did to FILE.prom for Prometheus, also where it fails. It is replaced whole: one FILE "
-        "for each command in cron.",
+        help="Write what the run did to FILE, for Prometheus, also where it fails; the textfile collector wants names "
+        "that end in .prom. FILE is replaced whole: give each command in cron one of its own.",
     ),
 ]
 

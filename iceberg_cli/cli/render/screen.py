@@ -165,11 +165,12 @@ class Screen:
             named = [(column, text) for column, text in zip(cells.columns, row, strict=True) if text] or [
                 (cells.columns[0], "")
             ]
-            leading = 2 if named[0][0].kind == VERDICT else 1
-            first = " ".join(text for _, text in named[:leading])
-            style = _style(named[0][1], named[0][0].kind) or "bold"
-            self.line(first, style=style)
-            for column, text in named[leading:]:
+            first, value = named[0]
+            is_verdict = first.kind == VERDICT
+            rest = named[2:] if is_verdict else named[1:]
+            texts = [text for _, text in named[:2]] if is_verdict else [first.title, value]
+            self.line(" ".join(texts).strip(), style=_style(value, first.kind) or "bold")
+            for column, text in rest:
                 self._labelled(column.title, text, column.kind, indent=GAP, width=width)
 
     def _labelled(self, label: str, text: str, kind: str, *, indent: int, width: int) -> None:
