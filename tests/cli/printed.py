@@ -45,8 +45,8 @@ def plain(text: str) -> str:
 def run_on_a_terminal(
     width: int, *arguments: object, term: str = "xterm-256color", color: bool = False
 ) -> Ran:
-    """Run the program with standard output on a terminal so wide; nothing is paged."""
-    out, err = Terminal(), io.StringIO()
+    """Run the program on a terminal so wide; nothing is paged."""
+    out, err = Terminal(), Terminal()
     with pytest.MonkeyPatch.context() as patched:
         if color:
             patched.delenv("NO_COLOR", raising=False)
