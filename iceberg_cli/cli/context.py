@@ -304,8 +304,10 @@ class Run:
 
     def tell(self, text: str) -> None:
         """Print one line on standard error, also with --quiet."""
+        from iceberg_cli.cli.render import printable
+
         self.progress.close()
-        typer.echo(text, err=True)
+        typer.echo(printable(text), err=True)
 
     def _storage_options(self) -> Iterator[tuple[str, str]]:
         for text in self.storage_option or ():

@@ -130,12 +130,10 @@ def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
 
 def tell_what_stays(run: Run, plan: Plan) -> None:
     """Print on standard error what a plan that is not shown would leave behind for ever, or why it does nothing."""
-    from iceberg_cli.cli.render import printable
-
     for warning in plan.lasting:
-        run.tell(printable(f"warning: {warning}"))
+        run.tell(f"warning: {warning}")
     for reason in plan.blocked_by:
-        run.tell(printable(f"blocked by: {reason}"))
+        run.tell(f"blocked by: {reason}")
 
 
 def agreed(run: Run, plan: Plan, name: str, *, yes: bool) -> bool:
