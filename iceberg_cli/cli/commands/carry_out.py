@@ -156,7 +156,7 @@ def agreed(run: Run, plan: Plan, name: str, *, yes: bool) -> bool:
     run.err.line(f"{plan.verb} {name}: {consequence(plan)}", style="bold")
     files = plan.removals.count if plan.removals is not None else 0
     if plan.has_no_way_back or files > _MANY_FILES:
-        return run.confirm_by_name(name.rstrip("/").rpartition("/")[2])
+        return run.confirm_by_name(name.rstrip("/").rpartition("/")[2] or name)
     return run.confirm("Go on?")
 
 
