@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -218,3 +219,15 @@ def test_a_table_without_uuid_says_so(tmp_path: Path) -> None:
     ran = iceberg_cli("inspect", table.location)
     assert ran.code == 0, ran.err
     assert ["uuid", "none"] in [line.split() for line in ran.out.splitlines()]
+
+
+@pytest.mark.parametrize(("number", "ending"), [(2, ": v0, v1"), (12, ", v8, v9 and 2 more")])
+def test_tags_that_go_are_named_where_they_are_one_row(number: int, ending: str) -> None:
+    tags = tuple(
+        Verdict(subject="tag", id=f"v{index}", keep=False, reason=f"dropped: {index} d old", gist="too old")
+        for index in range(number)
+    )
+    out = on_a_terminal(160, lambda screen: render_plan.show_verdicts(screen, replace(made(), verdicts=tags)))
+    (row,) = out.splitlines()[1:]
+    assert row.startswith(f"- go  {number} tags  too old: v0")
+    assert row.endswith(ending)
