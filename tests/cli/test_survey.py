@@ -82,7 +82,11 @@ def test_what_is_blocked_is_not_due(tmp_path: Path) -> None:
     expiry = next(plan for plan in ran.json["plans"] if plan["operation"] == "expire-snapshots")
     assert expiry["due"]
     assert expiry["blocked_by"]
-    assert "  blocked by: table property gc.enabled=false" in iceberg_cli(*arguments).out
+    out = iceberg_cli(*arguments).out
+    assert "  blocked by: table property gc.enabled=false" in out
+    headline = out.partition("\n")[0]
+    assert headline.endswith("expire-snapshots is blocked")
+    assert "freed" not in headline
     for one_verb in (
         ("plan", table.folder, "expire-snapshots", *AS_OF, "--exit-code"),
         ("expire-snapshots", table.folder, *AS_OF, "--dry-run", "--exit-code"),

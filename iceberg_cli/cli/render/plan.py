@@ -419,7 +419,7 @@ def show_survey(
 
 def _survey_headline(plans: Sequence[Plan], failed: Mapping[str, IcebergCliError]) -> str:
     due = [plan for plan in plans if plan.due and plan.offer is None]
-    freed = sum(plan.removals.size_bytes for plan in due if plan.removals is not None)
+    freed = sum(plan.removals.size_bytes for plan in due if plan.removals is not None and not plan.blocked_by)
     parts = [
         f"{listed([plan.verb for plan in due])} {'is' if len(due) == 1 else 'are'} due"
         if due
