@@ -116,7 +116,19 @@ class _Traced:
         self._instruments = _instruments(metrics.get_meter_provider())
 
     def __call__(self, event: AnyEvent) -> None:
-        """Take note of an event, and pass it on."""
+        """Take note of an event, and pass it on.
+
+        An SDK, or what is plugged into it, may raise anything: that ends no commit, as the API promises of itself.
+        """
+        try:
+            self._note(event)
+        except Exception:
+            import logging
+
+            logging.getLogger(_NAME).exception("a span or metric is lost")
+        self._on_event(event)
+
+    def _note(self, event: AnyEvent) -> None:
         match event:
             case PhaseBegun(phase=name, table=table, operation_id=operation_id):
                 attributes: dict[str, str | None] = {
@@ -128,7 +140,6 @@ class _Traced:
                 self._end(event)
             case PlanMade() | CommitEnded() | FilesDeleted() | OperationEnded():
                 self._count(event)
-        self._on_event(event)
 
     def _end(self, event: PhaseEnded) -> None:
         # Where a signal struck, the end of an inner phase may be missing.

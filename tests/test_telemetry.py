@@ -13,7 +13,7 @@ import pytest
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -175,3 +175,31 @@ def test_a_process_that_is_instrumented_from_outside_sends_all_spans_before_it_e
         f"iceberg-cli {VERB}", "open", "recover", "plan", "record", "commit", "sweep",
     }  # fmt: skip
     assert len({each["context"]["trace_id"] for each in spans}) == 1
+
+
+class BrokenProcessor(SpanProcessor):
+    """A plug-in of the SDK that raises an error at the begin of each span."""
+
+    is_on = False
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:  # noqa: ARG002 - the SDK's signature
+        if self.is_on:
+            raise RuntimeError("no room in the processor")
+
+
+def test_an_error_of_the_sdk_ends_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = four_snapshots(tmp_path / "t")
+    table.publish()
+    provider = trace.get_tracer_provider()
+    assert isinstance(provider, TracerProvider)
+    broken = BrokenProcessor()
+    provider.add_span_processor(broken)
+    broken.is_on = True
+    try:
+        with table.loses(GONE):
+            opened = ic.open_table(table.name)
+            report = opened.apply(opened.plan(ic.iceberg.ExpireSnapshots(), as_of_ms=AS_OF_MS))
+    finally:
+        broken.is_on = False
+    assert report.status == "done"
+    assert "no room in the processor" in caplog.text

@@ -304,8 +304,10 @@ class Run:
 
     def tell(self, text: str) -> None:
         """Print one line on standard error, also with --quiet."""
+        from iceberg_cli.cli.render import printable
+
         self.progress.close()
-        typer.echo(text, err=True)
+        typer.echo(printable(text), err=True)
 
     def _storage_options(self) -> Iterator[tuple[str, str]]:
         for text in self.storage_option or ():
@@ -360,9 +362,13 @@ class Run:
 
     def confirm_by_name(self, name: str) -> bool:
         """Ask for a name to be typed on the terminal, which is not done by mistake."""
+        from iceberg_cli.cli.render import printable
+
         self.progress.close()
-        typed: str = typer.prompt(f"Type {name} to go on", default="", show_default=False, err=True)
-        return typed.strip() == name
+        typed: str = typer.prompt(
+            f"Type {printable(name)} to go on", default="", show_default=False, err=True
+        )
+        return typed.strip() == name.strip()
 
     def show_report(self, report: Report, table: Table) -> None:
         """Print the report of a run on a table."""

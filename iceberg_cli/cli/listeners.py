@@ -6,7 +6,8 @@ Few modules are imported here, for the program imports this first.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RunListener(Protocol):
-    """A listener of one run. None raises an error: what cannot be written is a warning, and the run goes on."""
+    """A listener of one run. What it cannot write is a warning, as is any error that it raises: the run goes on."""
 
     def __call__(self, event: AnyEvent, /) -> None:
         """Take note of an event."""
@@ -42,6 +43,7 @@ class _Run:
     table: Table | None = None
     error: BaseException | None = None
     erase: Callable[[], None] = lambda: None
+    is_broken: bool = False  # a listener raised an error
 
 
 _run = _Run()
@@ -103,19 +105,34 @@ def shows(erase: Callable[[], None]) -> None:
 def tell(event: AnyEvent) -> None:
     """Pass on an event."""
     for listener in _run.listeners:
-        listener(event)
+        with _going_on():
+            listener(event)
 
 
 def warned(text: str) -> None:
     """Pass on a warning that is printed, or not, by whoever has it."""
     for listener in _run.listeners:
-        listener.warned(text)
+        with _going_on():
+            listener.warned(text)
+
+
+@contextmanager
+def _going_on() -> Iterator[None]:
+    """Have no error of a listener end what it listens to, which may be a commit; the first one is a warning."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is about no table
+        if not _run.is_broken:
+            _run.is_broken = True
+            warn(f"progress, log or metrics may lack something, by a bug of iceberg-cli: {error!r}")
 
 
 def warn(text: str) -> None:
     """Print a warning about what a listener leaves undone, also with --quiet, and pass it on."""
+    from iceberg_cli.cli.render import printable
+
     _run.erase()
-    sys.stderr.write(f"warning: {text}\n")
+    sys.stderr.write(f"warning: {printable(text)}\n")
     warned(text)
 
 
@@ -128,4 +145,5 @@ def failed(error: BaseException) -> None:
 def end(exit_code: int) -> None:
     """Pass on the end of the run, whatever its exit code."""
     while _run.listeners:
-        _run.listeners.pop(0).end(exit_code, _run.error)
+        with _going_on():
+            _run.listeners.pop(0).end(exit_code, _run.error)

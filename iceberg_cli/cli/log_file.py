@@ -67,7 +67,10 @@ def listen(path: str, *, as_of_ms: int) -> None:
 
 
 def _open(path: str) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    # A named pipe that nobody reads is an error: to wait for a reader would hold up a commit, where SIGHUP came in it.
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def _without_values(words: Sequence[str]) -> list[str]:
@@ -107,6 +110,7 @@ class LogFile:
     _phases: list[tuple[PhaseBegun, float]] = field(default_factory=list)
     _lost: bool = False
     _torn: bool = False  # the last line has no end
+    _not_opened: str = ""  # why the file could not be opened anew
 
     def __call__(self, event: AnyEvent) -> None:
         """Write the line of an event; progress has none."""
@@ -237,6 +241,8 @@ class LogFile:
             operation_id: by default that of the phase.
             values: more fields.
         """
+        if self._not_opened:
+            self._warn_once(self._not_opened)
         phases = [begun for begun, _ in self._phases]
         of_phase = next((each.operation_id for each in reversed(phases) if each.operation_id), None)
         document = {
@@ -271,12 +277,13 @@ class LogFile:
     def reopen(self) -> None:
         """Write to the file of that name from now on, which is made anew where it was moved away.
 
-        The descriptor stays the same number: a write that is under way goes to one file or the other.
+        The descriptor stays the same number: a write that is under way goes to one file or the other. A signal calls
+        this anywhere, also amid a message on standard error: so what goes wrong is told with the next line.
         """
         try:
             descriptor = _open(self.path)
         except OSError as error:
-            self._warn_once(f"it cannot be opened anew: {error.strerror}")
+            self._not_opened = f"it cannot be opened anew: {error.strerror}"
             return
         os.dup2(descriptor, self.descriptor, inheritable=False)
         os.close(descriptor)

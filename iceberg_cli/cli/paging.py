@@ -56,6 +56,10 @@ def _show(text: str, pager: str, screen: Screen) -> bool:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         viewer.communicate(text)  # a pager that is left early is no error
+    except BaseException:
+        viewer.terminate()  # it gives the terminal back as it was: whoever reads it does not end this process
+        viewer.wait()
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
     return viewer.returncode not in _NOT_STARTED

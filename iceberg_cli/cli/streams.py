@@ -65,11 +65,11 @@ def guard_streams() -> None:
 
 
 def _text(raw: io.FileIO, old: TextIO | None) -> io.TextIOWrapper:
-    encoding, errors = getattr(old, "encoding", None), getattr(old, "errors", None)
     return io.TextIOWrapper(
         io.BufferedWriter(raw),
-        encoding=encoding or "utf-8",
-        errors=errors or "strict",
+        encoding=getattr(old, "encoding", None) or "utf-8",
+        # A name that the stream's encoding does not have must not end a run, least of all behind its commit.
+        errors="backslashreplace",
         line_buffering=raw.isatty() or raw.fileno() == 2,
     )
 

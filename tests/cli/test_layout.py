@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from iceberg_cli.cli.render.layout import NARROW, shortened
+from iceberg_cli.cli.render.screen import Screen
 from iceberg_cli.plan.inspection import ID, NUMBER, PATH, SIZE, SPAN, TEXT, TIME, VERDICT, Column, Row
 from iceberg_cli.plan.text import age_span, count, size
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS
-from tests.cli.printed import on_a_terminal, piped
+from tests.cli.printed import Terminal, on_a_terminal, piped
 
 WORDS = st.sampled_from(
     [
@@ -122,6 +123,20 @@ def test_columns_stand_where_they_do_beside_names_in_ascii(name: str) -> None:
     # Isolated, so that a terminal which writes it from right to left leaves the number where it is.
     assert ("\u2068" in first) == ("\u2069" in first) == (name != "注文の表")
     assert "\u2068" not in piped(lambda screen: screen.grid(columns, rows))
+
+
+@pytest.mark.parametrize("width", [20, 80])
+def test_a_title_that_a_table_names_moves_no_cursor_and_takes_no_colour(width: int) -> None:
+    columns = [Column("a\x1b[2J\x1b[31m", "name"), Column("b\nc", "name")]
+    rows: list[Row] = [{"name": "x" * 12}]
+    stream = Terminal()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("COLUMNS", str(width))
+        Screen(stream, color=False).grid(columns, rows)
+    assert "\x1b[2J" not in stream.getvalue()
+    assert "\x1b[31m" not in stream.getvalue()
+    assert r"b\u000ac" in stream.getvalue()
+    assert "\x1b" not in piped(lambda screen: screen.grid(columns, rows))
 
 
 def test_a_path_loses_its_middle() -> None:

@@ -171,6 +171,31 @@ def test_after_a_rotation_sighup_makes_a_new_file_and_no_line_is_lost(tmp_path: 
     assert [line["event"] for line in after] == ["deleted", "phase_ended", "operation_ended", "end"]
 
 
+def test_a_file_that_cannot_be_opened_anew_is_a_warning_with_the_next_line(tmp_path: Path) -> None:
+    table, log = four_snapshots(tmp_path / "t"), tmp_path / "log"
+    table.publish()
+    gate = Gate.at(tmp_path / "gate", "/data/one")
+    command = gate.command("delete", VERB, table.name, *AS_OF, "--yes", "--log-file", log)
+    with table.loses(GONE), background(command) as program:
+        gate.wait()
+        log.rename(tmp_path / "log.1")
+        os.mkfifo(log)  # and nobody reads it
+        program.send_signal(signal.SIGHUP)
+        gate.open()
+        _, err = program.communicate(timeout=PATIENCE_S)
+        assert program.returncode == 0
+    assert err.count("warning: ") == 1
+    assert f"--log-file: cannot write {log}, lines are lost: it cannot be opened anew" in err
+    assert lines(tmp_path / "log.1")[-1]["event"] == "end"
+
+
+def test_a_named_pipe_that_nobody_reads_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    ran = process("inspect", tmp_path / "t", "--log-file", tmp_path / "log", timeout=PATIENCE_S)
+    assert ran.code == 2
+    assert f"--log-file: cannot write {tmp_path / 'log'}" in ran.err
+
+
 @pytest.mark.deep
 def test_without_a_log_file_sighup_ends_a_run_as_ever(tmp_path: Path) -> None:
     table = four_snapshots(tmp_path / "t").publish()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 import termios
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from iceberg_cli.demo import create_demo
 from tests.cli.running import process
+from tests.cli.terminals import PATIENCE_S, terminal
 from tests.paths import ROOT
 
 ROWS = 24
@@ -108,6 +111,21 @@ def test_a_pager_that_is_not_there_loses_nothing(events: str) -> None:
 
 def test_a_pager_that_is_left_early_is_no_error(events: str) -> None:
     assert on_a_screen("inspect", events, "snapshots", PAGER="head -n 1 > /dev/null")[0] == 0
+
+
+def test_a_signal_that_ends_the_program_ends_its_pager_too(events: str, tmp_path: Path) -> None:
+    """A pager that lived on would take what is typed into the shell."""
+    started, ended = tmp_path / "started", tmp_path / "ended"
+    pager = f"trap 'touch {ended}; exit' TERM; touch {started}; while :; do sleep 0.05; done"
+    command = [sys.executable, "-m", "iceberg_cli", "inspect", events, "snapshots"]
+    with terminal(command, environment={"PAGER": pager}) as shown:
+        until_s = time.monotonic() + PATIENCE_S
+        while not started.exists():
+            assert time.monotonic() < until_s, "no pager was started"
+            time.sleep(0.01)
+        shown.process.send_signal(signal.SIGTERM)
+        assert shown.process.wait(PATIENCE_S) == 143
+    assert ended.exists()
 
 
 def test_a_plan_is_paged_and_then_asked_about(events: str, tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import pty
+from pathlib import Path
 
 import pytest
 
 from iceberg_cli.errors import BackendUnavailable
+from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF, GONE, FolderTable, unchanged
 from tests.cli.running import Ran, iceberg_cli, process
 
@@ -121,3 +123,23 @@ def test_json_on_a_terminal_wants_yes_because_nothing_was_shown(table: FolderTab
         ran = typed("y\n", verb, table.folder, *AS_OF, "--format", "json")
         assert (ran.code, ran.json["exit_code"]) == (2, 2)
         assert "--yes" in ran.json["next"]
+
+
+# -- encodings -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_name_that_the_output_cannot_encode_is_escaped_and_ends_nothing(
+    tmp_path: Path, encoding: str
+) -> None:
+    folder = tmp_path / "t"
+    table = FolderTable(folder=folder)
+    table.commit(1, age_ms=9 * DAY_MS, add=["注文é"])
+    table.publish()
+    ran = process(
+        "inspect", folder, "files", env={**os.environ, "PYTHONUTF8": "0", "PYTHONIOENCODING": encoding}
+    )
+    assert (ran.code, ran.err) == (0, "")
+    assert {"ascii": r"\u6ce8\u6587\xe9", "latin-1": "\\u6ce8\\u6587\ufffd", "utf-8": "注文é"}[
+        encoding
+    ] in ran.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,11 @@ def test_what_is_blocked_is_not_due(tmp_path: Path) -> None:
     expiry = next(plan for plan in ran.json["plans"] if plan["operation"] == "expire-snapshots")
     assert expiry["due"]
     assert expiry["blocked_by"]
-    assert "  blocked by: table property gc.enabled=false" in iceberg_cli(*arguments).out
+    out = iceberg_cli(*arguments).out
+    assert "  blocked by: table property gc.enabled=false" in out
+    headline = out.partition("\n")[0]
+    assert headline.endswith("expire-snapshots is blocked")
+    assert "freed" not in headline
     for one_verb in (
         ("plan", table.folder, "expire-snapshots", *AS_OF, "--exit-code"),
         ("expire-snapshots", table.folder, *AS_OF, "--dry-run", "--exit-code"),
@@ -218,3 +223,15 @@ def test_a_table_without_uuid_says_so(tmp_path: Path) -> None:
     ran = iceberg_cli("inspect", table.location)
     assert ran.code == 0, ran.err
     assert ["uuid", "none"] in [line.split() for line in ran.out.splitlines()]
+
+
+@pytest.mark.parametrize(("number", "ending"), [(2, ": v0, v1"), (12, ", v8, v9 and 2 more")])
+def test_tags_that_go_are_named_where_they_are_one_row(number: int, ending: str) -> None:
+    tags = tuple(
+        Verdict(subject="tag", id=f"v{index}", keep=False, reason=f"dropped: {index} d old", gist="too old")
+        for index in range(number)
+    )
+    out = on_a_terminal(160, lambda screen: render_plan.show_verdicts(screen, replace(made(), verdicts=tags)))
+    (row,) = out.splitlines()[1:]
+    assert row.startswith(f"- go  {number} tags  too old: v0")
+    assert row.endswith(ending)

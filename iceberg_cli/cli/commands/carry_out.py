@@ -130,12 +130,10 @@ def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
 
 def tell_what_stays(run: Run, plan: Plan) -> None:
     """Print on standard error what a plan that is not shown would leave behind for ever, or why it does nothing."""
-    from iceberg_cli.cli.render import printable
-
     for warning in plan.lasting:
-        run.tell(printable(f"warning: {warning}"))
+        run.tell(f"warning: {warning}")
     for reason in plan.blocked_by:
-        run.tell(printable(f"blocked by: {reason}"))
+        run.tell(f"blocked by: {reason}")
 
 
 def agreed(run: Run, plan: Plan, name: str, *, yes: bool) -> bool:
@@ -158,7 +156,7 @@ def agreed(run: Run, plan: Plan, name: str, *, yes: bool) -> bool:
     run.err.line(f"{plan.verb} {name}: {consequence(plan)}", style="bold")
     files = plan.removals.count if plan.removals is not None else 0
     if plan.has_no_way_back or files > _MANY_FILES:
-        return run.confirm_by_name(name.rstrip("/").rpartition("/")[2])
+        return run.confirm_by_name(name.rstrip("/").rpartition("/")[2] or name)
     return run.confirm("Go on?")
 
 

@@ -87,7 +87,11 @@ def cells_of(columns: Sequence[Column], rows: Sequence[Row], layout: Layout, *, 
         layout: decides.
         folder: paths below it are shown as seen from there.
     """
-    shown = [column for column in columns if layout.verbose or not column.seldom]
+    shown = [
+        column._replace(title=text_of(column.title, TEXT, layout))  # of a sample it is a name from the table
+        for column in columns
+        if layout.verbose or not column.seldom
+    ]
     texts = [
         [text_of(column.of(row), column.kind, layout, folder=folder) for column in shown] for row in rows
     ]

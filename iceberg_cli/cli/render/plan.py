@@ -21,6 +21,12 @@ _SHOWN_ROWS: Final = 30
 _NAMED: Final = 3  # of the files that a step writes
 _GROUPS: Final = ("files", "versions")  # subjects of which a verdict is on many at once
 _REFS: Final = ("branch", "tag")
+_KNOWN_BY_NAME: Final = (
+    *_REFS,
+    "feature",
+    "property",
+)  # people know these by name, also where they are one row
+_MOST_NAMES: Final = 10  # of these
 _OF_BYTES: Final = re.compile(r"(\d+) of (\d+) bytes")
 _REASONS: Final = ("kept: ", "expires: ", "dropped: ", "goes: ", "kept, ")  # the verdict stands beside them
 _CUTOFF: Final = "older_than_ms"
@@ -241,7 +247,10 @@ def _why(group: Sequence[Verdict], *, verbose: bool) -> str:
     reason = first.gist if first.gist and not verbose and (aged or len(group) > 1) else first.reason
     for prefix in _REASONS:
         reason = reason.removeprefix(prefix)
-    return reason
+    if len(group) == 1 or first.keep or first.subject not in _KNOWN_BY_NAME:
+        return reason
+    more = f" and {len(group) - _MOST_NAMES:,} more" if len(group) > _MOST_NAMES else ""
+    return f"{reason}: {', '.join(each.id for each in group[:_MOST_NAMES])}{more}"
 
 
 # -- what is done ----------------------------------------------------------------------------------------------
@@ -410,7 +419,7 @@ def show_survey(
 
 def _survey_headline(plans: Sequence[Plan], failed: Mapping[str, IcebergCliError]) -> str:
     due = [plan for plan in plans if plan.due and plan.offer is None]
-    freed = sum(plan.removals.size_bytes for plan in due if plan.removals is not None)
+    freed = sum(plan.removals.size_bytes for plan in due if plan.removals is not None and not plan.blocked_by)
     parts = [
         f"{listed([plan.verb for plan in due])} {'is' if len(due) == 1 else 'are'} due"
         if due
