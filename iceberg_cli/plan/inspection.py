@@ -145,7 +145,8 @@ def due_parts(document: Row, reason: Callable[[Row], str], *, plan_shows: str) -
         plan_shows: what `plan` does beyond.
     """
     name = document["table"]["name"]
-    lines = [f"read-only: {document['read_only']}"] if document["read_only"] else []
+    reason_read_only = document["read_only"]
+    lines = [f"read-only, no verb writes or deletes: {reason_read_only}"] if reason_read_only else []
     due = document["suggestions"]
     for item in due:
         blocked = f" (blocked by {'; '.join(item['blocked_by'])})" if item["blocked_by"] else ""

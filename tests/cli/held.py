@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,8 @@ def _word(pipe: Path) -> str:
 
 def main() -> None:
     """Run the program."""
+    # Whoever runs the tests in the background has it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     stopping.hear()
     folder, method, *arguments = sys.argv[1:]
     hold(Path(folder), method)

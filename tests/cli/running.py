@@ -34,6 +34,12 @@ _REGISTRY = Registry().with_resources(
 )
 
 
+def validate(document: dict[str, Any]) -> None:
+    """Hold a document against its JSON Schema."""
+    schema = SCHEMAS[document["schema"]]
+    jsonschema.Draft202012Validator(schema, registry=_REGISTRY).validate(document)
+
+
 @dataclass(frozen=True)
 class Ran:
     """One command line: its exit code and both streams."""
@@ -46,8 +52,7 @@ class Ran:
     def json(self) -> dict[str, Any]:
         """The one document on standard output, which its JSON Schema describes; anything else is an error."""
         document: dict[str, Any] = json.loads(self.out)
-        schema = SCHEMAS[document["schema"]]
-        jsonschema.Draft202012Validator(schema, registry=_REGISTRY).validate(document)
+        validate(document)
         if document["schema"].startswith("iceberg-cli/error/"):
             assert document["message"], "an error says what cannot be done"
             assert document["state"], "an error says what state things are in"

@@ -15,6 +15,7 @@ from tests.cli.running import iceberg_cli
 PLUG_IN = """
 from dataclasses import dataclass
 
+from iceberg_cli.plan.events import unheard
 from iceberg_cli.plan.findings import CheckResult, Findings, error
 from iceberg_cli.plan.inspection import Column, Lines, NUMBER
 
@@ -23,6 +24,7 @@ from iceberg_cli.plan.inspection import Column, Lines, NUMBER
 class Table:
     name: str
     format: str = "lines"
+    on_event: object = unheard
 
     @property
     def location(self):

@@ -244,7 +244,7 @@ def test_an_earlier_version_is_shown_by_its_number_and_by_a_time(table: str) -> 
             "b.parquet",
         ]
     assert shown(table, "row-ids", "--version", 1)["row_id_high_water_mark"] == "19"
-    assert "version 1, not the newest" in run("inspect", table, "--version", 1).out
+    assert "Version 1, not the newest: " in run("inspect", table, "--version", 1).out
 
 
 @pytest.mark.parametrize("what", ["files", "deletes", "partitions", "row-ids", "history", "features"])

@@ -108,7 +108,7 @@ def test_a_dry_run_shows_what_an_expiry_does(visits: str) -> None:
     ran = iceberg_cli(*expire(visits, "--dry-run", "--exit-code"))
     assert ran.code == 3, ran.err
     assert "VACUUM START" in ran.out
-    assert "on version 1" in ran.out
+    assert "planned on  version 1\n" in ran.out
     plan = iceberg_cli(*expire(visits, "--dry-run", "--format", "json")).json
     assert plan["table"]["format"] == "delta"
     assert plan["base"]["version"] == "1"

@@ -22,13 +22,10 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import OAuthError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
-from typer.testing import CliRunner
 
-from iceberg_cli.cli.app import make_app
 from iceberg_cli.errors import (
     AccessDenied,
     BackendUnavailable,
-    IcebergCliError,
     Refused,
     TableNotFound,
     UsageError,
@@ -52,6 +49,7 @@ from iceberg_cli.testing.conformance.catalogs import CatalogConformance, Catalog
 from iceberg_cli.testing.conformance.commits import load
 from iceberg_cli.testing.conformance.faults import Killed, PutFault
 from tests.budget import FULL
+from tests.cli.running import iceberg_cli
 from tests.database_proxy import jdbc_url_of_postgresql
 from tests.rest_servers import (
     DRIVERS,
@@ -938,22 +936,12 @@ def run(lake: Lake, folder: Path, *arguments: str, exit_code: int = 0) -> str:
     """Run a command on the table, from its configuration on; what it prints. The requests are counted anew."""
     config = folder / "pyiceberg.yaml"
     config.write_text(configuration_of("prod", {"uri": lake.front.uri, **lake.options, **lake.properties}))
-    command, *rest_of_it = arguments
+    command, *others = arguments
     lake.front.requests.clear()
-    result = CliRunner().invoke(
-        make_app(),
-        [
-            command,
-            f"prod.{lake.namespace}.inner.t",
-            *rest_of_it,
-            "--catalog-config",
-            str(config),
-            "--no-cache",
-        ],
-    )
-    error = result.exception
-    output = f"{result.output}{error or ''}"
-    assert (error.exit_code if isinstance(error, IcebergCliError) else result.exit_code) == exit_code, output
+    name = f"prod.{lake.namespace}.inner.t"
+    ran = iceberg_cli(command, name, *others, "--catalog-config", config, "--no-cache")
+    output = f"{ran.out}{ran.err}"
+    assert ran.code == exit_code, output
     return output
 
 

@@ -128,7 +128,7 @@ def test_findings_say_where_what_why_and_what_to_do(tmp_path: Path) -> None:
         "specification: File System Operations",
         "to do: Restore the file",
         "checked 3 snapshots, 3 manifests, 3 files",
-        "Found 1 error, 0 warnings, 0 for information.",
+        "1 error found",
     ):
         assert text in ran.out
     quiet = run("inspect", location, "--check", "--quiet")

@@ -11,7 +11,7 @@ import pytest
 
 from iceberg_cli.storage.router import open_storage
 from tests.builders import HOUR_MS, TableWriter, a_tag
-from tests.cli.running import SCHEMAS, Ran
+from tests.cli.running import SCHEMAS, Ran, validate
 from tests.cli.running import iceberg_cli as run
 
 
@@ -188,6 +188,14 @@ def test_what_has_no_meaning_is_refused_with_what_was_meant(
     assert not ran.out
 
 
+def _first_event(table: str) -> dict[str, Any]:
+    """The first of the documents that are written of progress."""
+    err = run("inspect", table, "files", "--progress", "json", "--no-cache").err
+    document: dict[str, Any] = json.loads(err.splitlines()[0])
+    validate(document)
+    return document
+
+
 def test_every_document_obeys_its_json_schema(table: str, tmp_path: Path) -> None:
     saved = str(tmp_path / "plan.json")
     run("plan", table, "expire-snapshots", "--snapshot-id", "2", "-o", saved)
@@ -204,6 +212,8 @@ def test_every_document_obeys_its_json_schema(table: str, tmp_path: Path) -> Non
         "demo/1": run("demo", str(tmp_path / "demo"), "--format", "json").json,
         "preflight/2": run("upgrade-v3", table, "--check", "--format", "json").json,
         "inspection/2": run("inspect", table, "--format", "json").json,
+        "config/1": run("config", "show", "--format", "json").json,
+        "event/1": _first_event(table),
     }
     assert {f"iceberg-cli/{name}" for name in documents} == SCHEMAS.keys()
     for name, document in documents.items():

@@ -83,10 +83,10 @@ def test_check_of_a_table_with_obstacles_leaves_with_11_and_names_the_way_out(ol
     )
     quiet = iceberg_cli("upgrade-v3", old.location, "--check", "--quiet")
     assert (quiet.code, quiet.out) == (11, "")
-    assert [line for line in quiet.err.splitlines() if not line.startswith(" ")] == [
+    assert [line for line in quiet.err.splitlines() if line and not line.startswith(" ")] == [
+        f"upgrade-v3 {old.location}: blocked by 2 findings",
         "blocking: inline-manifests (1)",
         "blocking: uncounted-manifests (1)",
-        f"upgrade-v3 {old.location}: blocked by 2 findings",
     ]
     assert listing(Path(old.location)) == before
 
