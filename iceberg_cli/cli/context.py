@@ -340,18 +340,19 @@ class Run:
 
     @property
     def on_terminal(self) -> bool:
-        """Whether the run is on a terminal, so that a question can be answered."""
-        return sys.stdin.isatty()
+        """Whether the run is on a terminal, so that a question can be seen and answered."""
+        return sys.stdin.isatty() and sys.stderr.isatty()
 
     def check_terminal(self) -> None:
         """Refuse to ask where nobody answers.
 
         Raises:
-            UsageError: standard input is no terminal.
+            UsageError: standard input is no terminal, or standard error, which has the question, is none.
         """
         if not self.on_terminal:
+            stream = "error" if sys.stdin.isatty() else "input"
             raise UsageError(
-                "Nobody can be asked: standard input is no terminal",
+                f"Nobody can be asked: standard {stream} is no terminal",
                 next_step="Add --yes, or look with --dry-run.",
             )
 

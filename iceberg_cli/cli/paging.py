@@ -21,18 +21,21 @@ _NOT_STARTED: Final = (126, 127)  # what a shell says of a command that it canno
 
 @contextmanager
 def paged(screen: Screen) -> Iterator[None]:
-    """Show what the block prints by `$PAGER` where it is longer than the terminal; also where an error ends it.
+    """Show what the block prints by `$PAGER` where it is longer than the terminal.
+
+    Where an error or signal ends the block it is written without one: the end of the program waits for no reader.
 
     Args:
         screen: on a terminal.
     """
     parts: list[str] = []
+    pager = ""
     try:
         with screen.collected() as parts:
             yield
+        pager = os.environ.get("PAGER", _PAGER).strip()
     finally:
         text = "".join(parts)
-        pager = os.environ.get("PAGER", _PAGER).strip()
         if not (pager and _is_long(text) and os.environ.get("TERM") != "dumb" and _show(text, pager, screen)):
             screen.write(text)
 

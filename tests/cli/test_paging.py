@@ -14,7 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from iceberg_cli.cli.paging import paged
+from iceberg_cli.cli.render.screen import Screen
+from iceberg_cli.cli.stopping import Stopped
 from iceberg_cli.demo import create_demo
+from tests.cli.printed import Terminal
 from tests.cli.running import process
 from tests.cli.terminals import PATIENCE_S, terminal
 from tests.paths import ROOT
@@ -126,6 +130,24 @@ def test_a_signal_that_ends_the_program_ends_its_pager_too(events: str, tmp_path
         shown.process.send_signal(signal.SIGTERM)
         assert shown.process.wait(PATIENCE_S) == 143
     assert ended.exists()
+
+
+def test_what_a_signal_cuts_short_is_not_paged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAGER", f"cat > {tmp_path / 'seen'}")
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    screen = Screen(stream, color=False)
+
+    def cut_short() -> None:
+        with paged(screen):
+            for _ in range(100):
+                screen.line("a row")
+            raise Stopped(signal.SIGTERM)
+
+    with pytest.raises(Stopped):
+        cut_short()
+    assert stream.getvalue().count("a row") == 100
+    assert not (tmp_path / "seen").exists()
 
 
 def test_a_plan_is_paged_and_then_asked_about(events: str, tmp_path: Path) -> None:

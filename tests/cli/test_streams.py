@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pty
+import select
+import termios
 from pathlib import Path
 
 import pytest
@@ -11,20 +13,29 @@ import pytest
 from iceberg_cli.errors import BackendUnavailable
 from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF, GONE, FolderTable, unchanged
+from tests.cli.printed import plain
 from tests.cli.running import Ran, iceberg_cli, process
+from tests.cli.terminals import PATIENCE_S
 
 needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 
 
 def typed(answer: str, *arguments: object) -> Ran:
-    """Run the program with a terminal as standard input on which somebody answers."""
-    ours, theirs = pty.openpty()
+    """Run the program with terminals as standard input, on which somebody answers, and as standard error."""
+    keyboard, stdin = pty.openpty()
+    screen, stderr = pty.openpty()
     try:
-        os.write(ours, answer.encode())
-        return process(*arguments, stdin=theirs)
+        for each in (stdin, stderr):
+            termios.tcsetwinsize(each, (24, 1_000))
+        os.write(keyboard, answer.encode())
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "1000"}
+        ran = process(*arguments, stdin=stdin, redirection=f"2>{os.ttyname(stderr)}", env=environment)
+        is_written, _, _ = select.select([screen], [], [], 0)
+        err = os.read(screen, 1 << 16) if is_written else b""
+        return Ran(ran.code, ran.out, plain(err.decode()))
     finally:
-        os.close(ours)
-        os.close(theirs)
+        for each in (keyboard, stdin, screen, stderr):
+            os.close(each)
 
 
 LOOKING = [["inspect", "T"], ["inspect", "T", "files", "--format", "json"], ["plan", "T"], ["--help"]]
@@ -96,6 +107,21 @@ def test_no_changes_nothing_and_says_so(table: FolderTable) -> None:
         goes = "3 of 4 snapshots go, 1 stays; 8 files, 14.8 KiB, are deleted for good."
         assert f"expire-snapshots {table.folder}: {goes}\nGo on?" in ran.err
         assert ran.out.endswith("Nothing was changed.\n")
+
+
+@pytest.mark.parametrize("verb", ["expire-snapshots", "upgrade-v3"])
+def test_a_question_that_nobody_sees_is_not_asked(table: FolderTable, verb: str) -> None:
+    keyboard, stdin = pty.openpty()
+    try:
+        os.write(keyboard, b"y\n")
+        with unchanged(table.folder):
+            ran = process(verb, table.folder, *AS_OF, stdin=stdin, timeout=PATIENCE_S)
+    finally:
+        os.close(keyboard)
+        os.close(stdin)
+    assert ran.code == 2
+    assert "Nobody can be asked: standard error is no terminal" in ran.err
+    assert "Add --yes, or look with --dry-run." in ran.err
 
 
 def test_yes_is_done(table: FolderTable) -> None:
