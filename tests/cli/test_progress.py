@@ -246,7 +246,7 @@ def test_ctrl_c_while_files_are_deleted_waits_for_the_batch_and_leaves_a_report(
         gate.open()
         assert shown.end() == 0  # it was the only batch
         assert clean(shown), shown.text
-        assert "Done." in shown.text
+        assert ": Done; " in shown.text
 
 
 @pytest.mark.deep

@@ -139,12 +139,14 @@ def test_its_findings_are_printed_with_the_sections_and_remedies_of_its_rules(ta
     ran = iceberg_cli("inspect", table, "--check")
     assert ran.code == 15
     assert ran.out.splitlines() == [
+        "1 error found",
+        "",
         "error: line-too-short (1)",
         "  line 1: it has 3 characters",
         "  specification: Lines",
         "  to do: Write longer ones.",
+        "",
         f"{table}: checked 2 lines; --deep counts words too.",
-        "Found 1 error, 0 warnings, 0 for information.",
     ]
 
 
