@@ -145,6 +145,10 @@ def _kind(type_: Any) -> str:
 def _cut(name: str) -> Callable[[Row], object]:
     def text(row: Row) -> object:
         value = row[name]
+        if value is None:
+            return "null"
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)  # it may be an id: without commas
         if isinstance(value, (dict, list, bool)):
             value = json.dumps(value, ensure_ascii=False)
         if isinstance(value, str) and len(value) > _SHOWN_LENGTH:
