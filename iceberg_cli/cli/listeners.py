@@ -8,42 +8,42 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from iceberg_cli.api import Table
     from iceberg_cli.plan.events import AnyEvent
 
+    class RunListener(Protocol):
+        """A listener of one run. What it cannot write is a warning, as is any error that it raises: the run goes on."""
 
-class RunListener(Protocol):
-    """A listener of one run. What it cannot write is a warning, as is any error that it raises: the run goes on."""
+        def __call__(self, event: AnyEvent, /) -> None:
+            """Take note of an event."""
+            ...
 
-    def __call__(self, event: AnyEvent, /) -> None:
-        """Take note of an event."""
-        ...
+        def warned(self, text: str) -> None:
+            """Take note of a warning that is on standard error, or would be without --quiet."""
+            ...
 
-    def warned(self, text: str) -> None:
-        """Take note of a warning that is on standard error, or would be without --quiet."""
-        ...
-
-    def end(self, exit_code: int, error: BaseException | None) -> None:
-        """Take note of the end of the run, and of the error that it ended by."""
-        ...
+        def end(self, exit_code: int, error: BaseException | None) -> None:
+            """Take note of the end of the run, and of the error that it ended by."""
+            ...
 
 
-# Nobody compares or prints it, and making the methods for that takes time at every start.
-@dataclass(eq=False, repr=False)
 class _Run:
     """The run that is under way: its listeners and what they are told once."""
 
-    words: Sequence[str] = ()
-    listeners: list[RunListener] = field(default_factory=list)
-    secrets: set[str] = field(default_factory=set)
-    table: Table | None = None
-    error: BaseException | None = None
-    erase: Callable[[], None] = lambda: None
-    is_broken: bool = False  # a listener raised an error
+    # No dataclass: making its methods takes time at every start.
+    def __init__(self, words: Sequence[str] = ()) -> None:
+        self.words = words
+        self.listeners: list[RunListener] = []
+        self.secrets: set[str] = set()
+        self.table: Table | None = None
+        self.error: BaseException | None = None
+        self.erase: Callable[[], None] = lambda: None
+        self.is_broken = False  # a listener raised an error
 
 
 _run = _Run()
