@@ -119,11 +119,14 @@ def _formatted(timestamp_ms: int, form: str) -> str:
 
 def count(number: int, noun: str) -> str:
     """Such as "1 manifest" or "2 manifests"; the noun is a plural."""
+    return f"{number:,} {noun}" if number != 1 else f"1 {singular(noun)}"
+
+
+def singular(noun: str) -> str:
+    """The singular of a plural."""
     if noun.endswith("ies"):
-        singular = f"{noun.removesuffix('ies')}y"
-    else:
-        singular = noun.removesuffix("es") if noun.endswith("ches") else noun.removesuffix("s")
-    return f"{number:,} {noun}" if number != 1 else f"1 {singular}"
+        return f"{noun.removesuffix('ies')}y"
+    return noun.removesuffix("es") if noun.endswith("ches") else noun.removesuffix("s")
 
 
 def listed(words: Sequence[str], *, last: str = "and") -> str:

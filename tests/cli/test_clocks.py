@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.cli.render.plan import _option_text
+from iceberg_cli.cli.render.plan import option_text
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import MAX_LONG
 from iceberg_cli.plan.text import age, iso, old
 from iceberg_cli.storage.s3 import S3Storage
@@ -167,7 +167,7 @@ def test_ages_have_no_sign_and_what_has_no_bound_is_for_ever() -> None:
     assert old(-3 * DAY_MS) == "dated 3 d ahead"
     assert age(-1) == "1 ms"
     assert age(MAX_LONG) == "for ever"
-    assert _option_text("max_ref_age_ms", MAX_LONG) == "for ever"
+    assert option_text("max_ref_age_ms", MAX_LONG) == "for ever"
 
 
 def test_the_default_of_the_age_of_refs_is_for_ever(tmp_path: Path) -> None:

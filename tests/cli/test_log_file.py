@@ -38,17 +38,17 @@ def of(event: str, log: Path) -> list[dict[str, Any]]:
     return [line for line in lines(log) if line["event"] == event]
 
 
-def test_a_run_is_told_from_its_command_line_to_its_exit_code(tmp_path: Path) -> None:
+def test_a_run_is_in_the_log_from_its_command_line_to_its_exit_code(tmp_path: Path) -> None:
     table, log = four_snapshots(tmp_path / "t").publish(), tmp_path / "log"
     before = {name: os.stat(Path(table) / name).st_size for name in listing(Path(table))}
     ran = iceberg_cli(VERB, table, *AS_OF, "--yes", "--format", "json", "--log-file", log)
-    told, report = lines(log), ran.json
-    assert {(line["verb"], line["table"]) for line in told} == {(VERB, table)}
-    start, end = told[0], told[-1]
+    written, report = lines(log), ran.json
+    assert {(line["verb"], line["table"]) for line in written} == {(VERB, table)}
+    start, end = written[0], written[-1]
     assert start["command"] == [VERB, table, *AS_OF, "--yes", "--format", "json", "--log-file", str(log)]
     assert (start["event"], start["as_of_ms"]) == ("start", int(AS_OF[1]))
     assert (end["event"], end["exit_code"]) == ("end", 0)
-    assert [line["message"] for line in told if line["event"].startswith("phase_")] == [
+    assert [line["message"] for line in written if line["event"].startswith("phase_")] == [
         f"{phase} {what}"
         for phase in ("open", "recover", "plan", "record", "commit", "sweep")
         for what in ("begins", "ends")
@@ -69,7 +69,7 @@ def test_a_run_is_told_from_its_command_line_to_its_exit_code(tmp_path: Path) ->
     (ended,) = of("operation_ended", log)
     assert (ended["status"], ended["reclaimed_bytes"]) == ("done", report["reclaimed_bytes"])
     assert {line["operation_id"] for line in (commit, deleted, ended)} == {report["operation_id"]}
-    assert {line["level"] for line in told} == {"INFO"}
+    assert {line["level"] for line in written} == {"INFO"}
     assert before.keys() > GONE
 
 

@@ -150,7 +150,7 @@ def test_what_a_signal_cuts_short_is_not_paged(tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "seen").exists()
 
 
-def test_a_plan_is_paged_and_then_asked_about(events: str, tmp_path: Path) -> None:
+def test_a_plan_is_paged_and_its_exit_code_stays(events: str, tmp_path: Path) -> None:
     """With an exit code of its own, and with the messages of an error behind it."""
     seen = tmp_path / "seen"
     code, screen = on_a_screen(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -114,6 +114,7 @@ def _option(every: EverySettings, command_name: str, flag: str, settings: Settin
 
 def _show(run: Run, every: EverySettings, options: Mapping[str, Option]) -> None:
     """Print the options that are not as by default; with --verbose all of them."""
+    from iceberg_cli.cli.render.plan import option_text
     from iceberg_cli.plan.inspection import ID, Column
 
     run.out.line(
@@ -123,21 +124,11 @@ def _show(run: Run, every: EverySettings, options: Mapping[str, Option]) -> None
     if shown:
         columns = (Column("option", "name", ID), Column("value", "value"), Column("source", "source"))
         rows = [
-            {"name": name, "value": _text(each.value), "source": each.source} for name, each in shown.items()
+            {"name": name, "value": option_text(name, each.value), "source": each.source}
+            for name, each in shown.items()
         ]
         run.out.gap()
         run.out.grid(columns, rows)
     if left := len(options) - len(shown):
         run.out.gap()
         run.out.line(f"{count(left, 'options')} as by default; --verbose shows them.")
-
-
-def _text(value: Any) -> str:
-    match value:
-        case None | []:
-            return "not given"
-        case bool():
-            return "yes" if value else "no"
-        case list():
-            return ", ".join(map(str, value))
-    return str(value)

@@ -101,22 +101,17 @@ def cells_of(columns: Sequence[Column], rows: Sequence[Row], layout: Layout, *, 
     ]
     if layout.width is None or _total(natural) <= layout.width:
         return Cells(columns=shown, rows=texts, widths=natural)
-    left_out: list[int] = []
-    widths = None if layout.width < NARROW else _fit(shown, texts, natural, layout, left_out)
+    widths = None if layout.width < NARROW else _fit(shown, texts, natural, layout)
     if widths is None:
         return Cells(columns=shown, rows=texts, widths=None)
-    kept = [index for index in range(len(shown)) if index not in left_out]
     return Cells(
-        columns=[shown[index] for index in kept],
+        columns=[shown[index] for index in widths],
         rows=[
-            [
-                _fitting(row[index], shown[index].kind, width, layout)
-                for index, width in zip(kept, widths, strict=True)
-            ]
+            [_fitting(row[index], shown[index].kind, width, layout) for index, width in widths.items()]
             for row in texts
         ],
-        widths=widths,
-        left_out=[shown[index].title for index in sorted(left_out)],
+        widths=list(widths.values()),
+        left_out=[column.title for index, column in enumerate(shown) if index not in widths],
     )
 
 
@@ -125,9 +120,8 @@ def _fit(
     texts: Sequence[Sequence[str]],
     natural: Sequence[int],
     layout: Layout,
-    left_out: list[int],
-) -> list[int] | None:
-    """The widths of the columns that stay, those of `left_out` not among them; None where they cannot fit."""
+) -> dict[int, int] | None:
+    """The widths of the columns that stay, by index; None where they cannot fit."""
     assert layout.width is not None
     least = [
         _least(column, [row[index] for row in texts], natural[index], layout)
@@ -138,15 +132,13 @@ def _fit(
         may_leave = [index for index in kept if columns[index].leaves and not layout.verbose]
         if not may_leave:
             return None
-        leaving = min(may_leave, key=lambda index: columns[index].leaves)
-        kept.remove(leaving)
-        left_out.append(leaving)
+        kept.remove(min(may_leave, key=lambda index: columns[index].leaves))
     spare = layout.width - _total([least[index] for index in kept])
     missing = sum(natural[index] - least[index] for index in kept)
-    return [
-        least[index] + (natural[index] - least[index]) * min(spare, missing) // max(missing, 1)
+    return {
+        index: least[index] + (natural[index] - least[index]) * min(spare, missing) // max(missing, 1)
         for index in kept
-    ]
+    }
 
 
 def _least(column: Column, texts: Sequence[str], natural: int, layout: Layout) -> int:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from iceberg_cli.cli.render.kinds import KIND_NAMES
 from iceberg_cli.cli.render.layout import GAP
 from iceberg_cli.formats import format_of
-from iceberg_cli.plan.inspection import ID, NUMBER, PATH, SIZE, SPAN, TEXT, VERDICT, Column, Row
+from iceberg_cli.plan.inspection import ID, NUMBER, PATH, SIZE, SPAN, TEXT, VERDICT, Column, Row, other_than
 from iceberg_cli.plan.plan import Option, Plan, Step, Verdict
-from iceberg_cli.plan.text import age, count, listed, minute, moment, size
+from iceberg_cli.plan.policy import DEFAULT
+from iceberg_cli.plan.text import age, count, listed, minute, moment, singular, size
 
 if TYPE_CHECKING:
     from iceberg_cli.cli.render.screen import Screen
@@ -83,12 +84,16 @@ def headline(plan: Plan) -> str:
         if plan.grace_ms:
             parts.append(f"they wait for {age(plan.grace_ms)} first")
     else:
-        why = plan.not_applicable
-        parts = [f"nothing to do{'' if why is None else f': {why}'}", *totals(plan)]
+        parts = [_nothing_to_do(plan), *totals(plan)]
     if cutoff := _cutoff(plan):
         parts.append(cutoff)
     sentence = "; ".join(parts)
     return f"Blocked: {sentence}" if plan.blocked_by else sentence[0].upper() + sentence[1:]
+
+
+def _nothing_to_do(plan: Plan) -> str:
+    why = plan.not_applicable
+    return "nothing to do" if why is None else f"nothing to do: {why}"
 
 
 def consequence(plan: Plan) -> str:
@@ -237,7 +242,7 @@ def _what(group: Sequence[Verdict], *, is_path: bool) -> str:
         return "every version" if first.id == "log" else f"versions {first.id}"
     if first.subject == "row-ids":
         return f"row ids {first.id}"
-    noun = count(1, _noun(first.subject)).removeprefix("1 ")
+    noun = singular(_noun(first.subject))
     return noun if is_path else f"{noun} {first.id}"
 
 
@@ -321,18 +326,18 @@ def _show_origin(screen: Screen, plan: Plan) -> None:
     if not _by_name(plan):
         shown.add("by_age")
     others = {name: option for name, option in plan.options.items() if name not in shown}
-    given = [(name, option) for name, option in others.items() if option.source != "default"]
+    given = [(name, option) for name, option in others.items() if option.source != DEFAULT]
     defaults = [
-        f"{_label(name)} {_option_text(name, option.value)}"
+        f"{_label(name)} {option_text(name, option.value)}"
         for name, option in others.items()
-        if option.source == "default" and (screen.layout.verbose or option.value not in (None, False, [], ()))
+        if option.source == DEFAULT and (screen.layout.verbose or option.value not in (None, False, [], ()))
     ]
     version = plan.base.version
     screen.gap()
     screen.facts(
         [
             *(
-                (_label(name), f"{_option_text(name, option.value)}, {_source(option)}", TEXT)
+                (_label(name), f"{option_text(name, option.value)}, {_source(option)}", TEXT)
                 for name, option in given
             ),
             ("by default", ", ".join(defaults), TEXT),
@@ -341,7 +346,7 @@ def _show_origin(screen: Screen, plan: Plan) -> None:
                 f"{table['name']}, {format_of(table['format']).title[1]} v{table['format_version']}",
                 TEXT,
             ),
-            ("location", None if table["location"] == table["name"] else table["location"], PATH),
+            ("location", other_than(table["location"], table["name"]), PATH),
             (
                 "planned on",
                 f"version {version}" if version.isdigit() else version,
@@ -357,7 +362,8 @@ def _label(name: str) -> str:
     return name.removesuffix("_ms").removesuffix("_bytes").replace("_", "-")
 
 
-def _option_text(name: str, value: object) -> str:
+def option_text(name: str, value: object) -> str:
+    """The value of an option in words, by its name where that has a unit."""
     match value:
         case None:
             return "not given"
@@ -413,8 +419,7 @@ def show_survey(
     if idle := [plan for plan in plans if not plan.due]:
         screen.gap()
         for plan in idle:
-            why = plan.not_applicable
-            screen.line(f"{plan.verb}: nothing to do{'' if why is None else f': {why}'}")
+            screen.line(f"{plan.verb}: {_nothing_to_do(plan)}")
 
 
 def _survey_headline(plans: Sequence[Plan], failed: Mapping[str, IcebergCliError]) -> str:

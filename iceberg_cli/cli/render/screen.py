@@ -43,6 +43,7 @@ from iceberg_cli.plan.inspection import (
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
 _STYLES: Final = {HEADLINE: "bold", FINDING: "yellow", DUE: "bold"}
 _VERDICT_STYLES: Final = {"go": "bold red", "change": "yellow", "keep": "green"}
@@ -90,10 +91,7 @@ class Screen:
         if self.layout.width is None:
             self._print(Text(" " * indent) + content)
             return
-        width = max(self.layout.width - indent - GAP, _LEAST_WIDTH)
-        for number, each in enumerate(content.wrap(self._console, width)):
-            each.rstrip()
-            self._print(Text(" " * (indent + (GAP if number else 0))) + each)
+        self._wrapped(content, first=Text(" " * indent), indent=indent + GAP)
 
     def command(self, text: str, *, indent: int = GAP) -> None:
         """Print a command line, which the terminal wraps and not we: what is copied is one line."""
@@ -181,15 +179,24 @@ class Screen:
         if self.layout.width is None or (kind == PATH and self.layout.verbose):
             self._print(head + Text(text, style="not dim"))
             return
-        room = max(self.layout.width - indent - width, _LEAST_WIDTH)
         if kind == PATH and not self.layout.is_wide:
-            lines = [Text(shortened(text, room, self.layout.ellipsis))]
-        else:
-            lines = list(Text(unbroken(text)).wrap(self._console, room))
-        for number, each in enumerate(lines or [Text()]):
+            text = shortened(text, self._room(indent + width), self.layout.ellipsis)
+            self._print(head + Text(text, style="not dim"))
+            return
+        self._wrapped(Text(unbroken(text), style="not dim"), first=head, indent=indent + width)
+
+    def _wrapped(self, content: Text, *, first: Text, indent: int) -> None:
+        """Print a text behind `first`, and what does not fit there on lines of its own so far in."""
+        from rich.text import Text
+
+        for number, each in enumerate(content.wrap(self._console, self._room(indent)) or [Text()]):
             each.rstrip()
-            each.stylize("not dim")
-            self._print((Text(" " * (indent + width)) if number else head) + each)
+            self._print((Text(" " * indent) if number else first) + each)
+
+    def _room(self, indent: int) -> int:
+        """The columns of a terminal behind an indentation."""
+        assert self.layout.width is not None
+        return max(self.layout.width - indent, _LEAST_WIDTH)
 
     # -- where it goes ---------------------------------------------------------------------------------------
 

@@ -175,14 +175,7 @@ class SnapshotDifference(DifferenceInspector):
 
     def header(self, what: str) -> dict[str, Any]:
         """The first fields of the document."""
-        table = self._table
-        return rows_of.header(
-            table.metadata,
-            what,
-            table=table.identity,
-            metadata_location=table.metadata_location,
-            as_of_ms=self._as_of_ms,
-        )
+        return rows_of.header(self._table, what, as_of_ms=self._as_of_ms)
 
     def compare(self) -> Difference:
         """Read the manifests that only one snapshot lists.

@@ -64,13 +64,7 @@ class TableInspector:
 
     def header(self, what: str) -> dict[str, Any]:
         """The first fields of the document, the snapshot among them where it is about one."""
-        head = rows_of.header(
-            self.table.metadata,
-            what,
-            table=self.table.identity,
-            metadata_location=self.table.metadata_location,
-            as_of_ms=self.as_of_ms,
-        )
+        head = rows_of.header(self.table, what, as_of_ms=self.as_of_ms)
         if what in OF_SNAPSHOT:
             head["snapshot_id"] = None if self.snapshot is None else str(self.snapshot.snapshot_id)
         return head

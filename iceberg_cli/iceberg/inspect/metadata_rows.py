@@ -6,14 +6,16 @@ names of Iceberg's metadata table of the same name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.spec.columns import column_names
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata, ancestors
 from iceberg_cli.plan.inspection import INSPECTION_SCHEMA
 from iceberg_cli.plan.text import did_you_mean, iso
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.table import IcebergTable
 
 Row = dict[str, Any]
 
@@ -23,19 +25,18 @@ def id_text(value: int | None) -> str | None:
     return None if value is None else str(value)
 
 
-def header(
-    metadata: TableMetadata, what: str, *, table: Mapping[str, str], metadata_location: str, as_of_ms: int
-) -> dict[str, Any]:
+def header(table: IcebergTable, what: str, *, as_of_ms: int) -> dict[str, Any]:
     """The fields that every `inspection/2` document begins with."""
+    metadata = table.metadata
     return {
         "schema": INSPECTION_SCHEMA,
         "what": what,
-        "table": dict(table),
+        "table": dict(table.identity),
         "format": "iceberg",
         "format_version": metadata.format_version,
         "table_uuid": metadata.table_uuid,
         "location": metadata.location,
-        "metadata_location": metadata_location,
+        "metadata_location": table.metadata_location,
         "current_snapshot_id": id_text(metadata.current_snapshot_id),
         "as_of_ms": as_of_ms,
         "as_of": iso(as_of_ms),

@@ -81,14 +81,7 @@ class SnapshotSample(SampleInspector):
 
     def header(self, what: str) -> dict[str, Any]:
         """The first fields of the document."""
-        table = self._table
-        head = rows_of.header(
-            table.metadata,
-            what,
-            table=table.identity,
-            metadata_location=table.metadata_location,
-            as_of_ms=self._as_of_ms,
-        )
+        head = rows_of.header(self._table, what, as_of_ms=self._as_of_ms)
         return head | {"snapshot_id": None if self._snapshot is None else str(self._snapshot.snapshot_id)}
 
     def _every_field(self) -> Sequence[tuple[Field, str, str]]:
