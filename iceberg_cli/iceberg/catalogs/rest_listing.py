@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 import requests
 from pyiceberg.catalog.rest import PAGE_SIZE, Capability, Endpoints
@@ -76,6 +77,21 @@ def _encoded(connection: RestConnection, levels: Sequence[str]) -> str:
 
 def _joined(connection: RestConnection, levels: Sequence[str]) -> str:
     """Levels as the query has them, which is encoded once more."""
-    from urllib.parse import unquote
-
     return unquote(_encoded(connection, levels))
+
+
+def location_of(connection: RestConnection, name: str, levels: Sequence[str], table: str) -> str | None:
+    """The folder of a table, as its metadata has it; None where the server does not say.
+
+    Raises:
+        BackendUnavailable: it gave no answer.
+    """
+    url = connection.catalog.url(
+        Endpoints.load_table, namespace=_encoded(connection, levels), table=quote(table, safe="")
+    )
+    answer = connection.get(url, f"the catalog {name}", params={"snapshots": "refs"})
+    if answer.status_code != requests.codes.ok:
+        return None
+    metadata = object_of(answer).get("metadata")
+    location = metadata.get("location") if isinstance(metadata, Mapping) else None
+    return location if isinstance(location, str) else None
