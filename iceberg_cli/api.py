@@ -38,7 +38,7 @@ from iceberg_cli.formats.open import open_table as open_format_table
 from iceberg_cli.operation.runtime import DeletionAllowance as DeletionAllowance  # noqa: PLC0414 - for callers
 from iceberg_cli.operation.runtime import Runtime as Runtime  # noqa: PLC0414 - for callers
 from iceberg_cli.operation.runtime import process_started, system_runtime
-from iceberg_cli.paths import Roots
+from iceberg_cli.paths import Roots, canonical
 from iceberg_cli.plan.events import (
     CHECK,
     INSPECT,
@@ -323,6 +323,11 @@ class Table:
     def identity(self) -> dict[str, str]:
         """How every document names it: `name`, `location`, `format`."""
         return self._opened.identity
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What it has in common with itself under other names: its UUID, and its folder in one spelling."""
+        return self._opened.base().table_uuid, canonical(self._opened.location).rstrip("/")
 
     def oldest_snapshot_ms(self, *, again: bool = False) -> int | None:
         """The time of its oldest snapshot, or of a Delta table's oldest version in the log; None: there is none.

@@ -3,44 +3,72 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from queue import SimpleQueue
 from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def side_by_side(work: Callable[[Item], Result], items: Iterable[Item], *, jobs: int) -> Iterator[Result]:
-    """The results of some work, in the order in which they are ready.
+class _End:
+    """The end of the work on one item, and the error that it ended by."""
 
-    No more items are taken than are worked on: they may be as many as a catalog has tables. Where the caller goes away
-    before the end, what is under way is waited for, and nothing more is begun.
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+
+def side_by_side(
+    work: Callable[[Item], Iterable[Result]], items: Iterable[Item], *, jobs: int
+) -> Iterator[Result]:
+    """The results of some work on n items, each as soon as it is ready.
+
+    No more items are taken than are worked on: they may be as many as a catalog has tables.
 
     Args:
-        work: in whatever thread; an error that it raises is raised here.
+        work: on one item, in whatever thread; an error that it raises is raised here.
         items: taken in this thread.
         jobs: how many threads; 1: this one.
     """
     if jobs == 1:
-        yield from map(work, items)
+        for item in items:
+            yield from work(item)
         return
-    waiting = iter(items)
-    with ThreadPoolExecutor(jobs, thread_name_prefix="table") as pool:
-        running: set[Future[Result]] = set()
+    ready: SimpleQueue[Result | _End] = SimpleQueue()
 
-        def fill() -> None:
-            while len(running) < jobs:
-                try:
-                    item = next(waiting)
-                except StopIteration:
-                    return
-                running.add(pool.submit(work, item))
+    def run(item: Item) -> None:
+        try:
+            for result in work(item):
+                ready.put(result)
+        except BaseException as error:  # noqa: BLE001 - every one of them reaches the caller
+            ready.put(_End(error))
+        else:
+            ready.put(_End())
 
-        fill()
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="table")
+    waiting, running = iter(items), 0
+    try:
+        for item in islice(waiting, jobs):
+            pool.submit(run, item)
+            running += 1
         while running:
-            ready, running_still = wait(running, return_when=FIRST_COMPLETED)
-            running.clear()
-            running.update(running_still)
-            fill()
-            for each in ready:
-                yield each.result()
+            result = ready.get()
+            if not isinstance(result, _End):
+                yield result
+                continue
+            running -= 1
+            _raise(result.error)
+            for item in islice(waiting, 1):
+                pool.submit(run, item)
+                running += 1
+    except BaseException:
+        # Whoever ends the program now does not wait for what is under way: its journals tell of it.
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _raise(error: BaseException | None) -> None:
+    if error is not None:
+        raise error

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, IcebergCliError
 from iceberg_cli.fleet.due import FleetPolicy, PlannedVerb, is_due, names_of, plans_of
 from iceberg_cli.fleet.side_by_side import side_by_side
-from iceberg_cli.paths import canonical
 from iceberg_cli.plan.findings import ERROR
 from iceberg_cli.plan.text import age, count, iso
 
@@ -42,15 +41,15 @@ class SurveyedTable:
     """One table of a survey.
 
     Args:
+        listed: as it was listed.
         row: as an element of `fleet/1`.
         exit_code: 0, unless it is broken or cannot be read.
-        key: what it has in common with itself under another name; None where it could not be opened.
         traceback: of a bug.
     """
 
+    listed: ListedTable
     row: Mapping[str, Any]
     exit_code: int = 0
-    key: tuple[str, str] | None = None
     traceback: str = ""
 
     @property
@@ -88,33 +87,30 @@ class Survey:
 
     def __iter__(self) -> Iterator[SurveyedTable]:
         """Each table once, as it is ready."""
-        for found in side_by_side(self._look_at, self.tables, jobs=self.jobs):
-            if found is not None:
-                yield found
+        yield from side_by_side(self._look_at, self.tables, jobs=self.jobs)
 
-    def _look_at(self, listed: ListedTable) -> SurveyedTable | None:
-        """One table; None where another name of it was looked at."""
+    def _look_at(self, listed: ListedTable) -> Iterator[SurveyedTable]:
+        """One table; nothing where another name of it was looked at."""
         table: Table | None = None
         try:
             table = self.opener.open(listed, believe_list=True)
-            return self._row_of(listed, table)
+            yield from self._row_of(listed, table)
         except IcebergCliError as error:
             identity = _identity(listed) if table is None else table.identity
-            return unreadable(listed, identity, error)
+            yield unreadable(listed, identity, error)
         except Exception as error:  # noqa: BLE001 - a bug met on one table says nothing of the others
-            return _bug(listed, error)
+            yield _bug(listed, error)
         finally:
             if table is not None:
                 table.save_cache()
 
-    def _row_of(self, listed: ListedTable, table: Table) -> SurveyedTable | None:
+    def _row_of(self, listed: ListedTable, table: Table) -> Iterator[SurveyedTable]:
         inspection = table.inspect("summary", as_of_ms=self.as_of_ms)
         summary = inspection.to_json()
-        key = (summary["table_uuid"] or "", canonical(table.identity["location"]).rstrip("/"))
         with self._lock:
-            if key in self._seen:
-                return None
-            self._seen.add(key)
+            if table.key in self._seen:
+                return
+            self._seen.add(table.key)
         columns = table.fleet_columns(summary)
         findings = table.quick_check(as_of_ms=self.as_of_ms)
         own = self.policy.of_table(names_of(listed, table.identity["location"]))
@@ -141,7 +137,7 @@ class Survey:
             row["rule"] = _why_no_verb(own)
         if self.prices is not None:
             row["cost"] = self.prices.cost(row)
-        return SurveyedTable(row=row, exit_code=code, key=key)
+        yield SurveyedTable(listed=listed, row=row, exit_code=code)
 
 
 def unreadable(listed: ListedTable, identity: Mapping[str, Any], error: IcebergCliError) -> SurveyedTable:
@@ -165,13 +161,15 @@ def unreadable(listed: ListedTable, identity: Mapping[str, Any], error: IcebergC
         "cost": None,
         "from_cache": False,
     }
-    return SurveyedTable(row=row, exit_code=error.exit_code)
+    return SurveyedTable(listed=listed, row=row, exit_code=error.exit_code)
 
 
 def _bug(listed: ListedTable, error: Exception) -> SurveyedTable:
     told = IcebergCliError(f"a bug of iceberg-cli was met: {error!r}")
     found = unreadable(listed, _identity(listed), told)
-    return SurveyedTable(row=found.row, exit_code=_BUG, traceback="".join(traceback.format_exception(error)))
+    return SurveyedTable(
+        listed=listed, row=found.row, exit_code=_BUG, traceback="".join(traceback.format_exception(error))
+    )
 
 
 def _identity(listed: ListedTable) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from iceberg_cli.cli.commands.many_tables import (
     TableOutput,
     failed_json,
     leave_with_worst,
+    patterns_of,
     tables_of,
     tell_failures,
 )
@@ -43,7 +44,7 @@ def register(app: typer.Typer) -> None:
         """
         if kind is not None and kind not in _KINDS:
             raise UsageError(f"--kind must be {' or '.join(_KINDS)}, not {kind!r}")
-        found = tables_of(run, patterns)
+        found = tables_of(run, patterns_of(patterns))
         output = TableOutput(run, LIST_SCHEMA, _LINE_SCHEMA, jsonl=jsonl)
         total = 0
         for table in found:

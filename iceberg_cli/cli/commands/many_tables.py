@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from iceberg_cli.fleet.due import FleetPolicy
     from iceberg_cli.fleet.listing import TableList
     from iceberg_cli.fleet.opening import TableOpener
+    from iceberg_cli.fleet.patterns import Pattern
+    from iceberg_cli.fleet.policy_file import PolicyFile
 
 TOTALS_SCHEMA: Final = "iceberg-cli/totals/1"
 WORST_FIRST: Final = (1, 13, 15, 14, 16, 12, 10, 11)  # exit codes
@@ -48,20 +50,22 @@ JsonLines = Annotated[
 ]
 
 
-def tables_of(run: Run, patterns: Sequence[str] | None) -> TableList:
-    """The tables that patterns mean, not listed yet.
+def patterns_of(texts: Sequence[str] | None) -> list[Pattern]:
+    """The patterns of a command line, each once.
 
     Raises:
-        UsageError: a pattern has no meaning.
+        UsageError: one has no meaning.
     """
-    from iceberg_cli.fleet.listing import list_tables
     from iceberg_cli.fleet.patterns import parse_pattern
 
-    return list_tables(
-        [parse_pattern(text) for text in dict.fromkeys(patterns or ())],
-        catalog_config=run.catalog_config,
-        storage_options=run.storage_options(),
-    )
+    return [parse_pattern(text) for text in dict.fromkeys(texts or ())]
+
+
+def tables_of(run: Run, patterns: Sequence[Pattern]) -> TableList:
+    """The tables that patterns mean, not listed yet."""
+    from iceberg_cli.fleet.listing import list_tables
+
+    return list_tables(patterns, catalog_config=run.catalog_config, storage_options=run.storage_options())
 
 
 def opener_of(run: Run) -> TableOpener:
@@ -162,6 +166,11 @@ class TableOutput:
         if not self._json and len(self._rows) >= _ROWS_AT_ONCE:
             self._show_rows()
 
+    @property
+    def is_document(self) -> bool:
+        """Whether it is JSON, which programs read."""
+        return self._lines or self._json
+
     def _show_rows(self) -> None:
         if self._rows and not self._run.quiet:
             self._run.progress.close()
@@ -230,13 +239,22 @@ def failed_json(errors: Iterable[tuple[str, IcebergCliError]]) -> list[dict[str,
     return [{"name": name, "exit_code": error.exit_code, "message": error.message} for name, error in errors]
 
 
+def policy_json(file: PolicyFile | None) -> dict[str, str] | None:
+    """The field `policy` of a document."""
+    return None if file is None else {"path": file.path, "digest": file.digest}
+
+
+def worst_of(codes: Iterable[int]) -> int:
+    """The worst of some exit codes; 0 of none."""
+    found = {code for code in codes if code}
+    return next((code for code in (*WORST_FIRST, *sorted(found)) if code in found), 0)
+
+
 def leave_with_worst(codes: Iterable[int]) -> None:
     """Leave with the worst of some exit codes, unless all are 0.
 
     Raises:
         typer.Exit: one is not.
     """
-    found = {code for code in codes if code}
-    worst = next((code for code in (*WORST_FIRST, *sorted(found)) if code in found), 0)
-    if worst:
+    if worst := worst_of(codes):
         raise typer.Exit(worst)

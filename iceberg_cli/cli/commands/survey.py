@@ -19,6 +19,8 @@ from iceberg_cli.cli.commands.many_tables import (
     fleet_policy,
     leave_with_worst,
     opener_of,
+    patterns_of,
+    policy_json,
     tables_of,
     tell_failures,
 )
@@ -27,7 +29,6 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.events import Event
 
 if TYPE_CHECKING:
-    from iceberg_cli.fleet.policy_file import PolicyFile
     from iceberg_cli.fleet.survey import SurveyedTable
 
 FLEET_SCHEMA: Final = "iceberg-cli/fleet/1"
@@ -78,7 +79,7 @@ def register(app: typer.Typer) -> None:
         limit = positive(limit, "--limit")
         priced = None if prices is None else load_prices(prices)
         chosen = fleet_policy(run, policy)
-        found = tables_of(run, patterns)
+        found = tables_of(run, patterns_of(patterns))
         output = TableOutput(run, FLEET_SCHEMA, _LINE_SCHEMA, jsonl=jsonl)
         surveyed: list[SurveyedTable] = []
         codes: list[int] = []
@@ -106,7 +107,7 @@ def register(app: typer.Typer) -> None:
         for each in ranked[:limit]:
             output.row("tables", each.row, lambda rows: _show(run, rows, totals))
         errors = tell_failures(run, found)
-        head = {"as_of_ms": run.as_of_ms, "policy": _policy_json(chosen.file)}
+        head = {"as_of_ms": run.as_of_ms, "policy": policy_json(chosen.file)}
         output.end(totals.to_json(), {"failed": failed_json(errors)}, head=head)
         if not (jsonl or run.json or run.quiet):
             _show_totals(run, totals, shown=min(len(ranked), limit or len(ranked)))
@@ -179,10 +180,6 @@ def _rank(sort: str) -> Callable[[SurveyedTable], Any]:
     if sort == "grade":
         return lambda each: (grade(each), -each.freed_bytes, name(each))
     return lambda each: (-each.freed_bytes, grade(each), name(each))
-
-
-def _policy_json(file: PolicyFile | None) -> dict[str, str] | None:
-    return None if file is None else {"path": file.path, "digest": file.digest}
 
 
 def _show(run: Run, rows: Sequence[Mapping[str, Any]], totals: _Totals) -> None:
