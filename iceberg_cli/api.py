@@ -56,6 +56,7 @@ from iceberg_cli.plan.text import iso
 from iceberg_cli.telemetry import traced
 
 if TYPE_CHECKING:
+    from iceberg_cli.iceberg.catalogs.configured import Catalogs
     from iceberg_cli.operation.ports import Build
     from iceberg_cli.operation.recovery import OpenOperation as OpenOperation  # noqa: PLC0414 - for callers
     from iceberg_cli.operation.table import OpenTable
@@ -77,6 +78,8 @@ def open_table(
     *,
     storage_options: Mapping[str, str] | None = None,
     catalog_config: str | None = None,
+    catalogs: Catalogs | None = None,
+    seen: str | None = None,
     allow_roots: Sequence[str] = (),
     trust_lists: bool = False,
     conditional_writes: bool = False,
@@ -91,6 +94,9 @@ def open_table(
         name: a folder or URI, a metadata file, or `catalog.namespace.table`.
         storage_options: for the storage, as `--storage-option`.
         catalog_config: a `.pyiceberg.yaml`; None: where PyIceberg looks for it.
+        catalogs: configured ones, with the connections of tables that the same thread opened before; in place of
+            `catalog_config`.
+        seen: where the table's catalog was just seen to point; None: it is asked.
         allow_roots: as `--unsafe-allow-root`.
         trust_lists: as `--unsafe-trust-lists`.
         conditional_writes: as `--unsafe-conditional-writes`.
@@ -123,6 +129,8 @@ def open_table(
             name,
             storage_options=storage_options or {},
             catalog_config=catalog_config,
+            catalogs=catalogs,
+            seen=seen,
             allow_roots=tuple(allow_roots),
             trust_lists=trust_lists,
             conditional_writes=conditional_writes,

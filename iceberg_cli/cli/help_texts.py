@@ -57,6 +57,10 @@ _EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("What a file or variable sets:", "config show"),
         ("Every option of one command:", "config show expire-snapshots --verbose"),
     ),
+    "list": (
+        ("The tables of a namespace:", "list prod.sales"),
+        ("Every table below a folder, for a script:", "list '/lake/**' --jsonl"),
+    ),
     "completion": (
         ("In ~/.bashrc:", "completion bash"),
         ("For zsh, in a folder of $fpath:", "completion zsh > ~/.zfunc/_iceberg-cli"),

@@ -48,12 +48,14 @@ def open_named(request: OpenRequest, choose_engine: Callable[[IcebergTable], Non
 
 
 def _open_in_catalog(request: OpenRequest) -> IcebergTable:
-    from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
+    from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
 
     committer, options = open_catalog_table(
-        request.name, config_file=request.catalog_config, storage_options=request.storage_options
+        request.name,
+        catalogs=request.catalogs or Catalogs(request.catalog_config),
+        storage_options=request.storage_options,
     )
-    location = committer.current()
+    location = request.seen or committer.current()
     folder = _folder_of(location)
     credentials = committer.credentials if isinstance(committer, VendsCredentials) else ()
     storage = storage_of(folder, options, request.overrides, credentials=credentials)

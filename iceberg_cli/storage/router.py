@@ -189,6 +189,10 @@ class RoutedStorage(Storage):
         """Whether there is an object under the folder."""
         return self._adapter_under(folder).holds_any(folder)
 
+    def subfolders(self, folder: str) -> Iterator[str]:
+        """The names of the folders directly in a folder."""
+        return self._adapter_under(folder).subfolders(folder)
+
     def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
         """Which of some names are folders in each of n folders of any schemes."""
         answers = self._each(
