@@ -40,6 +40,7 @@ from iceberg_cli.testing.delta_writer import (
 from iceberg_cli.testing.iceberg_files import DATA, Entry, Json
 from iceberg_cli.testing.iceberg_writer import IcebergWriter, Key, arrow_schema, parquet_metrics
 from tests.builders import DAY_MS, SCHEMA, SPEC
+from tests.cli.lakes import AS_OF_MS
 from tests.duckdb_reading import duckdb_with_iceberg
 from tests.rest_servers import pyiceberg_options_of
 from tests.servers import BY_FSSPEC, Versitygw
@@ -51,7 +52,7 @@ COMMITS: Final = 6  # of an Iceberg table
 VERSIONS: Final = 13  # of a Delta table
 CHECKPOINT: Final = 10  # the version of the one that some Delta tables have
 CATALOGS: Final[Mapping[Place, str]] = {"sqlite": "lake", "rest": "rest", "s3": "remote"}
-FIRST_AGE_MS: Final = 60 * DAY_MS  # of a table's first commit; the others follow by days
+FIRST_MS: Final = AS_OF_MS - 60 * DAY_MS  # of a table's first commit; the others follow by days
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,6 @@ class Fleet:
     """The tables, and how commands and readers find them."""
 
     root: Path
-    now_ms: int
     rest_uri: str = ""
     s3: Versitygw | None = None
     tables: list[FleetTable] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Fleet:
         """What a command must be told to reach all of them."""
         storage = self.s3.options if self.s3 else {}
         given = [f"--storage-option={name}={value}" for name, value in storage.items()]
-        return [f"--catalog-config={self.root / 'pyiceberg.yaml'}", *given]
+        return [f"--catalog-config={self.root / '.pyiceberg.yaml'}", *given]
 
     @property
     def sound(self) -> list[FleetTable]:
@@ -169,7 +169,7 @@ class Fleet:
         lines = ["catalog:\n"]
         for catalog, properties in catalogs.items():
             lines += [f"  {catalog}:\n", *(f"    {name}: {value}\n" for name, value in properties.items())]
-        (self.root / "pyiceberg.yaml").write_text("".join(lines))
+        (self.root / ".pyiceberg.yaml").write_text("".join(lines))
 
     def register_in_sqlite(self, catalog: str, pointers: Iterable[tuple[str, str]]) -> None:
         """Have a SQLite catalog name tables by their metadata."""
@@ -246,9 +246,7 @@ class _FleetWriter(IcebergWriter):
         return super().publish(name)
 
 
-def _write_iceberg(
-    table: FleetTable, number: int, now_ms: int, objects: dict[str, bytes]
-) -> tuple[frozenset[int], str]:
+def _write_iceberg(table: FleetTable, number: int, objects: dict[str, bytes]) -> tuple[frozenset[int], str]:
     """A table of version 1, 2 or 3: a commit a day, each with a file; one removes a file, others delete rows.
 
     Returns:
@@ -257,12 +255,12 @@ def _write_iceberg(
     version = 1 + number % 3
     writer = _FleetWriter(
         storage=_Sink(table, objects), location=table.location, format_version=version, schema=SCHEMA,
-        spec=SPEC, seed=table.name, time_ms=now_ms - FIRST_AGE_MS,
+        spec=SPEC, seed=table.name, time_ms=FIRST_MS,
     )  # fmt: skip
     rows: set[int] = set()
     paths: list[str] = []
     for commit in range(COMMITS):
-        writer.time_ms = now_ms - FIRST_AGE_MS + commit * DAY_MS
+        writer.time_ms = FIRST_MS + commit * DAY_MS
         entry = _a_data_file(writer, commit)
         paths.append(entry["file_path"])
         added: list[Entry] = [entry]
@@ -307,7 +305,7 @@ def _a_data_file(writer: IcebergWriter, file: int) -> Entry:
 # -- Delta -----------------------------------------------------------------------------------------------------
 
 
-def _write_delta(table: FleetTable, number: int, now_ms: int, objects: dict[str, bytes]) -> frozenset[int]:
+def _write_delta(table: FleetTable, number: int, objects: dict[str, bytes]) -> frozenset[int]:
     """A Delta table: a commit a day, each with a file; one removes two files, and two delete rows by vectors.
 
     Returns:
@@ -336,7 +334,7 @@ def _write_delta(table: FleetTable, number: int, now_ms: int, objects: dict[str,
         return old
 
     for version in range(VERSIONS):
-        at_ms = now_ms - FIRST_AGE_MS + version * DAY_MS
+        at_ms = FIRST_MS + version * DAY_MS
         before = [*tombstones], {**live}
         data, _ = _parquet(version)
         put(f"{version:05d}.parquet", data)
@@ -480,7 +478,6 @@ def build_fleet(
     root: Path,
     counts: Mapping[tuple[Place, Format], int],
     *,
-    now_ms: int,
     rest_uri: str = "",
     s3: Versitygw | None = None,
     broken: Iterable[str] = (),
@@ -490,21 +487,20 @@ def build_fleet(
     Args:
         root: a folder that is there; its name is also that of the prefix on S3 and of the namespace in REST.
         counts: how many tables of each place and format; a REST catalog and SQLite have Iceberg's alone.
-        now_ms: the moment from which ages count.
         rest_uri: of the REST catalog, where there are tables of it.
         s3: where tables are on S3.
         broken: which of `BROKEN`.
     """
-    fleet = Fleet(root=root, now_ms=now_ms, rest_uri=rest_uri, s3=s3)
+    fleet = Fleet(root=root, rest_uri=rest_uri, s3=s3)
     objects: dict[str, bytes] = {}
     pointers: dict[str, list[tuple[str, str]]] = {catalog: [] for catalog in CATALOGS.values()}
     for (place, table_format), count in counts.items():
         for number in range(count):
             table = fleet.place(place, table_format, number)
             if table_format == "delta":
-                rows = _write_delta(table, number, now_ms, objects)
+                rows = _write_delta(table, number, objects)
             else:
-                rows, metadata = _write_iceberg(table, number, now_ms, objects)
+                rows, metadata = _write_iceberg(table, number, objects)
                 if place != "folder":
                     pointers[CATALOGS[place]].append((f"t{number:03d}", metadata))
             fleet.tables.append(replace(table, rows=rows))
