@@ -35,6 +35,7 @@ from iceberg_cli.formats.inspection import (
     sample_of,
 )
 from iceberg_cli.formats.open import open_table as open_format_table
+from iceberg_cli.operation.runtime import DeletionAllowance as DeletionAllowance  # noqa: PLC0414 - for callers
 from iceberg_cli.operation.runtime import Runtime as Runtime  # noqa: PLC0414 - for callers
 from iceberg_cli.operation.runtime import process_started, system_runtime
 from iceberg_cli.paths import Roots
@@ -80,6 +81,7 @@ def open_table(
     catalog_config: str | None = None,
     catalogs: Catalogs | None = None,
     seen: str | None = None,
+    forks: bool = True,
     allow_roots: Sequence[str] = (),
     trust_lists: bool = False,
     conditional_writes: bool = False,
@@ -97,6 +99,7 @@ def open_table(
         catalogs: configured ones, with the connections of tables that the same thread opened before; in place of
             `catalog_config`.
         seen: where the table's catalog was just seen to point; None: it is asked.
+        forks: whether large scans may be split among forked processes; False where other threads are alive.
         allow_roots: as `--unsafe-allow-root`.
         trust_lists: as `--unsafe-trust-lists`.
         conditional_writes: as `--unsafe-conditional-writes`.
@@ -131,6 +134,7 @@ def open_table(
             catalog_config=catalog_config,
             catalogs=catalogs,
             seen=seen,
+            forks=forks,
             allow_roots=tuple(allow_roots),
             trust_lists=trust_lists,
             conditional_writes=conditional_writes,
@@ -147,6 +151,7 @@ def new_runtime(
     on_event: Listener = unheard,
     limit_deletes: int | None = None,
     deadline_ms: int | None = None,
+    allowance: DeletionAllowance | None = None,
     stop_requested: Callable[[], bool] = lambda: False,
 ) -> Runtime:
     """The clock and the limits of what changes a table.
@@ -155,6 +160,7 @@ def new_runtime(
         on_event: see `open_table`.
         limit_deletes: files, counted over all that gets the same runtime; None: no limit.
         deadline_ms: a point in time after which nothing more is begun.
+        allowance: of deletions, shared with other runtimes.
         stop_requested: whether to stop at the next safe point.
     """
     return system_runtime(
@@ -164,6 +170,7 @@ def new_runtime(
         process_started=process_started(os.getpid()),
         limit_deletes=limit_deletes,
         deadline_ms=deadline_ms,
+        allowance=allowance,
         stop_requested=stop_requested,
     )
 

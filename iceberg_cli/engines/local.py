@@ -278,10 +278,16 @@ def _cut(items: Sequence[Item], sizes: Sequence[int], batch_bytes: int, workers:
     return batches
 
 
-def engine_of(storage: Storage, *, local: bool) -> LocalEngine:
-    """The local engine of a storage. Only local disks get workers: other storages' threads do not survive a fork."""
+def engine_of(storage: Storage, *, local: bool, forks: bool = True) -> LocalEngine:
+    """The local engine of a storage. Only local disks get workers: other storages' threads do not survive a fork.
+
+    Args:
+        storage: of the files.
+        local: whether it is a local disk.
+        forks: whether processes may be forked at all.
+    """
     if not local:
         return LocalEngine(storage, threads=_REMOTE_THREADS)
     # On other systems their own libraries may not be used after a fork.
-    workers = min(len(os.sched_getaffinity(0)), _MOST_WORKERS) if sys.platform == "linux" else 1
+    workers = min(len(os.sched_getaffinity(0)), _MOST_WORKERS) if forks and sys.platform == "linux" else 1
     return LocalEngine(storage, threads=_LOCAL_THREADS, workers=workers)

@@ -188,7 +188,7 @@ class TableList:
             may_match_below=lambda folder: any(each.may_match_below(folder) for each in own),
         )
         for each in found:
-            yield ListedTable(name=each.folder, format=each.format, location=each.folder)
+            yield ListedTable(name=each.name, format=each.format, location=each.folder)
 
     def _is_meant(self, name: str, patterns: Iterable[Pattern]) -> bool:
         return any(each.matches(name) for each in patterns)
@@ -199,7 +199,7 @@ class TableList:
         try:
             for table in tables:
                 if open_patterns:
-                    met = [each for each in open_patterns if each.matches(table.name)]
+                    met = [each for each in open_patterns if _is_named(table, each)]
                     self._matched.update(met)
                     open_patterns = [each for each in open_patterns if each not in self._matched]
                 yield table
@@ -301,6 +301,10 @@ def list_tables(
 
         catalogs = Catalogs(catalog_config)
     return TableList(patterns=patterns, catalogs=catalogs, storage_options=storage_options or {})
+
+
+def _is_named(table: ListedTable, pattern: Pattern) -> bool:
+    return pattern.matches(table.name) or (table.catalog is None and pattern.matches(table.location or ""))
 
 
 def _name_of(catalog: str, entry: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
 from iceberg_cli.operation.nested_tables import DELTA_LOG, METADATA, has_iceberg_metadata
@@ -14,14 +14,17 @@ _NO_TABLES_BELOW: Final = (DELTA_LOG, METADATA, OPERATIONS_FOLDER.partition("/")
 
 
 class FoundTable(NamedTuple):
-    """A table's canonical folder, and its format."""
+    """A table's canonical folder, its format, and how it is named where the folder has tables of two formats."""
 
     folder: str
     format: str
+    name: str
 
 
-def format_in(storage: Storage, folder: str, subfolders: Iterator[str] | list[str]) -> str | None:
-    """The format of the table whose folder this is, or None: a log makes it Delta, metadata files Iceberg.
+def table_in(storage: Storage, folder: str, subfolders: Collection[str]) -> FoundTable | None:
+    """The table whose folder this is, or None: a log makes it Delta, metadata files Iceberg.
+
+    Where there are both, the Delta table is the one to maintain, and is named by its log.
 
     Args:
         storage: of the folder.
@@ -31,12 +34,11 @@ def format_in(storage: Storage, folder: str, subfolders: Iterator[str] | list[st
     Raises:
         BackendUnavailable: it cannot be listed.
     """
-    names = set(subfolders)
-    if DELTA_LOG in names:
-        return "delta"
-    if METADATA in names and has_iceberg_metadata(storage, f"{folder}/{METADATA}"):
-        return "iceberg"
-    return None
+    is_delta = DELTA_LOG in subfolders
+    if METADATA in subfolders and has_iceberg_metadata(storage, f"{folder}/{METADATA}"):
+        name = f"{folder}/{DELTA_LOG}" if is_delta else folder
+        return FoundTable(folder, "delta" if is_delta else "iceberg", name)
+    return FoundTable(folder, "delta", folder) if is_delta else None
 
 
 def tables_below(
@@ -67,7 +69,7 @@ def tables_below(
         if not meant and not below:
             continue
         subfolders = list(storage.subfolders(folder or "/"))
-        if meant and (found := format_in(storage, folder, subfolders)) is not None:
-            yield FoundTable(folder, found)
+        if meant and (found := table_in(storage, folder, subfolders)) is not None:
+            yield found
         if below:
             waiting += (f"{folder}/{name}" for name in reversed(subfolders) if name not in _NO_TABLES_BELOW)

@@ -42,6 +42,7 @@ def open_table(
     catalog_config: str | None = None,
     catalogs: Catalogs | None = None,
     seen: str | None = None,
+    forks: bool = True,
     allow_roots: tuple[str, ...] = (),
     trust_lists: bool = False,
     conditional_writes: bool = False,
@@ -60,6 +61,7 @@ def open_table(
         catalog_config: a `.pyiceberg.yaml`, or None for PyIceberg's own locations of it.
         catalogs: what is known of catalogs from tables that were opened before; in place of `catalog_config`.
         seen: where the table's catalog was just seen to point.
+        forks: see `OpenRequest`.
         allow_roots: folders outside the table's own in which files may be deleted too.
         trust_lists: believe manifest lists that look cut short.
         conditional_writes: the operator vouches that the S3 service keeps conditional creates under races, and that
@@ -92,6 +94,7 @@ def open_table(
         catalog_config=catalog_config,
         catalogs=catalogs,
         seen=seen,
+        forks=forks,
         overrides=UnsafeOverrides(
             allow_roots=allow_roots,
             trust_lists=trust_lists,
