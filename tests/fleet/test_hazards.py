@@ -231,13 +231,25 @@ def append_a_hundred(table: CatalogTable) -> None:
 REWRITE = {"rewrite-manifests": "{ min-manifests = 2 }"}
 
 
+_BY_SNAPSHOT = {"write.delete.isolation-level": "snapshot"}
+
+
 @pytest.mark.parametrize(
-    ("other", "left"),
-    [(delete_three, [0, 1, 2, 4, 5]), (append_a_hundred, [0, 1, 2, 3, 4, 5, 100])],
-    ids=["a DELETE", "an append"],
-)
-@pytest.mark.parametrize(
-    "properties", [{}, {"write.delete.isolation-level": "snapshot"}], ids=["", "snapshot isolation"]
+    ("other", "left", "properties"),
+    [
+        pytest.param(delete_three, [0, 1, 2, 4, 5], {}, id="a DELETE"),
+        pytest.param(
+            append_a_hundred, [0, 1, 2, 3, 4, 5, 100], _BY_SNAPSHOT, id="an append, snapshot isolation"
+        ),
+        pytest.param(
+            delete_three,
+            [0, 1, 2, 4, 5],
+            _BY_SNAPSHOT,
+            id="a DELETE, snapshot isolation",
+            marks=pytest.mark.deep,
+        ),
+        pytest.param(append_a_hundred, [0, 1, 2, 3, 4, 5, 100], {}, id="an append", marks=pytest.mark.deep),
+    ],
 )
 def test_manifests_are_rewritten_beside_another_writer(
     tmp_path: Path,
