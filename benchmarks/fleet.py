@@ -39,11 +39,11 @@ START_MS = 1_790_000_000_000
 DAY_MS = 86_400_000
 POLICY = """version = 1
 [defaults]
-expire-snapshots = { older-than = "1d", retain-last = 5 }
+expire-snapshots = { older-than = "5d", retain-last = 5 }
 [[tables]]
 match = ["local.fleet.*"]
 """
-EXPIRY = ("--older-than", "1d", "--retain-last", "5")
+EXPIRY = ("--older-than", "5d", "--retain-last", "5")
 _NAMES = [f"c{number}" for number in range(20)]
 _FIELDS = [{"id": n, "name": name, "required": False, "type": "long"} for n, name in enumerate(_NAMES, 1)]
 _SCHEMA = {"type": "struct", "schema-id": 0, "fields": _FIELDS}
@@ -167,8 +167,9 @@ def peers_of(fleet: Fleet) -> dict[str, tuple[Work, Callable[[], object]]]:
     zamboni, iceops = map(program_of, PEERS)
     health = [zamboni, "health", "--local-warehouse", fleet.warehouse]
     scan = [iceops, "scan", "--catalog", "local", "--json", "--pattern"]
-    # A peer has its own bytecode, as it was installed.
+    # A peer has its own bytecode, as it was installed, and keeps what it caches.
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    env["XDG_CACHE_HOME"] = f"{fleet.root}/peers"
 
     def look(command: list[str], last: str) -> Run:
         """iceops leaves with 1 where it finds something, and both where they fail."""
@@ -193,35 +194,18 @@ def fleet_rows(bench: Bench) -> Iterator[Row]:
     fleet.make()
     peers = peers_of(fleet)
     quick, whole = (ours("survey", "local", "-q", *options) for options in (["--quick"], []))
+    name = "survey --quick, nothing cached"
     for peer, (theirs, first) in peers.items():
-        yield Row(
-            "survey --quick, nothing cached",
-            peer,
-            quick,
-            theirs,
-            uncached,
-            first,
-            processor_bar=1 / 5,
-            pairs=1,
-        )
-    theirs, first = peers["zamboni health"]
+        yield Row(name, peer, quick, theirs, uncached, first, processor_bar=1 / 5, pairs=1)
+    theirs, _ = peers["zamboni health"]
+    yield Row("survey, nothing cached", "zamboni health", whole, theirs, uncached, pairs=1)
     for name, mine in (("survey --quick", quick), ("survey", whole)):
         yield Row(
-            f"{name}, nothing changed",
-            "zamboni health",
-            mine,
-            theirs,
-            warm_up=mine,
-            most_s=60,
-            most_mb=1_000,
-            pairs=1,
-        )
-    yield Row("survey, nothing cached", "zamboni health", whole, theirs, uncached, pairs=1)
+            f"{name}, nothing changed", "zamboni health", mine, theirs, warm_up=mine, most_s=60, most_mb=1_000, pairs=1
+        )  # fmt: skip
     names = [f"local.fleet.{name}" for name in fleet.names[:DUE]]
-    alone = shlex.join([*OURS, "expire-snapshots", "TABLE", *EXPIRY, "--yes", "-q"]).replace(
-        "TABLE", '"$table"'
-    )
-    loop = ["bash", "-ec", f'for table in "$@"; do {alone}; done', "loop", *names]
+    alone = shlex.join([*OURS, "expire-snapshots", *EXPIRY, "--yes", "-q"])
+    loop = ["bash", "-ec", f'for table in "$@"; do {alone} "$table"; done', "loop", *names]
     yield Row(
         f"maintain, {DUE} due tables", "loop of expire-snapshots",
         ours("maintain", "local.fleet.t00*", "--policy", fleet.policy, "--yes", "-q"), partial(run, loop),
