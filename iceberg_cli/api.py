@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from iceberg_cli.operation.ports import Build
     from iceberg_cli.operation.recovery import OpenOperation as OpenOperation  # noqa: PLC0414 - for callers
     from iceberg_cli.operation.table import OpenTable
+    from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.plan import Plan as PlanContent
     from iceberg_cli.plan.plan import Step, Verdict
     from iceberg_cli.plan.policy import Policy
@@ -460,6 +461,21 @@ class Table:
         state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
         with phase(CHECK, self._opened.on_event, table=self.name):
             return checked(self._opened, state, deep=deep, as_of_ms=_or_now(as_of_ms), now_ms=_now_ms())
+
+    def fleet_columns(self, summary: Mapping[str, Any]) -> dict[str, Any]:
+        """What a survey of many tables shows of its size and shape, from the document of its summary."""
+        return format_of(self.format).fleet_columns(summary)
+
+    def quick_check(self, *, as_of_ms: int | None = None) -> CheckResult:
+        """The rules of its specification that need no file beside what was read to open it.
+
+        Args:
+            as_of_ms: the "now" of every age; None: now.
+        """
+        inspector = inspector_of(
+            self._opened, "summary", StateSelector(), recount=False, as_of_ms=_or_now(as_of_ms)
+        )
+        return format_of(self.format).quick_check(inspector)
 
     def notices(self) -> list[str]:
         """What was noticed in reading and is in no plan, each once."""

@@ -54,7 +54,7 @@ _AFTER_VERBS = {
     "config": "config",
     "completion": "completion",
 }
-_MANY_TABLES = {"list": "list_tables"}
+_MANY_TABLES = {"list": "list_tables", "survey": "survey"}
 _MODULES = {**_BEFORE_VERBS, **_AFTER_VERBS, **_MANY_TABLES}
 _COMMANDS = (*_BEFORE_VERBS, *VERB_NAMES, *_AFTER_VERBS, *_MANY_TABLES)
 

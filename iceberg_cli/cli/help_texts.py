@@ -61,6 +61,10 @@ _EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("The tables of a namespace:", "list prod.sales"),
         ("Every table below a folder, for a script:", "list '/lake/**' --jsonl"),
     ),
+    "survey": (
+        ("What is due in every table of a catalog, the most bytes first:", "survey prod"),
+        ("By a policy file, as JSON lines while it goes on:", "survey --policy policy.toml --jsonl"),
+    ),
     "completion": (
         ("In ~/.bashrc:", "completion bash"),
         ("For zsh, in a folder of $fpath:", "completion zsh > ~/.zfunc/_iceberg-cli"),

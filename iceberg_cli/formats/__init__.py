@@ -229,6 +229,14 @@ class Format(Protocol):
         """
         ...
 
+    def fleet_columns(self, summary: Row) -> dict[str, Any]:
+        """The columns of `fleet/1` about a table's size and shape, from the document of its summary."""
+        ...
+
+    def quick_check(self, inspector: Any) -> CheckResult:
+        """An inspected table against the rules about what is read to open it, and no file beyond."""
+        ...
+
     def checker(self, inspector: Any, *, one_state: bool, deep: bool, now_ms: int) -> Checker:
         """Checks an inspected table.
 

@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from iceberg_cli.cli.arguments import integer
+from iceberg_cli.cli.configuration import variable_of
 from iceberg_cli.cli.context import Run
 from iceberg_cli.errors import IcebergCliError, UsageError
+from iceberg_cli.formats import VERB_NAMES
+from iceberg_cli.plan.text import did_you_mean, size_bytes
 
 if TYPE_CHECKING:
+    from iceberg_cli.fleet.due import FleetPolicy
     from iceberg_cli.fleet.listing import TableList
+    from iceberg_cli.fleet.opening import TableOpener
 
 TOTALS_SCHEMA: Final = "iceberg-cli/totals/1"
 WORST_FIRST: Final = (1, 13, 15, 14, 16, 12, 10, 11)  # exit codes
+DEFAULT_JOBS: Final = 2
 _ROWS_AT_ONCE: Final = 1_000  # of text: each of these tables has titles and widths of its own
 
 Patterns = Annotated[
@@ -25,6 +32,12 @@ Patterns = Annotated[
         metavar="[PATTERN...]",
         help="CATALOG, CATALOG.NAMESPACE, CATALOG.*.TABLE_*, or folders such as /wh/** and s3://lake/db/*; without "
         "one, every catalog that is configured.",
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", parser=integer, help=f"Tables that are worked on side by side; default: {DEFAULT_JOBS}."
     ),
 ]
 JsonLines = Annotated[
@@ -49,6 +62,63 @@ def tables_of(run: Run, patterns: Sequence[str] | None) -> TableList:
         catalog_config=run.catalog_config,
         storage_options=run.storage_options(),
     )
+
+
+def opener_of(run: Run) -> TableOpener:
+    """What opens the tables of a run.
+
+    Raises:
+        UsageError: a storage option has no meaning.
+    """
+    from iceberg_cli.fleet.opening import TableOpener
+
+    return TableOpener(
+        storage_options=run.storage_options(),
+        catalog_config=run.catalog_config,
+        allow_roots=run.unsafe_allow_root or (),
+        trust_lists=run.unsafe_trust_lists,
+        conditional_writes=run.unsafe_conditional_writes,
+        single_writer=run.unsafe_single_writer,
+        engine=run.engine_choice,
+        cache_bytes=None if run.no_cache else size_bytes(run.cache_size, "--cache-size"),
+        on_event=run.on_event,
+    )
+
+
+def fleet_policy(run: Run, path: str | None, *, only: Iterable[str] = ()) -> FleetPolicy:
+    """Which verbs are looked at, by a policy file and by what variables and the configuration file give each of them.
+
+    Args:
+        run: the options of all commands.
+        path: of the policy file, or None.
+        only: the verbs that are looked at; none: all.
+
+    Raises:
+        UsageError: the file cannot be read, or a verb is none.
+    """
+    from iceberg_cli.fleet.due import FleetPolicy
+    from iceberg_cli.fleet.policy_file import GivenOptions, load_policy
+
+    for verb in only:
+        if verb not in VERB_NAMES:
+            raise UsageError(f"--only: {verb!r} is no verb.{did_you_mean(verb, VERB_NAMES)}")
+    file = None if path is None else load_policy(path)
+    every = run.settings.every
+    weaker: dict[str, GivenOptions] = {}
+    stronger: dict[str, GivenOptions] = {}
+    if every is not None and every.gives_any:
+        for verb in VERB_NAMES:
+            settings = every.of_command(verb)
+            by_variable = {flag for flag, source in settings.sources.items() if source == variable_of(flag)}
+            for target, flags in (
+                (stronger, by_variable),
+                (weaker, settings.sources.keys() - by_variable),
+            ):
+                target[verb] = GivenOptions(
+                    given={flag: settings.values[flag] for flag in flags},
+                    sources={flag: settings.sources[flag] for flag in flags},
+                )
+    return FleetPolicy(file=file, weaker=weaker, stronger=stronger, only=frozenset(only))
 
 
 class TableOutput:
@@ -98,23 +168,38 @@ class TableOutput:
             self._show(self._rows)
         self._rows = []
 
-    def end(self, totals: Mapping[str, Any], more: Mapping[str, Any], *, field: str = "tables") -> None:
+    def end(
+        self,
+        totals: Mapping[str, Any],
+        more: Mapping[str, Any],
+        *,
+        field: str = "tables",
+        head: Mapping[str, Any] | None = None,
+    ) -> None:
         """Print what is left: the rest of the text, the document, or the line of totals.
 
         Args:
             totals: of all rows.
             more: further fields of the document and of the line of totals.
             field: of the document, where no row named it.
+            head: fields of the document and of the line of totals that stand before the rows.
         """
+        head = head or {}
         self._run.progress.close()
         if self._lines:
-            sys.stdout.write(json.dumps({"schema": TOTALS_SCHEMA, **totals, **more}) + "\n")
+            sys.stdout.write(json.dumps({"schema": TOTALS_SCHEMA, **head, **totals, **more}) + "\n")
             sys.stdout.flush()
         elif self._json:
             from iceberg_cli.cli.render import print_json
 
             print_json(
-                {"schema": self._schema, self._field or field: self._rows, **more, "totals": dict(totals)}
+                {
+                    "schema": self._schema,
+                    **head,
+                    self._field or field: self._rows,
+                    **more,
+                    "totals": dict(totals),
+                }
             )
         else:
             self._show_rows()
