@@ -70,6 +70,8 @@ def _restored(kind: type[IcebergCliError], args: tuple[Any, ...], fields: dict[s
 
 # The requirement to install for a module, where it is not the module's name.
 _REQUIREMENTS = {
+    "jinja2": "jinja2>=3.1",
+    "matplotlib": "matplotlib>=3.9",
     "psycopg": "psycopg[binary]",
     "psycopg2": "psycopg2-binary",
     "pyiceberg": "pyiceberg>=0.9",

@@ -353,3 +353,13 @@ def key_value(text: str, option: str) -> tuple[str, str]:
         shown = re.match(r"[\w.-]*", text)
         raise UsageError(f"{option}: {shown[0] if shown else ''!r} is not KEY=VALUE")
     return key, value
+
+
+ReportOption = Annotated[
+    str | None,
+    typer.Option(
+        "--report",
+        metavar="FILE.html",
+        help="Write the result as one page too, with charts and without network; an existing one is replaced.",
+    ),
+]

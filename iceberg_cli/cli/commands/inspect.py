@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from iceberg_cli.cli.arguments import integer, positive
+from iceberg_cli.cli.arguments import ReportOption, integer, positive
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
 from iceberg_cli.formats import Format, format_of
@@ -16,6 +16,7 @@ from iceberg_cli.plan.text import time_ms
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from iceberg_cli.api import Table
     from iceberg_cli.formats.inspection import CheckedTable, Inspection
 
 Snapshot = Annotated[
@@ -112,6 +113,7 @@ def register(app: typer.Typer) -> None:
         columns: Columns = None,
         output: Output = None,
         jsonl: JsonLines = False,
+        report: ReportOption = None,
     ) -> None:
         """Show what a table is made of. Never writes to it.
 
@@ -139,11 +141,15 @@ def register(app: typer.Typer) -> None:
             raise UsageError(f"--columns is about sample, not {what}")
         limit = positive(limit, "--limit")
         state["at_ms"] = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
+        _check_report(report, what)
         opened = run.open(table)
         state, recount = _of_format(run, format_of(opened.format), what, state, recount=recount)
         lines = jsonl or output == _STDOUT
         if check:
-            _show_findings(run, opened.check(**state, deep=deep, as_of_ms=run.as_of_ms), lines=lines)
+            checked = opened.check(**state, deep=deep, as_of_ms=run.as_of_ms)
+            if report is not None:
+                _write_page(run, opened, report, state, document=checked.document)
+            _show_findings(run, checked, lines=lines)
             return
         if before is not None:
             shown = opened.diff(before, after, by_partition=by_partition, limit=limit, as_of_ms=run.as_of_ms)
@@ -157,6 +163,8 @@ def register(app: typer.Typer) -> None:
         if lines or output is not None or what not in DOCUMENTS:
             _show_rows(run, shown, None if lines else output, lines=lines)
         else:
+            if report is not None:
+                _write_page(run, opened, report, state, summary=shown)
             _show_document(run, shown)
 
 
@@ -210,6 +218,42 @@ def _check_states(
         raise UsageError("diff takes its states as A and B, not by an option")
 
 
+def _check_report(report: str | None, what: str) -> None:
+    """Refuse a page of what has none, or one that cannot be written, before the table is looked at.
+
+    Raises:
+        UsageError: saying which.
+    """
+    if report is None:
+        return
+    if what != "summary":
+        raise UsageError(f"--report is about the summary and --check, not {what}")
+    from iceberg_cli.cli.page import check_target
+
+    check_target(report)
+
+
+def _write_page(
+    run: Run,
+    opened: Table,
+    path: str,
+    state: Mapping[str, Any],
+    *,
+    summary: Inspection | None = None,
+    document: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the page of a summary, or of the findings in `document`."""
+    from iceberg_cli.cli.page import write_page
+    from iceberg_cli.cli.page.table_content import read_content
+
+    content = read_content(opened, as_of_ms=run.as_of_ms, summary=summary, state=state)
+    for warning in content.warnings:
+        run.warn(warning)
+    found = document or content.summary
+    assert found is not None, "a command without a summary has failed"
+    write_page(found, path, content=content)
+
+
 _STATES = {"snapshot_id": "--snapshot", "ref": "--ref", "at_ms": "--at", "version": "--version"}
 
 
@@ -227,6 +271,7 @@ def _idle(values: Mapping[str, Any]) -> list[str]:
         "--jsonl": rows or check,
         "--columns": what == "sample",
         "--by-partition": what == "diff",
+        "--report": what == "summary",
         **dict.fromkeys(_STATES.values(), what != "diff"),
     }
     return [flag for flag, has_meaning in means.items() if not has_meaning]

@@ -118,7 +118,12 @@ def register(app: typer.Typer) -> None:
             totals = work.totals
             worst = totals.to_json(codes)
             head = {"run_id": work.run_id, "as_of_ms": run.as_of_ms, "policy": policy_json(chosen.file)}
-            output.end(worst, {"left": work.left, "failed": failed_json(errors)}, field="runs", head=head)
+            more = {
+                "left": work.left,
+                "failed": failed_json(errors),
+                "exit_code": worst["exit_code"],
+            }
+            output.end(worst, more, field="runs", head=head)
             if not (jsonl or run.json or run.quiet):
                 _show_totals(run, totals, work.left, dry=dry_run)
             leave_with_worst(codes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from iceberg_cli.cli.arguments import Argument, ArgumentGroup, VerbOptions, verb_group
+from iceberg_cli.cli.arguments import Argument, ArgumentGroup, ReportOption, VerbOptions, verb_group
 from iceberg_cli.cli.commands.many_tables import WORST_FIRST
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.errors import IcebergCliError, UsageError
@@ -45,6 +45,7 @@ def register(app: typer.Typer) -> None:
             str | None, typer.Option("--output", "-o", metavar="FILE", help="Save the plan.")
         ] = None,
         exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 3 if something is due.")] = False,
+        report: ReportOption = None,
     ) -> None:
         """Show what maintenance is due, why, and what it would free. Writes nothing to the table.
 
@@ -59,6 +60,7 @@ def register(app: typer.Typer) -> None:
         if output is not None and verb is None:
             raise UsageError("--output needs a verb: a file holds one verb's plan")
         _refuse_strays(chosen, verb)
+        _check_report(report)
         opened = run.open(table)
         policies = {
             name: options.policy(opened, now_ms=run.as_of_ms)
@@ -80,6 +82,7 @@ def register(app: typer.Typer) -> None:
         _show_open_operations(run, opened)
         if output is not None:
             plans[0].save(output, on_event=run.on_event)
+        _write_page(run, opened, report, table, plans, failed, chosen if verb is None else None)
         if verb is None:
             _show_survey(run, table, plans, failed, chosen)
         else:
@@ -90,12 +93,20 @@ def register(app: typer.Typer) -> None:
             raise typer.Exit(3)
 
 
+def _check_report(path: str | None) -> None:
+    """Refuse a page that cannot be written, before the table is looked at."""
+    if path is not None:
+        from iceberg_cli.cli.page import check_target
+
+        check_target(path)
+
+
 def _worst(failed: Mapping[str, IcebergCliError]) -> IcebergCliError:
     """The first of the errors with the worst exit code."""
     return min(failed.values(), key=lambda error: WORST_FIRST.index(error.exit_code))
 
 
-def _anything_due(plans: list[Plan], *, alone: bool) -> bool:
+def _anything_due(plans: Sequence[Plan], *, alone: bool) -> bool:
     """Whether maintenance is due that can be carried out: a blocked plan would stay due run after run.
 
     A plan with an `offer` is due only where its verb is named (`alone`).
@@ -158,27 +169,14 @@ def _show_survey(
     chosen: Mapping[str, VerbOptions],
 ) -> None:
     """Print a block for each verb, the one that frees most first, and last those that cannot be planned."""
-    import shlex
-
     from iceberg_cli.cli import render
     from iceberg_cli.cli.commands.carry_out import tell_what_stays
     from iceberg_cli.cli.render import plan as render_plan
     from iceberg_cli.cli.render.report import show_error
 
-    ranked = sorted(plans, key=lambda each: -(each.removals.size_bytes))
+    ranked = _ranked(plans)
     if run.json:
-        render.print_json(
-            {
-                "schema": SURVEY_SCHEMA,
-                "table": dict(plans[0].table),
-                "due": _anything_due(plans, alone=False),
-                "plans": [each.to_json() for each in ranked],
-                "failed": [
-                    {"operation": verb, **_without_schema(render.error_document(error))}
-                    for verb, error in failed.items()
-                ],
-            }
-        )
+        render.print_json(_survey_document(ranked, failed))
         return
     if run.quiet:
         for each in ranked:
@@ -186,12 +184,67 @@ def _show_survey(
         for error in failed.values():
             show_error(run.err, error)
     else:
-        shared = run.spelled()
-        commands = [
-            shlex.join(["iceberg-cli", each.verb, name, *chosen[each.verb].words, *shared]) for each in ranked
-        ]
         with run.paging():
-            render_plan.show_survey(run.out, [each.content for each in ranked], commands, failed)
+            render_plan.show_survey(
+                run.out, [each.content for each in ranked], _commands(run, name, ranked, chosen), failed
+            )
+
+
+def _ranked(plans: Sequence[Plan]) -> list[Plan]:
+    """The plans, the one that frees most first."""
+    return sorted(plans, key=lambda each: -(each.removals.size_bytes))
+
+
+def _survey_document(ranked: Sequence[Plan], failed: Mapping[str, IcebergCliError]) -> dict[str, Any]:
+    """The `survey/1` document."""
+    from iceberg_cli.cli import render
+
+    return {
+        "schema": SURVEY_SCHEMA,
+        "table": dict(ranked[0].table),
+        "due": _anything_due(ranked, alone=False),
+        "plans": [each.to_json() for each in ranked],
+        "failed": [
+            {"operation": verb, **_without_schema(render.error_document(error))}
+            for verb, error in failed.items()
+        ],
+    }
+
+
+def _commands(run: Run, name: str, ranked: Sequence[Plan], chosen: Mapping[str, VerbOptions]) -> list[str]:
+    """The command that carries out each plan, as a shell reads it."""
+    import shlex
+
+    shared = run.spelled()
+    return [
+        shlex.join(["iceberg-cli", each.verb, name, *chosen[each.verb].words, *shared]) for each in ranked
+    ]
+
+
+def _write_page(
+    run: Run,
+    opened: Table,
+    path: str | None,
+    name: str,
+    plans: Sequence[Plan],
+    failed: Mapping[str, IcebergCliError],
+    chosen: Mapping[str, VerbOptions] | None,
+) -> None:
+    """Write the page of one verb's plan, or, where `chosen` has the options of all, of every verb's; None: of none."""
+    if path is None:
+        return
+    from iceberg_cli.cli.page import write_page
+    from iceberg_cli.cli.page.table_content import read_content
+
+    content = read_content(opened, as_of_ms=run.as_of_ms, plans=plans)
+    for warning in content.warnings:
+        run.warn(warning)
+    if chosen is None:
+        write_page(plans[0].to_json(), path, content=content, plans=plans)
+        return
+    ranked = _ranked(plans)
+    document, commands = _survey_document(ranked, failed), _commands(run, name, ranked, chosen)
+    write_page(document, path, content=content, plans=ranked, commands=commands)
 
 
 def _without_schema(document: Mapping[str, Any]) -> dict[str, Any]:

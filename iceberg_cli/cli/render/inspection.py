@@ -11,13 +11,13 @@ from iceberg_cli.plan.inspection import HEADLINE, Column, Lines, Part, Row
 from iceberg_cli.plan.text import count, listed
 
 if TYPE_CHECKING:
-    from iceberg_cli.cli.render.screen import Screen
+    from iceberg_cli.cli.render.surface import Surface
 
 _SHOWN: Final = 5  # findings of each rule, unless --verbose
 _SEVERITIES: Final = {"blocking": "bold red", "error": "bold red", "warning": "yellow", "info": ""}
 
 
-def show_summary(screen: Screen, parts: Iterable[Part], *, folder: str) -> None:
+def show_summary(screen: Surface, parts: Iterable[Part], *, folder: str) -> None:
     """Print the parts of a summary, a blank line between them; `folder`: paths below it are seen from there."""
     for part in parts:
         if not any(part):
@@ -28,7 +28,7 @@ def show_summary(screen: Screen, parts: Iterable[Part], *, folder: str) -> None:
 
 
 def show_rows(
-    screen: Screen,
+    screen: Surface,
     columns: Sequence[Column],
     rows: Sequence[Row],
     *,
@@ -53,7 +53,7 @@ def show_rows(
     screen.line(f"({count(total, 'rows')}{hint})")
 
 
-def show_findings(screen: Screen, document: Mapping[str, Any], *, deep_reads: str) -> None:
+def show_findings(screen: Surface, document: Mapping[str, Any], *, deep_reads: str) -> None:
     """Print how many findings there are, then by rule what is wrong where, the specification's section, and what to do.
 
     Args:
@@ -73,7 +73,7 @@ def show_findings(screen: Screen, document: Mapping[str, Any], *, deep_reads: st
     screen.line(f"{document['table']['name']}: checked {', '.join(checked)}{deep}.")
 
 
-def show_preflight(screen: Screen, found: Sequence[Mapping[str, str]]) -> None:
+def show_preflight(screen: Surface, found: Sequence[Mapping[str, str]]) -> None:
     """Print by rule what is wrong where, and the commands that remove it or show more of it."""
     for (rule, severity), group in groupby(found, lambda row: (row["id"], row["severity"])):
         rows = list(group)
@@ -82,7 +82,7 @@ def show_preflight(screen: Screen, found: Sequence[Mapping[str, str]]) -> None:
             screen.command(f"way out, or more: {remedy}")
 
 
-def _show_rule(screen: Screen, heading: str, rows: Sequence[Mapping[str, str]], *, left_out: int) -> None:
+def _show_rule(screen: Surface, heading: str, rows: Sequence[Mapping[str, str]], *, left_out: int) -> None:
     screen.gap()
     screen.line(f"{heading} ({len(rows) + left_out:,})", style=_SEVERITIES[rows[0]["severity"]])
     shown = rows if screen.layout.verbose else rows[:_SHOWN]

@@ -15,7 +15,7 @@ from iceberg_cli.plan.policy import DEFAULT
 from iceberg_cli.plan.text import age, count, listed, minute, moment, singular, size
 
 if TYPE_CHECKING:
-    from iceberg_cli.cli.render.screen import Screen
+    from iceberg_cli.cli.render.surface import Surface
     from iceberg_cli.errors import IcebergCliError
 
 _SHOWN_ROWS: Final = 30
@@ -50,7 +50,7 @@ _STATEMENTS: Final = {
 }
 
 
-def show_plan(screen: Screen, plan: Plan, *, refused: bool = False) -> None:
+def show_plan(screen: Surface, plan: Plan, *, refused: bool = False) -> None:
     """Print a plan: the verdict, what blocks it, the candidates, the files that go, and what it was made from.
 
     Args:
@@ -188,7 +188,7 @@ def _source(option: Option) -> str:
 # -- candidates ------------------------------------------------------------------------------------------------
 
 
-def show_verdicts(screen: Screen, plan: Plan) -> None:
+def show_verdicts(screen: Surface, plan: Plan) -> None:
     """Print a row for each verdict, those that are alike as one; with --verbose each, in the plan's order."""
     verdicts = plan.verdicts
     if not verdicts:
@@ -261,7 +261,7 @@ def _why(group: Sequence[Verdict], *, verbose: bool) -> str:
 # -- what is done ----------------------------------------------------------------------------------------------
 
 
-def _show_steps(screen: Screen, plan: Plan) -> None:
+def _show_steps(screen: Surface, plan: Plan) -> None:
     """Print the commits, where they are more than the one change of metadata that an expiry makes."""
     change = plan.steps[0].change if plan.steps else None
     if not plan.steps or (len(plan.steps) == 1 and (change is None or change.draft is None)):
@@ -301,7 +301,7 @@ def _draft_text(draft: Mapping[str, Any]) -> str:
     return f"a {draft['operation']} snapshot on {draft['ref']}: {new}, {draft['kept_manifests']:,} kept"
 
 
-def show_removals(screen: Screen, plan: Plan) -> None:
+def show_removals(screen: Surface, plan: Plan) -> None:
     """Print the files that go by kind."""
     removals = plan.removals
     if removals is None or not removals.count:
@@ -319,7 +319,7 @@ def show_removals(screen: Screen, plan: Plan) -> None:
 # -- what it was made from -------------------------------------------------------------------------------------
 
 
-def _show_origin(screen: Screen, plan: Plan) -> None:
+def _show_origin(screen: Surface, plan: Plan) -> None:
     """Print the options, each with where it comes from, and the table."""
     table = plan.table
     shown = {_CUTOFF} if _cutoff(plan) else set()
@@ -386,7 +386,7 @@ def option_text(name: str, value: object) -> str:
 
 
 def show_survey(
-    screen: Screen,
+    screen: Surface,
     plans: Sequence[Plan],
     commands: Sequence[str],
     failed: Mapping[str, IcebergCliError] | None = None,

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
 
-from iceberg_cli.errors import BackendUnavailable, UsageError
+from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.catalogs.configured import PYTHON_CLASS, Catalogs, not_installed
-
-MayMatch = Callable[[tuple[str, ...]], bool]
-"""Whether tables may be meant whose names begin with these levels of a namespace, the catalog not among them."""
-
-
-class CatalogEntry(NamedTuple):
-    """A table as its catalog lists it.
-
-    Args:
-        levels: of its namespace, from the outermost.
-        table: its name.
-        metadata_location: where the catalog's list tells it, or None.
-    """
-
-    levels: tuple[str, ...]
-    table: str
-    metadata_location: str | None = None
+from iceberg_cli.iceberg.catalogs.entries import CatalogEntry, MayMatch
 
 
 def list_catalog(catalogs: Catalogs, name: str, may_match: MayMatch) -> Iterator[CatalogEntry]:
@@ -73,27 +56,3 @@ def duplicates_in(catalogs: Catalogs, name: str) -> dict[str, list[CatalogEntry]
     except ImportError as error:
         raise not_installed(name, error) from error
     return duplicates_in_sql(catalogs.sql(name), name)
-
-
-def walk_namespaces(
-    may_match: MayMatch, below: Callable[[tuple[str, ...]], Iterator[tuple[str, ...]]]
-) -> Iterator[tuple[str, ...]]:
-    """The namespaces in which tables may be meant, those above before those below.
-
-    Args:
-        may_match: see `list_catalog`.
-        below: the namespaces directly below one; those of the catalog for no levels.
-    """
-    waiting = [below(())]
-    while waiting:
-        levels = next(waiting[-1], None)
-        if levels is None:
-            waiting.pop()
-        elif may_match(levels):
-            yield levels
-            waiting.append(below(levels))
-
-
-def no_answer(name: str, reason: str) -> BackendUnavailable:
-    """The error of a catalog that cannot be listed."""
-    return BackendUnavailable(f"Cannot list the catalog {name}: {reason}")

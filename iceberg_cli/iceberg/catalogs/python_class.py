@@ -12,7 +12,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 
 from iceberg_cli.errors import BackendUnavailable, TableNotFound, UsageError
-from iceberg_cli.iceberg.catalogs.listing import CatalogEntry, MayMatch, no_answer, walk_namespaces
+from iceberg_cli.iceberg.catalogs.entries import CatalogEntry, MayMatch, no_answer, walk_namespaces
 from iceberg_cli.iceberg.catalogs.read_only import ReadOnlyCommitter
 from iceberg_cli.storage.redaction import redact
 

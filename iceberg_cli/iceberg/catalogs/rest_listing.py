@@ -13,7 +13,7 @@ import requests
 from pyiceberg.catalog.rest import PAGE_SIZE, Capability, Endpoints
 
 from iceberg_cli.errors import AccessDenied, UsageError
-from iceberg_cli.iceberg.catalogs.listing import CatalogEntry, MayMatch, no_answer, walk_namespaces
+from iceberg_cli.iceberg.catalogs.entries import CatalogEntry, MayMatch, no_answer, walk_namespaces
 from iceberg_cli.iceberg.catalogs.rest_connection import DENIED, RestConnection, object_of
 
 _GONE: Final = 404

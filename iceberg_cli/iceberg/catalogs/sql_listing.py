@@ -7,7 +7,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from iceberg_cli.iceberg.catalogs.listing import CatalogEntry, MayMatch, no_answer
+from iceberg_cli.iceberg.catalogs.entries import CatalogEntry, MayMatch, no_answer
 from iceberg_cli.iceberg.catalogs.sql_database import (
     SqlDatabase,
     catalog_name,

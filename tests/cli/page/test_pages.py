@@ -1,0 +1,449 @@
+"""`--report`: what a page says is what the command prints, nothing in it breaks out, and it is whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iceberg_cli import api
+from iceberg_cli.cli.page import page_of, write_page
+from iceberg_cli.cli.page.table_content import read_content
+from iceberg_cli.errors import UsageError
+from tests.cli.page.fleets import a_fleet, a_large_fleet, a_maintenance, a_run, a_table, an_unreadable_table
+from tests.cli.page.pages import AS_OF_MS, HOSTILE, Element, check_closed, parsed, poisoned, rows_of
+from tests.cli.running import iceberg_cli
+from tests.fixtures import iceberg_tables
+from tests.paths import FIXTURES, ROOT
+
+AS_OF = ("--as-of", AS_OF_MS)
+DELTA = FIXTURES / "31-delta-spark-many-dvs" / "table"
+needs_fixtures = pytest.mark.skipif(not FIXTURES.exists(), reason="no shared fixtures here")
+
+
+def page(folder: Path, *arguments: object, code: int = 0) -> Element:
+    """The page that a command writes."""
+    file = folder / "page.html"
+    ran = iceberg_cli(*arguments, *AS_OF, "--report", file)
+    assert ran.code == code, ran.err
+    text = file.read_text(encoding="utf-8")
+    check_closed(text)
+    return parsed(text)
+
+
+def section(page: Element, title: str) -> Element:
+    """The section below a heading."""
+    (found,) = [each for each in page.all("section") if any(h.words == title for h in each.all("h2"))]
+    return found
+
+
+# -- what is on it -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("inspect",), ("inspect", "--check"), ("plan",), ("plan", "expire-snapshots")],
+    ids=" ".join,
+)
+def test_page_begins_with_what_the_command_prints_first(
+    demo: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    command, *rest = arguments
+    printed = iceberg_cli(command, demo / "orders", *rest, *AS_OF)
+    shown = page(tmp_path, command, demo / "orders", *rest).all(class_="verdict")
+    first = printed.out.splitlines()[0]
+    assert first in shown[0].words
+
+
+def test_page_of_a_plan_has_each_snapshot_with_its_verdict_and_reason(demo: Path, tmp_path: Path) -> None:
+    plan = iceberg_cli("plan", demo / "orders", "expire-snapshots", *AS_OF, "--format", "json").json
+    verdicts = {each["id"]: each for each in plan["verdicts"] if each["subject"] == "snapshot"}
+    states = section(page(tmp_path, "plan", demo / "orders", "expire-snapshots"), "Snapshots")
+    rows = rows_of(states.one("table"))
+    found = {row[1].split()[0]: row for row in rows}
+    assert found.keys() == verdicts.keys()
+    for snapshot_id, verdict in verdicts.items():
+        *_, chip, why = found[snapshot_id]
+        assert chip == ("= keep" if verdict["keep"] else "- go")
+        assert verdict["reason"].endswith(why)
+    refs = {tuple(chip.words.split()) for chip in states.all("span", class_="chip")}
+    assert {("branch", "main"), ("tag", "closed"), ("current",)} <= refs
+
+
+def test_page_of_all_verbs_has_the_bytes_that_each_frees(demo: Path, tmp_path: Path) -> None:
+    plans = iceberg_cli("plan", demo / "orders", *AS_OF, "--format", "json").json["plans"]
+    rows = rows_of(section(page(tmp_path, "plan", demo / "orders"), "Bytes freed by verb").all("table")[0])
+    assert [(row[0], row[1]) for row in rows] == [
+        (each["operation"], f"{each['removals']['count']:,}") for each in plans
+    ]
+    assert plans[0]["removals"]["bytes"] > 0
+
+
+def test_page_has_sizes_of_files_and_growth_as_charts_with_their_numbers(demo: Path, tmp_path: Path) -> None:
+    shown = page(tmp_path, "inspect", demo / "orders")
+    files = [
+        json.loads(line)
+        for line in iceberg_cli("inspect", demo / "orders", "files", "--jsonl").out.splitlines()
+    ]
+    charts = {
+        figure.one("figcaption").words: figure
+        for name in ("Sizes", "Growth over time")
+        for figure in section(shown, name).all("figure")
+    }
+    assert list(charts) == [
+        *("Data files by size", "Deletes by size", "Manifests by size"),
+        *("Data files", "Bytes of data and delete files", "Records"),
+    ]
+    for title, content in (("Data files by size", 0), ("Deletes by size", 1)):
+        numbers = [int(row[2].replace(",", "")) for row in rows_of(charts[title].one("table"))]
+        assert sum(numbers) == sum(each["content"] == content for each in files)
+    last = rows_of(charts["Records"].one("table"))[-1]
+    assert int(last[1]) == sum(each["record_count"] for each in files if each["content"] == 0)
+    for figure in charts.values():
+        svg = figure.one("svg", class_="chart")
+        assert svg.attributes["role"] == "img"
+        titles = [svg.one("title"), svg.one("desc")]
+        assert svg.attributes["aria-labelledby"] == " ".join(str(each.attributes["id"]) for each in titles)
+        assert all(each.words for each in titles)
+
+
+def test_page_has_deletes_by_partition_with_their_share_of_the_rows(demo: Path, tmp_path: Path) -> None:
+    ((whole, files, records, deleted, share, _, vectors, keys),) = rows_of(
+        section(page(tmp_path, "inspect", demo / "orders"), "Deletes by partition").one("table")
+    )
+    assert (whole, files, records, deleted, vectors, keys) == ("the whole table", "15", "598", "50", "7", "0")
+    assert share == "8.4%"
+
+
+def test_page_of_a_check_has_its_findings_first(demo: Path, tmp_path: Path) -> None:
+    import shutil
+
+    broken = tmp_path / "t"
+    shutil.copytree(demo / "orders", broken)
+    list_name = next(iter(sorted((broken / "metadata").glob("snap-*"))))
+    list_name.unlink()
+    for file in (broken / "metadata").glob("*.json"):
+        file.write_text(file.read_text().replace(str(demo / "orders"), str(broken)))
+    shown = page(tmp_path, "inspect", broken, "--check", code=15)
+    verdict = shown.all(class_="verdict")[0]
+    assert "manifest-list-missing" in verdict.words
+    assert list_name.name in verdict.words
+
+
+@needs_fixtures
+def test_page_of_a_delta_table_has_versions_checkpoint_tombstones_and_vectors(tmp_path: Path) -> None:
+    shown = page(tmp_path, "inspect", DELTA)
+    states = section(shown, "Versions")
+    assert [row[1].split()[0] for row in rows_of(states.one("table"))] == [str(n) for n in range(13, -1, -1)]
+    assert "7 tombstones, 7 past their retention (6.5 KiB); 1 commit since checkpoint 12." in states.words
+    (row,) = [row for row in rows_of(states.one("table")) if "checkpoint" in row[1]]
+    assert row[1] == "12 checkpoint classic"
+    ((_, files, records, deleted, *_, vectors, _),) = rows_of(
+        section(shown, "Deletes by partition").one("table")
+    )
+    assert (files, records, deleted, vectors) == ("3", "61", "14", "2")
+
+
+@needs_fixtures
+@pytest.mark.parametrize(
+    "case",
+    [
+        "17-iceberg-v2-java-branches-tags-retention",
+        pytest.param("05-iceberg-v2-equality-deletes", marks=pytest.mark.deep),
+        pytest.param("19-iceberg-v1-java-spec-evolution", marks=pytest.mark.deep),
+        pytest.param("20-iceberg-v3-java-many-puffins", marks=pytest.mark.deep),
+    ],
+)
+def test_tables_of_other_engines_have_pages(case: str, tmp_path: Path) -> None:
+    shown = page(tmp_path, "inspect", iceberg_tables.folder(case))
+    refs = iceberg_cli("inspect", iceberg_tables.folder(case), *AS_OF, "--format", "json").json["refs"]
+    chips = section(shown, "Snapshots").one("table").all("bdi")
+    assert sorted(chip.words for chip in chips) == sorted(ref["name"] for ref in refs)
+
+
+def test_same_document_gives_the_same_page(demo: Path, tmp_path: Path) -> None:
+    texts = []
+    for name in ("a.html", "b.html"):
+        assert iceberg_cli("plan", demo / "orders", *AS_OF, "--report", tmp_path / name).code == 0
+        texts.append((tmp_path / name).read_bytes())
+    assert texts[0] == texts[1]
+
+
+def test_command_prints_the_same_with_a_page_as_without(demo: Path, tmp_path: Path) -> None:
+    command = ("plan", demo / "orders", *AS_OF, "--format", "json")
+    assert iceberg_cli(*command, "--report", tmp_path / "p.html") == iceberg_cli(*command)
+
+
+# -- many tables -------------------------------------------------------------------------------------------------
+
+
+def test_page_of_a_survey_has_every_table_its_totals_and_those_that_failed() -> None:
+    tables = (
+        a_table("prod.a"),
+        a_table("prod.b", "ok"),
+        a_table("prod.c", "broken"),
+        an_unreadable_table("prod.d"),
+    )
+    text = page_of(a_fleet(*tables))
+    check_closed(text)
+    shown = parsed(text)
+    assert shown.one(class_="verdict").one("p").words == (
+        "4 tables: 1 broken, 1 unreadable, 1 due and 1 ok; 1.0 MiB can be freed"
+    )
+    assert [row[0] for row in rows_of(section(shown, "Tables").one("table"))] == [
+        "prod.a",
+        "prod.b",
+        "prod.c",
+        "prod.d",
+    ]
+    failed = rows_of(section(shown, "Tables that need somebody").one("table"))
+    assert [row[:2] for row in failed] == [["prod.c", "broken"], ["prod.d", "unreadable"]]
+    assert "Cannot read v3.metadata.json at byte 17" in failed[1][2]
+    totals = {li.all("b")[0].words: li.words for li in shown.one("ul", class_="totals").all("li")}
+    assert list(totals) == ["4", "1.0 MiB", "60", "300", "120", "15.0 GiB", "4.50 EUR"]
+
+
+def test_blocked_verbs_free_nothing_on_a_page() -> None:
+    due = {
+        "operation": "expire-snapshots",
+        "bytes": 1 << 30,
+        "files": 1,
+        "exact": True,
+        "blocked_by": ["a hold"],
+    }
+    shown = parsed(page_of(a_fleet(a_table("t", due=[due]))))
+    assert shown.one(class_="verdict").one("p").words == "1 table: 1 due; 0 B can be freed"
+    assert "expire-snapshots (blocked)" in rows_of(section(shown, "Tables").one("table"))[0]
+
+
+def test_page_of_maintenance_has_every_run_what_was_left_and_what_failed() -> None:
+    document = a_maintenance(
+        a_run("prod.a", "merge-dvs"),
+        a_run(
+            "prod.a", "expire-snapshots", "failed", exit_code=15, error={"message": "Cannot read snap-1.avro"}
+        ),
+        a_run("prod.b", "expire-snapshots", "skipped", reason="outside its window"),
+        left=[{"table": {"name": "prod.z"}, "operation": "merge-dvs", "reason": "--deadline"}],
+        exit_code=15,
+    )
+    text = page_of(document)
+    check_closed(text)
+    shown = parsed(text)
+    assert shown.one(class_="verdict").one("p").words == (
+        "3 runs of verbs on 2 tables: 1 failed, 1 done and 1 skipped; 3.0 MiB freed"
+    )
+    assert rows_of(section(shown, "Runs that did not do what is due").one("table")) == [
+        ["prod.a, expire-snapshots", "failed", "Cannot read snap-1.avro"]
+    ]
+    assert section(shown, "Left undone by a bound").one("li").words == "prod.z, merge-dvs, --deadline"
+    assert [row[2] for row in rows_of(section(shown, "Runs").one("table"))] == ["done", "failed", "skipped"]
+
+
+def test_page_of_nothing_is_a_page() -> None:
+    for document in (a_fleet(), a_maintenance()):
+        check_closed(page_of(document))
+
+
+def test_page_of_a_thousand_tables_is_small_and_more_than_it_holds_are_counted() -> None:
+    assert len(page_of(a_large_fleet(1_000))) < 1_000_000
+    shown = parsed(page_of(a_fleet(*(a_table(f"t{number}", "ok") for number in range(5_003)))))
+    assert "3 more are in the document alone" in section(shown, "Tables").words
+    assert "5,003 tables" in shown.one(class_="verdict").words
+
+
+# -- what breaks out ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [("inspect",), ("plan",)], ids=" ".join)
+def test_names_of_a_table_stay_texts(hostile_table: str, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    shown = page(tmp_path, *arguments, hostile_table)
+    chips = {chip.text for chip in section(shown, "Snapshots").all("bdi")}
+    assert chips == {"main", *HOSTILE[:-1]}
+    partitions = {row[0] for row in rows_of(section(shown, "Deletes by partition").one("table"))}
+    assert {f"{HOSTILE[1]}={value}" for value in HOSTILE[:-1]} <= {
+        text.replace("  ", " ") for text in partitions
+    }
+    assert HOSTILE[1] in shown.one("h1").words
+
+
+def kept_keys(key: str) -> bool:
+    """Fields that a page reads as words of ours, or as times."""
+    return key in ("schema", "format", "what", "grade", "status", "severity", "source")
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=repr)
+def test_no_text_of_a_document_changes_the_shape_of_a_page(text: str) -> None:
+    for document in (
+        a_fleet(a_table("a"), a_table("b", "broken"), an_unreadable_table("c")),
+        a_maintenance(
+            a_run("a", "merge-dvs", "failed", error={"message": "x"}, reason="y"),
+            a_run("b", "expire-snapshots"),
+            left=[{"table": {"name": "z"}, "operation": "merge-dvs", "reason": "--deadline"}, "as text"],
+        ),
+    ):
+        plain, hostile = (page_of(poisoned(document, each, spare=kept_keys)) for each in ("x", text))
+        check_closed(hostile)
+        assert parsed(hostile).shape == parsed(plain).shape
+
+
+@pytest.mark.parametrize("text", HOSTILE[:3], ids=repr)
+def test_no_reason_warning_or_finding_changes_the_shape_of_a_page(demo: Path, text: str) -> None:
+    from iceberg_cli import iceberg
+
+    table = api.open_table(str(demo / "orders"))
+    plan = table.plan(iceberg.ExpireSnapshots(), as_of_ms=AS_OF_MS)
+    content = read_content(table, as_of_ms=AS_OF_MS, plans=[plan])
+    checked = dict(table.check(as_of_ms=AS_OF_MS).document)
+
+    def pages(word: str) -> list[str]:
+        verdicts = [replace(each, reason=f"kept: {word}", gist="") for each in plan.content.verdicts]
+        changed = replace(
+            plan,
+            content=replace(
+                plan.content,
+                table={**plan.table, "name": word, "location": word},
+                verdicts=tuple(verdicts),
+                warnings=(word,),
+                blocked_by=(word,),
+            ),
+        )
+        poison = replace(content, expiry=changed, warnings=[word])
+        finding = dict.fromkeys(("id", "where", "message", "section", "remedy"), word) | {"severity": "error"}
+        check = {**checked, "findings": [finding], "counts": {"error": 1, "warning": 0, "info": 0}}
+        return [
+            page_of(changed.content.to_json(), content=poison, plans=[changed]),
+            page_of({**check, "table": {**check["table"], "name": word}}, content=poison),
+        ]
+
+    for hostile, plain in zip(pages(text), pages("x"), strict=True):
+        check_closed(hostile)
+        assert parsed(hostile).shape == parsed(plain).shape
+
+
+def test_secrets_in_locations_are_not_on_a_page() -> None:
+    location = "https://user:hunter22@host/t?X-Amz-Signature=abcdef&sig=ghijkl&token=mnopqr"
+    table = a_table("t", table={"name": location, "location": location, "format": "iceberg"}, rule=location)
+    run = a_run("t", "merge-dvs", "failed", error={"message": f"Cannot read {location}"}, reason=location)
+    for document in (a_fleet(table), a_maintenance(run, left=[location])):
+        text = page_of(document)
+        assert not re.search("hunter22|abcdef|ghijkl|mnopqr", text)
+        assert "https://***@host/t" in text
+
+
+# -- the file ----------------------------------------------------------------------------------------------------
+
+
+def test_page_replaces_a_file_whole_and_leaves_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text("before")
+    link = tmp_path / "link.html"
+    link.symlink_to(file)
+    write_page(a_fleet(), str(link))
+    assert link.is_symlink()
+    assert file.read_text().startswith("<!DOCTYPE html>")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["link.html", "page.html"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644 & ~_umask()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or not Path("/dev/full").exists(), reason="no full device here"
+)
+def test_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    import resource
+
+    file = tmp_path / "page.html"
+    file.write_text("before")
+    command = ["-c", _TOO_LARGE, str(file)]
+    ran = subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+    )
+    assert "Cannot write the page to" in ran.stdout, ran.stderr
+    assert file.read_text() == "before"
+    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
+
+
+_TOO_LARGE = """
+import signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+from iceberg_cli.cli.page import write_page
+from iceberg_cli.errors import UsageError
+from tests.cli.page.fleets import a_fleet
+try:
+    write_page(a_fleet(), sys.argv[1])
+except UsageError as error:
+    print(error.message)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("page.txt", "must end in .html"),
+        ("nowhere/page.html", "the folder"),
+        ("folder.html", "is a folder"),
+    ],
+)
+def test_page_of_another_name_or_place_is_refused_before_the_table_is_looked_at(
+    tmp_path: Path, name: str, message: str
+) -> None:
+    (tmp_path / "folder.html").mkdir()
+    for command in ("inspect", "plan"):
+        ran = iceberg_cli(command, tmp_path / "no table", "--report", tmp_path / name)
+        assert ran.code == 2
+        assert message in ran.err
+
+
+def test_rows_have_no_page(demo: Path, tmp_path: Path) -> None:
+    ran = iceberg_cli("inspect", demo / "orders", "files", "--report", tmp_path / "p.html")
+    assert ran.code == 2
+    assert "--report is about the summary and --check, not files" in ran.err
+
+
+def test_documents_without_a_page_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no page is known for 'iceberg-cli/report/1'"):
+        write_page({"schema": "iceberg-cli/report/1"}, str(tmp_path / "p.html"))
+
+
+@pytest.mark.parametrize("module", ["jinja2", "matplotlib"])
+def test_missing_library_is_named_with_how_to_install_it(demo: Path, tmp_path: Path, module: str) -> None:
+    ran = _without(module, "plan", demo / "orders", "--report", tmp_path / "p.html")
+    assert ran.returncode == 2
+    assert f"--report needs the Python package {module}, which is not installed" in ran.stderr
+    assert f"pip install '{module}>=" in ran.stderr
+
+
+def test_commands_without_a_page_need_none_of_its_libraries(demo: Path) -> None:
+    for module in ("jinja2", "matplotlib"):
+        assert _without(module, "plan", demo / "orders").returncode == 0
+
+
+def _without(module: str, *arguments: Any) -> subprocess.CompletedProcess[str]:
+    """The command in a process where a module cannot be imported."""
+    code = f"import sys; sys.modules[{module!r}] = None\n"
+    code += "from iceberg_cli.cli.app import run; sys.exit(run(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
