@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.storage import Storage
+from iceberg_cli.storage.plugins import entry_points_of
 from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.router import open_storage
 
@@ -154,7 +154,8 @@ def open_catalog_table(
     kind = _type_of(catalog, properties)
     storage = open_storage(options)
     namespace = ".".join(levels)
-    for entry in entry_points(group="iceberg_cli.committers", name=kind):
+    entry = entry_points_of("iceberg_cli.committers").get(kind)
+    if entry is not None:
         committer: Committer = entry.load()(catalog, namespace, table, properties, storage)
         return committer, options
     if kind == "rest":
