@@ -7,6 +7,7 @@ from typing import Final
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpireSnapshots
+from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import within_properties
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removal_rows import ICEBERG_KINDS
@@ -35,7 +36,7 @@ class ExpireSnapshotsVerb(Verb):
             CorruptFile: something that must be read cannot be read whole.
         """
         base = table.base()
-        policy = expire_snapshots.within_properties(table.metadata, policy, as_of_ms=as_of_ms)
+        policy = within_properties(table.metadata, policy, as_of_ms=as_of_ms)
         if within is None:
             expire_snapshots.check_named(table.metadata, policy)
         facts = None
