@@ -12,6 +12,7 @@ import typer
 from iceberg_cli.cli.app import make_app
 from iceberg_cli.cli.commands.completion import SCRIPTS
 from iceberg_cli.cli.commands.config import SHOW
+from iceberg_cli.cli.commands.policy import ACTIONS
 from iceberg_cli.formats import VERB_NAMES
 from iceberg_cli.formats.inspection import WHAT
 
@@ -23,6 +24,7 @@ _ARGUMENT_CHOICES: Choices = {
     ("inspect", "what"): WHAT,
     ("plan", "verb"): VERB_NAMES,
     ("config", "action"): (SHOW,),
+    ("policy", "action"): ACTIONS,
     ("completion", "shell"): SCRIPTS,
 }
 _WITHOUT_OPTIONS = ("completion",)

@@ -330,10 +330,6 @@ def load_policy(path: str) -> PolicyFile:
         UsageError: it cannot be read, has a key that is not known, or a value that is out of bounds. The message names
             the file and the path of the key, entries counted from 0: `tables[2].merge-dvs.when`.
     """
-    import hashlib
-
-    from iceberg_cli.fleet.policy_schema import check_document, parse_toml
-
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -342,6 +338,15 @@ def load_policy(path: str) -> PolicyFile:
             f"Cannot read the policy file {path}: {error.strerror}",
             next_step="Name a policy file that is there.",
         ) from error
+    return parse_policy(path, data)
+
+
+def parse_policy(path: str, data: bytes) -> PolicyFile:
+    """The policy file of these bytes; see `load_policy`."""
+    import hashlib
+
+    from iceberg_cli.fleet.policy_schema import check_document, parse_toml
+
     try:
         document = parse_toml(path, data)
         check_document(path, document)
