@@ -54,7 +54,7 @@ _EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("With snapshots that end on a certain day:", "demo /tmp/demo --as-of 2026-11-01T00:00:00Z"),
     ),
     "policy": (
-        ("What a policy file means for one table; without the table, what it says:", "policy check policy.toml prod.sales.orders"),
+        ("What a policy file means for one table:", "policy check policy.toml prod.sales.orders"),
         ("The settings of another tool as a policy file:", "policy import iceops.yaml --from iceops -o policy.toml"),
     ),
     "config": (
