@@ -293,7 +293,7 @@ def _values(values: Mapping[str, Any]) -> str:
 
 def _show_table(run: Run, row: Mapping[str, Any]) -> None:
     from iceberg_cli.cli.render.plan import option_label, option_text
-    from iceberg_cli.plan.inspection import ID, Column
+    from iceberg_cli.plan.inspection import TEXT
 
     run.out.gap()
     run.out.line(row["table"]["name"], style="bold")
@@ -301,21 +301,17 @@ def _show_table(run: Run, row: Mapping[str, Any]) -> None:
         run.out.line(f"Nothing runs on it: {row['reason']}.")
         return
     if row["window"] is not None:
-        run.out.line(f"Window: {row['window']}")
-    columns = (
-        Column("verb", "verb", ID),
-        Column("option", "name", ID),
-        Column("value", "value"),
-        Column("source", "source"),
-    )
-    rows = [
-        {
-            "verb": verb,
-            "name": option_label(name),
-            "value": option_text(name, each["value"]),
-            "source": each["source"],
+        run.out.facts([("window", row["window"], TEXT)])
+    for verb in dict.fromkeys(key.partition(".")[0] for key in row["options"]):
+        run.out.gap()
+        own = {
+            key.partition(".")[2]: each for key, each in row["options"].items() if key.startswith(f"{verb}.")
         }
-        for key, each in row["options"].items()
-        for verb, _, name in [key.partition(".")]
-    ]
-    run.out.grid(columns, rows)
+        when = own.pop("when")
+        run.out.line(f"{verb}: {when['value']} ({when['source']})")
+        run.out.facts(
+            [
+                (option_label(name), f"{option_text(name, each['value'])} ({each['source']})", TEXT)
+                for name, each in own.items()
+            ]
+        )
