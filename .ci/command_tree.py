@@ -116,7 +116,7 @@ def _command(name: str, found: Any, choices: Choices) -> Command:
 def _parameter(command: str, found: Any, choices: Choices) -> Parameter:
     is_option = found.param_type_name == "option"
     metavar = "" if is_option and found.is_flag else (found.metavar or found.name.upper()).strip("[]")
-    spelled = tuple(metavar.split("|")) if re.fullmatch(r"[a-z|]+", metavar) else ()
+    spelled = tuple(metavar.split("|")) if re.fullmatch(r"[a-z0-9|]+", metavar) else ()
     text = found.help or ""
     if is_option and isinstance(found.default, str):
         text = f"{text} Default: {found.default}."

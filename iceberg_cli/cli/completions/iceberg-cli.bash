@@ -60,8 +60,10 @@ _iceberg_cli() {
             --engine) _iceberg_cli_words "auto local spark" ;;
             --progress) _iceberg_cli_words "auto bar lines json none" ;;
             --content) _iceberg_cli_words "data deletes all" ;;
+            --checkpoint) _iceberg_cli_words "classic v2" ;;
             --cleanup) _iceberg_cli_words "all metadata none" ;;
             --mode) _iceberg_cli_words "full lite" ;;
+            --from) _iceberg_cli_words "polaris s3tables glue zamboni iceops" ;;
             --kind) _iceberg_cli_words "iceberg delta" ;;
             --snapshot) _iceberg_cli_ask snapshots ;;
             --ref) _iceberg_cli_ask refs ;;
