@@ -34,6 +34,12 @@ _STEP: Final = "expire"
 _YOUNG_MS = DAY_MS
 
 
+def options_of(metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: int) -> dict[str, Option]:
+    """What decides, and where it comes from, as a plan shows it; raises as `within_properties` and `retention_of`."""
+    policy = within_properties(metadata, policy, as_of_ms=as_of_ms)
+    return _options(retention_of(metadata, policy, as_of_ms=as_of_ms), policy)
+
+
 def check_named(metadata: TableMetadata, policy: ExpireSnapshots) -> None:
     """Refuse a policy that names only snapshots that the table does not have.
 
