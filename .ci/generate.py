@@ -1,4 +1,4 @@
-"""Write what is made from commands and policies: completions, `man/`, the reference of `docs/`, the schema of plans.
+"""Write what is made from commands and policies: completions, `man/`, the reference of `docs/`, schemas.
 
 With `--check` nothing is written, and it fails where a file is stale. The result depends on the commands, the schemas,
 the version and the date that CHANGELOG.md gives it, and on nothing else.
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from command_tree import Command, read_commands
 from manual import man_page
+from policy_schema import policy_schema
 from reference import reference_pages
 from shell_scripts import bash, fish, zsh
 
@@ -27,6 +28,7 @@ REFERENCE = "docs/pages/reference"
 FOLDERS = (COMPLETIONS, "man", REFERENCE)
 SCHEMAS = "iceberg_cli/schemas"
 PLAN_SCHEMA = f"{SCHEMAS}/plan-2.json"
+POLICY_SCHEMA = f"{SCHEMAS}/policy-1.json"
 
 
 def release_date(changelog: str) -> str:
@@ -68,7 +70,9 @@ def generated() -> dict[str, str]:
     for one in (root, *commands):
         found[f"man/{one.page}.1"] = man_page(one, root, commands, date)
     found[PLAN_SCHEMA] = plan_schema((ROOT / PLAN_SCHEMA).read_text(encoding="utf-8"))
+    found[POLICY_SCHEMA] = policy_schema()
     schemas = [json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / SCHEMAS).glob("*.json")]
+    schemas = [one for one in schemas if "schema" in one["properties"]]  # no command prints a policy file
     for name, text in reference_pages(root, commands, schemas).items():
         found[f"{REFERENCE}/{name}.md"] = text
     return found
@@ -78,7 +82,7 @@ def stale() -> list[str]:
     """The paths of generated files that are missing, differ, or belong to no command."""
     targets = generated()
     present = {path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).glob("*")}
-    present.add(PLAN_SCHEMA)
+    present |= {each for each in (PLAN_SCHEMA, POLICY_SCHEMA) if (ROOT / each).exists()}
     differ = {
         path
         for path in present & targets.keys()

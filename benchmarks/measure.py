@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,11 +48,17 @@ def machine() -> dict[str, object]:
     }
 
 
-def run(command: Sequence[str], *, env: Mapping[str, str] = os.environ, folder: str | None = None) -> Run:
+def run(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] = os.environ,
+    folder: str | None = None,
+    codes: Container[int] = (0,),
+) -> Run:
     """Run a command to its end, in a folder, or in this one.
 
     Raises:
-        RuntimeError: it failed; the message holds what it said.
+        RuntimeError: it left with none of these codes; the message holds what it said.
     """
     # Standard error goes to a file: a full pipe that nobody reads would stop the command.
     with tempfile.TemporaryFile() as errors:
@@ -68,7 +74,7 @@ def run(command: Sequence[str], *, env: Mapping[str, str] = os.environ, folder: 
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
         stated = errors.read().decode(errors="replace")
-    if process.returncode:
+    if process.returncode not in codes:
         raise RuntimeError(f"{' '.join(command)} left with {process.returncode}: {stated[-2000:]}")
     own_mb = usage.ru_maxrss / 1024
     return Run(

@@ -31,6 +31,9 @@ from tests.spark_jars import AWS, DELTA, ICEBERG, spark_jars
 ICEBERG_GO = "github.com/apache/iceberg-go/cmd/iceberg@v0.7.0"
 SPARK_MASTER = "local[2]"
 JARS = {"iceberg": (ICEBERG,), "rest": (ICEBERG, AWS), "delta": DELTA}
+CACHE = (
+    Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "iceberg-cli"
+)  # before a run has its own
 _PACKAGES = ("pyiceberg", "deltalake", "pyspark", "pyarrow", "numpy")
 
 
@@ -56,7 +59,7 @@ def find_iceberg_go() -> str | None:
     found = shutil.which("iceberg")
     if found or not shutil.which("go"):
         return found
-    target = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "iceberg-cli" / "go"
+    target = CACHE / "go"
     if not (target / "iceberg").exists():
         print(f"installing {ICEBERG_GO}", file=sys.stderr)
         command, env = ["go", "install", ICEBERG_GO], {**os.environ, "GOBIN": str(target)}

@@ -35,9 +35,10 @@ from iceberg_cli.formats.inspection import (
     sample_of,
 )
 from iceberg_cli.formats.open import open_table as open_format_table
+from iceberg_cli.operation.runtime import DeletionAllowance as DeletionAllowance  # noqa: PLC0414 - for callers
 from iceberg_cli.operation.runtime import Runtime as Runtime  # noqa: PLC0414 - for callers
 from iceberg_cli.operation.runtime import process_started, system_runtime
-from iceberg_cli.paths import Roots
+from iceberg_cli.paths import Roots, canonical
 from iceberg_cli.plan.events import (
     CHECK,
     INSPECT,
@@ -56,9 +57,11 @@ from iceberg_cli.plan.text import iso
 from iceberg_cli.telemetry import traced
 
 if TYPE_CHECKING:
+    from iceberg_cli.iceberg.catalogs.configured import Catalogs
     from iceberg_cli.operation.ports import Build
     from iceberg_cli.operation.recovery import OpenOperation as OpenOperation  # noqa: PLC0414 - for callers
     from iceberg_cli.operation.table import OpenTable
+    from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.plan import Plan as PlanContent
     from iceberg_cli.plan.plan import Step, Verdict
     from iceberg_cli.plan.policy import Policy
@@ -77,6 +80,9 @@ def open_table(
     *,
     storage_options: Mapping[str, str] | None = None,
     catalog_config: str | None = None,
+    catalogs: Catalogs | None = None,
+    seen: str | None = None,
+    forks: bool = True,
     allow_roots: Sequence[str] = (),
     trust_lists: bool = False,
     conditional_writes: bool = False,
@@ -91,6 +97,10 @@ def open_table(
         name: a folder or URI, a metadata file, or `catalog.namespace.table`.
         storage_options: for the storage, as `--storage-option`.
         catalog_config: a `.pyiceberg.yaml`; None: where PyIceberg looks for it.
+        catalogs: configured ones, with the connections of tables that the same thread opened before; in place of
+            `catalog_config`.
+        seen: where the table's catalog was just seen to point; None: it is asked.
+        forks: whether large scans may be split among forked processes; False where other threads are alive.
         allow_roots: as `--unsafe-allow-root`.
         trust_lists: as `--unsafe-trust-lists`.
         conditional_writes: as `--unsafe-conditional-writes`.
@@ -123,6 +133,9 @@ def open_table(
             name,
             storage_options=storage_options or {},
             catalog_config=catalog_config,
+            catalogs=catalogs,
+            seen=seen,
+            forks=forks,
             allow_roots=tuple(allow_roots),
             trust_lists=trust_lists,
             conditional_writes=conditional_writes,
@@ -139,6 +152,7 @@ def new_runtime(
     on_event: Listener = unheard,
     limit_deletes: int | None = None,
     deadline_ms: int | None = None,
+    allowance: DeletionAllowance | None = None,
     stop_requested: Callable[[], bool] = lambda: False,
 ) -> Runtime:
     """The clock and the limits of what changes a table.
@@ -147,6 +161,7 @@ def new_runtime(
         on_event: see `open_table`.
         limit_deletes: files, counted over all that gets the same runtime; None: no limit.
         deadline_ms: a point in time after which nothing more is begun.
+        allowance: of deletions, shared with other runtimes.
         stop_requested: whether to stop at the next safe point.
     """
     return system_runtime(
@@ -156,6 +171,7 @@ def new_runtime(
         process_started=process_started(os.getpid()),
         limit_deletes=limit_deletes,
         deadline_ms=deadline_ms,
+        allowance=allowance,
         stop_requested=stop_requested,
     )
 
@@ -308,6 +324,11 @@ class Table:
         """How every document names it: `name`, `location`, `format`."""
         return self._opened.identity
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """What it has in common with itself under other names: its UUID, and its folder in one spelling."""
+        return self._opened.base().table_uuid, canonical(self._opened.location).rstrip("/")
+
     def oldest_snapshot_ms(self, *, again: bool = False) -> int | None:
         """The time of its oldest snapshot, or of a Delta table's oldest version in the log; None: there is none.
 
@@ -445,6 +466,21 @@ class Table:
         state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
         with phase(CHECK, self._opened.on_event, table=self.name):
             return checked(self._opened, state, deep=deep, as_of_ms=_or_now(as_of_ms), now_ms=_now_ms())
+
+    def fleet_columns(self, summary: Mapping[str, Any]) -> dict[str, Any]:
+        """What a survey of many tables shows of its size and shape, from the document of its summary."""
+        return format_of(self.format).fleet_columns(summary)
+
+    def quick_check(self, *, as_of_ms: int | None = None) -> CheckResult:
+        """The rules of its specification that need no file beside what was read to open it.
+
+        Args:
+            as_of_ms: the "now" of every age; None: now.
+        """
+        inspector = inspector_of(
+            self._opened, "summary", StateSelector(), recount=False, as_of_ms=_or_now(as_of_ms)
+        )
+        return format_of(self.format).quick_check(inspector)
 
     def notices(self) -> list[str]:
         """What was noticed in reading and is in no plan, each once."""

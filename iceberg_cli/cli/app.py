@@ -54,8 +54,9 @@ _AFTER_VERBS = {
     "config": "config",
     "completion": "completion",
 }
-_MODULES = {**_BEFORE_VERBS, **_AFTER_VERBS}
-_COMMANDS = (*_BEFORE_VERBS, *VERB_NAMES, *_AFTER_VERBS)
+_MANY_TABLES = {"list": "list_tables", "survey": "survey", "maintain": "maintain"}
+_MODULES = {**_BEFORE_VERBS, **_AFTER_VERBS, **_MANY_TABLES}
+_COMMANDS = (*_BEFORE_VERBS, *VERB_NAMES, *_AFTER_VERBS, *_MANY_TABLES)
 
 
 def make_app(commands: Iterable[str] = _COMMANDS, *, kind: type[typer.Typer] = typer.Typer) -> typer.Typer:

@@ -99,6 +99,11 @@ class Configuration:
             first = {**options, **first}
         return self._of(first, ())
 
+    @property
+    def gives_any(self) -> bool:
+        """As `EverySettings`."""
+        return self.path is not None or any(name.startswith(PREFIX) for name in os.environ)
+
     def of_command(self, command: str) -> Settings:
         """As `EverySettings`."""
         return self._of(self.commands[command], (command,))

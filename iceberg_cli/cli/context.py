@@ -255,8 +255,7 @@ class Run:
 
         cache_bytes = size_bytes(self.cache_size, "--cache-size")
         subject.named(name)
-        storage_options = dict(self._storage_options())
-        self._hide_secrets(storage_options)
+        storage_options = self.storage_options()
         table = open_table(
             name,
             storage_options=storage_options,
@@ -273,6 +272,16 @@ class Run:
         listeners.opened(table)
         self._opened.append(table)
         return table
+
+    def storage_options(self) -> dict[str, str]:
+        """What storages are given, which no listener writes down.
+
+        Raises:
+            UsageError: a file or a variable that has a value is not there.
+        """
+        options = dict(self._storage_options())
+        self._hide_secrets(options)
+        return options
 
     def _hide_secrets(self, storage_options: Mapping[str, str]) -> None:
         """Have no listener write down what a storage is given."""

@@ -13,7 +13,8 @@ OUTPUT: Final = "Output"
 GROUPS: Final = (WHAT_TO_DO, SAFETY, WHERE_IT_RUNS, OUTPUT)
 
 _OF_GROUP: Final = {
-    SAFETY: ("dry-run", "yes", "no-resume", "limit-deletes", "deadline", "grace", "replan", "list", "abandon"),
+    SAFETY: ("dry-run", "yes", "no-resume", "limit-deletes", "deadline", "grace", "replan", "list", "abandon",
+        "max-bytes"),
     WHERE_IT_RUNS: (
         "engine", "spark-master", "spark-remote", "spark-conf", "catalog-config", "storage-option", "no-cache",
         "cache-size",
@@ -56,6 +57,18 @@ _EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "config": (
         ("What a file or variable sets:", "config show"),
         ("Every option of one command:", "config show expire-snapshots --verbose"),
+    ),
+    "list": (
+        ("The tables of a namespace:", "list prod.sales"),
+        ("Every table below a folder, for a script:", "list '/lake/**' --jsonl"),
+    ),
+    "survey": (
+        ("What is due in every table of a catalog, the most bytes first:", "survey prod"),
+        ("By a policy file, as JSON lines while it goes on:", "survey --policy policy.toml --jsonl"),
+    ),
+    "maintain": (
+        ("What a policy file would do tonight:", "maintain --policy policy.toml --dry-run"),
+        ("Every night, from cron, for at most two hours:", "maintain --policy policy.toml --deadline 2h --yes --quiet"),
     ),
     "completion": (
         ("In ~/.bashrc:", "completion bash"),

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
             """The `Argument`s of each command, by its name, and by flag."""
             ...
 
+        @property
+        def gives_any(self) -> bool:
+            """Whether there is a configuration file or a variable at all."""
+            ...
+
         def of_all(self) -> Settings:
             """The settings that hold where no command has its own; values by flag."""
             ...

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from iceberg_cli.delta.verbs.rewrite_manifests.policy import RewriteManifests
     from iceberg_cli.delta.verbs.upgrade_v3.policy import UpgradeV3
     from iceberg_cli.operation.table import OpenRequest
-    from iceberg_cli.plan.inspection import StateSelector
+    from iceberg_cli.plan.findings import CheckResult
+    from iceberg_cli.plan.inspection import Row, StateSelector
     from iceberg_cli.plan.policy import Policy
 
 __all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteManifests", "UpgradeV3"]
@@ -113,6 +114,18 @@ class DeltaFormat:
 
         snapshot = table.log.snapshot(state.version, at_ms=state.at_ms) if state.given() else table.snapshot
         return VersionSample(table=table, snapshot=snapshot, columns=columns, as_of_ms=as_of_ms)
+
+    def fleet_columns(self, summary: Row) -> dict[str, Any]:
+        """The columns of `fleet/1` about size and shape."""
+        from iceberg_cli.delta.inspect.summary import fleet_columns
+
+        return fleet_columns(summary)
+
+    def quick_check(self, inspector: DeltaTableInspector) -> CheckResult:
+        """The version of an inspector and the log's listing against their rules."""
+        from iceberg_cli.delta.check.table_check import DeltaTableCheck
+
+        return DeltaTableCheck(table=inspector.table, snapshot=inspector.snapshot, deep=False).run_quick()
 
     def checker(
         self,

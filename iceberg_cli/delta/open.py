@@ -63,7 +63,9 @@ def open_in_folder(request: OpenRequest, choose_engine: Callable[[DeltaTable], N
         storage=storage,
         committer=DeltaLogCommitter(root, storage, request.overrides),
         iceberg_files=request.iceberg_files,
-        engine=replace(engine_of(storage, local=local), workers_from_bytes=_WORKERS_FROM_BYTES),
+        engine=replace(
+            engine_of(storage, local=local, forks=request.forks), workers_from_bytes=_WORKERS_FROM_BYTES
+        ),
         on_event=request.on_event,
         allow_roots=request.overrides.allow_roots,
     )

@@ -229,6 +229,14 @@ class Format(Protocol):
         """
         ...
 
+    def fleet_columns(self, summary: Row) -> dict[str, Any]:
+        """The columns of `fleet/1` about a table's size and shape, from the document of its summary."""
+        ...
+
+    def quick_check(self, inspector: Any) -> CheckResult:
+        """An inspected table against the rules about what is read to open it, and no file beyond."""
+        ...
+
     def checker(self, inspector: Any, *, one_state: bool, deep: bool, now_ms: int) -> Checker:
         """Checks an inspected table.
 
@@ -266,11 +274,9 @@ def plugged_formats() -> Iterator[Format]:
     Raises:
         UsageError: a package does not have what it says it brings.
     """
-    from importlib.metadata import (
-        entry_points,  # takes longer than most commands: none that needs no other format
-    )
+    from iceberg_cli.storage.plugins import entry_points_of  # none for commands that need no other format
 
-    for entry in entry_points(group=GROUP):
+    for entry in entry_points_of(GROUP).values():
         try:
             yield entry.load()
         except (ImportError, AttributeError) as error:

@@ -18,6 +18,7 @@ from iceberg_cli.storage.router import UnsafeOverrides, located
 if TYPE_CHECKING:
     from iceberg_cli.delta.log_reader import DeltaLog
     from iceberg_cli.engines.selection import EngineChoice
+    from iceberg_cli.iceberg.catalogs.configured import Catalogs
     from iceberg_cli.iceberg.shared_folders import UniformFiles
 
 _BY_DETECTION: Final = ("delta", "iceberg")  # what has no log is taken for Iceberg
@@ -39,6 +40,9 @@ def open_table(
     *,
     storage_options: Mapping[str, str],
     catalog_config: str | None = None,
+    catalogs: Catalogs | None = None,
+    seen: str | None = None,
+    forks: bool = True,
     allow_roots: tuple[str, ...] = (),
     trust_lists: bool = False,
     conditional_writes: bool = False,
@@ -55,6 +59,9 @@ def open_table(
         name: a folder or URI, a metadata file, or `catalog.namespace.table`.
         storage_options: for the storage adapters.
         catalog_config: a `.pyiceberg.yaml`, or None for PyIceberg's own locations of it.
+        catalogs: what is known of catalogs from tables that were opened before; in place of `catalog_config`.
+        seen: where the table's catalog was just seen to point.
+        forks: see `OpenRequest`.
         allow_roots: folders outside the table's own in which files may be deleted too.
         trust_lists: believe manifest lists that look cut short.
         conditional_writes: the operator vouches that the S3 service keeps conditional creates under races, and that
@@ -85,6 +92,9 @@ def open_table(
         folder="" if location is None else location.removesuffix(f"/{_LOG_FOLDER}") or location,
         storage_options=storage_options,
         catalog_config=catalog_config,
+        catalogs=catalogs,
+        seen=seen,
+        forks=forks,
         overrides=UnsafeOverrides(
             allow_roots=allow_roots,
             trust_lists=trust_lists,

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
     from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
     from iceberg_cli.operation.table import OpenRequest
-    from iceberg_cli.plan.inspection import StateSelector
+    from iceberg_cli.plan.findings import CheckResult
+    from iceberg_cli.plan.inspection import Row, StateSelector
     from iceberg_cli.plan.policy import Policy
 
 __all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteManifests", "UpgradeV3"]
@@ -113,6 +114,22 @@ class IcebergFormat:
         chosen = select_snapshot(metadata, snapshot_id=state.snapshot_id, ref=state.ref, at_ms=state.at_ms)
         schema = schema_of(metadata, chosen, state)
         return SnapshotSample(table=table, snapshot=chosen, schema=schema, columns=columns, as_of_ms=as_of_ms)
+
+    def fleet_columns(self, summary: Row) -> dict[str, Any]:
+        """The columns of `fleet/1` about size and shape."""
+        from iceberg_cli.iceberg.inspect.summary import fleet_columns
+
+        return fleet_columns(summary)
+
+    def quick_check(self, inspector: TableInspector) -> CheckResult:
+        """The metadata of an inspected table against the rules about it."""
+        from iceberg_cli.iceberg.check.metadata import check_metadata
+        from iceberg_cli.iceberg.check.rules import RULES
+        from iceberg_cli.plan.findings import CheckResult, Findings
+
+        findings = Findings()
+        check_metadata(inspector.table.metadata, findings)
+        return CheckResult(rules=RULES, found=findings, deep=False, checked={})
 
     def checker(self, inspector: TableInspector, *, one_state: bool, deep: bool, now_ms: int) -> TableCheck:
         """Checks the snapshot of an inspector, or the heads of all branches and tags."""

@@ -39,7 +39,9 @@ def open_named(request: OpenRequest, choose_engine: Callable[[IcebergTable], Non
     if request.location is None:
         table = _open_in_catalog(request)
     else:
-        table = open_in_folder(request.location, request.storage, request.overrides, request.on_event)
+        table = open_in_folder(
+            request.location, request.storage, request.overrides, request.on_event, forks=request.forks
+        )
     # A copy's files may have other content than the files whose names they bear.
     if request.cache is not None and not isinstance(table.storage, RelocatedStorage):
         table.use_cache(request.cache[0], limit_bytes=request.cache[1])
@@ -48,16 +50,26 @@ def open_named(request: OpenRequest, choose_engine: Callable[[IcebergTable], Non
 
 
 def _open_in_catalog(request: OpenRequest) -> IcebergTable:
-    from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
+    from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
 
     committer, options = open_catalog_table(
-        request.name, config_file=request.catalog_config, storage_options=request.storage_options
+        request.name,
+        catalogs=request.catalogs or Catalogs(request.catalog_config),
+        storage_options=request.storage_options,
     )
-    location = committer.current()
+    location = request.seen or committer.current()
     folder = _folder_of(location)
     credentials = committer.credentials if isinstance(committer, VendsCredentials) else ()
     storage = storage_of(folder, options, request.overrides, credentials=credentials)
-    return _loaded(request.name, storage, committer, request.overrides, request.on_event, location=location)
+    return _loaded(
+        request.name,
+        storage,
+        committer,
+        request.overrides,
+        request.on_event,
+        location=location,
+        forks=request.forks,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +103,12 @@ class ManifestInput:
 
 
 def open_in_folder(
-    opened: str, storage: RoutedStorage, overrides: UnsafeOverrides, on_event: Listener
+    opened: str,
+    storage: RoutedStorage,
+    overrides: UnsafeOverrides,
+    on_event: Listener,
+    *,
+    forks: bool = True,
 ) -> IcebergTable:
     """The table in a folder, or of one metadata file, loaded once.
 
@@ -102,20 +119,21 @@ def open_in_folder(
         storage: trusts `opened`.
         overrides: see `formats/open.py`.
         on_event: progress.
+        forks: see `OpenRequest`.
     """
     committer = open_folder(opened, storage, overrides)
     name = storage.canonical(opened)  # a saved plan is carried out from any folder
-    table = _loaded(name, storage, committer, overrides, on_event, location=committer.current())
+    table = _loaded(name, storage, committer, overrides, on_event, location=committer.current(), forks=forks)
     folder = _table_folder(name, table.metadata) if name.endswith(METADATA_SUFFIXES) else name
     own = canonical(table.location.rstrip("/"))
     if folder == own:
         return table
     if _is_one_folder(folder, own):
         storage = storage.trusting(*overrides.local_folders(own))
-        return open_in_folder(own + name[len(folder) :], storage, overrides, on_event)
+        return open_in_folder(own + name[len(folder) :], storage, overrides, on_event, forks=forks)
     moved = RelocatedStorage(storage, original=table.location, copy=folder)
     copy = _Copy(committer=committer, folder=folder, original=table.location)
-    relocated = _table(name, moved, copy, overrides, on_event, local=scheme_of(folder) == "file")
+    relocated = _table(name, moved, copy, overrides, on_event, local=scheme_of(folder) == "file", forks=forks)
     relocated.load()
     return relocated
 
@@ -153,8 +171,11 @@ def _loaded(
     on_event: Listener,
     *,
     location: str,
+    forks: bool,
 ) -> IcebergTable:
-    table = _table(name, storage, committer, overrides, on_event, local=scheme_of(location) == "file")
+    table = _table(
+        name, storage, committer, overrides, on_event, local=scheme_of(location) == "file", forks=forks
+    )
     table.load_from(location)
     if scheme_of(table.location) == "file":
         table.look_through_links()
@@ -169,12 +190,13 @@ def _table(
     on_event: Listener,
     *,
     local: bool,
+    forks: bool,
 ) -> IcebergTable:
     return IcebergTable(
         name=name,
         storage=storage,
         committer=committer,
-        engine=engine_of(storage, local=local),
+        engine=engine_of(storage, local=local, forks=forks),
         on_event=on_event,
         allow_roots=overrides.allow_roots,
         trust_lists=overrides.trust_lists,

@@ -2,15 +2,64 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final
 
 from iceberg_cli.errors import Cancelled, Interrupted
 from iceberg_cli.plan.events import Listener
 
 MAX_AHEAD_MS: Final = 86_400_000  # our clock of the storage's, where ages decide what goes
+
+
+class DeletionAllowance:
+    """The files and bytes that may still be deleted, by all runs that share it and in whatever threads they are.
+
+    Args:
+        files: at most so many; None: any number.
+        size_bytes: at most so many bytes of files together; None: any number.
+    """
+
+    def __init__(self, *, files: int | None = None, size_bytes: int | None = None) -> None:
+        self._files, self._size_bytes = files, size_bytes
+        self._lock = threading.Lock()
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no file may be deleted any more; one that is larger than what is left does not tell."""
+        with self._lock:
+            return self._files == 0 or self._size_bytes == 0
+
+    def take(self, sizes: Sequence[int]) -> int:
+        """Take the right to delete files in their order, as many as there is room for.
+
+        Args:
+            sizes: in bytes, of n files.
+
+        Returns:
+            How many of the first ones may go.
+        """
+        with self._lock:
+            number = len(sizes) if self._files is None else min(len(sizes), self._files)
+            if self._size_bytes is not None:
+                ends = list(accumulate(sizes[:number]))
+                number = bisect_right(ends, self._size_bytes)
+                self._size_bytes -= ends[number - 1] if number else 0
+            if self._files is not None:
+                self._files -= number
+            return number
+
+    def give_back(self, files: int, size_bytes: int) -> None:
+        """Give back what was taken for files that stay."""
+        with self._lock:
+            if self._files is not None:
+                self._files += files
+            if self._size_bytes is not None:
+                self._size_bytes += size_bytes
 
 
 @dataclass(kw_only=True)
@@ -30,6 +79,7 @@ class Runtime:
     quick_batch_ms: int = 2_000  # a batch that takes less time is followed by one of twice as many files
     stop_requested: Callable[[], bool] = field(default=lambda: False)
     deletes_left: int = 0
+    allowance: DeletionAllowance | None = None  # shared with other runs, beside the limit of this one
 
     def __post_init__(self) -> None:
         """Start the count of deletions."""

@@ -68,10 +68,12 @@ class Sweep:
         while waiting:
             rows = waiting.pop(0)
             left = len(rows) if self.runtime.deletes_left < 0 else self.runtime.deletes_left
-            batch = rows[: min(size, left)]
-            if not batch or self.runtime.out_of_time():
+            if self.runtime.out_of_time():
                 return self._stopped_at_limit()
             self.runtime.check_stop("The commit is done. Some unreferenced files are still there.")
+            batch = self._allowed(rows[: min(size, left)])
+            if not batch:
+                return self._stopped_at_limit()
             started_ms = self.runtime.now_ms()
             try:
                 self._rows(batch)
@@ -84,6 +86,18 @@ class Sweep:
             if self.runtime.now_ms() - started_ms < self.runtime.quick_batch_ms:
                 size = min(2 * size, PART_ROWS)
         return not self.failed()
+
+    def _allowed(self, rows: Sequence[int]) -> Sequence[int]:
+        """The first of these that may be deleted by what is shared with other runs."""
+        allowance = self.runtime.allowance
+        if allowance is None or not rows:
+            return rows
+        return rows[: allowance.take(self._sizes(rows))]
+
+    def _sizes(self, rows: Sequence[int]) -> list[int]:
+        """Sizes in bytes, 0 for one that is not known."""
+        sizes: list[int] = pc.fill_null(self.removals.read_rows(rows)["size_bytes"], 0).to_pylist()
+        return sizes
 
     def _stopped_by(self, error: CorruptFile | BackendUnavailable, *, left: int) -> DeletesFailed:
         """The error where reachability cannot be found out any more."""
@@ -118,7 +132,12 @@ class Sweep:
         """
         start, stop = self.removals.of_step(self.step)
         limited = 0 <= self.runtime.deletes_left < len(state.failed)
-        if limited or not state.failed or any(gaps(start, stop, state.swept)):
+        if (
+            limited
+            or self.runtime.allowance is not None
+            or not state.failed
+            or any(gaps(start, stop, state.swept))
+        ):
             return False
         self._check_others()
         known = {
@@ -163,6 +182,9 @@ class Sweep:
         table = self.removals.read_rows(rows)
         failures = self._delete(table)
         gone = [path not in failures for path in table["path"].to_pylist()]
+        if self.runtime.allowance is not None:
+            staying = [*kept, *(row for row, is_gone in zip(rows, gone, strict=True) if not is_gone)]
+            self.runtime.allowance.give_back(len(staying), sum(self._sizes(sorted(staying))))
         deleted = kind_totals(table.filter(pa.array(gone)) if failures else table)
         self.journal.append(
             SweepOutcome(

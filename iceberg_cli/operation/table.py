@@ -32,6 +32,9 @@ class OpenRequest:
         folder: of these, the one whose links are followed.
         storage_options: for the storage.
         catalog_config: a `.pyiceberg.yaml`, or None for PyIceberg's own locations of it.
+        catalogs: what is known of catalogs from tables that were opened before, or None; in place of `catalog_config`.
+        seen: where the catalog was just seen to point, or None.
+        forks: whether large scans may be split among forked processes, before which no other thread may be alive.
         overrides: of safety checks.
         cache: folder and limit in bytes of what runs remember of immutable files, or None.
         iceberg_files: what Iceberg metadata in the folder of a table of another format reaches, by that one's log.
@@ -47,6 +50,9 @@ class OpenRequest:
     cache: tuple[Path, int] | None
     iceberg_files: Callable[[Any], Any]
     on_event: Listener
+    catalogs: Any = None
+    seen: str | None = None
+    forks: bool = True
 
     @cached_property
     def storage(self) -> RoutedStorage:

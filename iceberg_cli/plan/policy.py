@@ -24,6 +24,7 @@ _MIN_TARGET_BYTES: Final = 4 << 10
 _MAX_TARGET_BYTES: Final = 1 << 40
 _OPTION: Final = "option"
 DEFAULT: Final = "default"  # the source of a value that nobody gave
+_KEEPS_LESS: Final = ", which may keep less than the table's properties"  # a source ends so, in plans too
 _T = TypeVar("_T")
 
 
@@ -585,9 +586,11 @@ class Policy:
     def is_explicit(self, name: str) -> bool:
         """Whether a field was given by the command line or by a program, and not by a file or variable for all tables.
 
-        Only what is explicit may keep less than the table's own properties ask for.
+        Only what is explicit may keep less than the table's own properties ask for. So is what a policy file has for
+        tables for which it says so.
         """
-        return self.source_of(name) in self._option(name).help_of
+        source = self.source_of(name)
+        return source in self._option(name).help_of or source.endswith(_KEEPS_LESS)
 
     def chosen(self, name: str, otherwise: Any = None) -> Option:
         """The value of a field with its source, as `Plan.options` holds it.
@@ -721,6 +724,11 @@ def keeps_more(own: Option, general: str) -> str:
         general: the source of the value that would keep less.
     """
     return f"{own.source}, which keeps more than {general}"
+
+
+def may_keep_less(source: str) -> str:
+    """A file's source whose value counts as explicit; see `Policy.is_explicit`."""
+    return f"{source}{_KEEPS_LESS}"
 
 
 def _unusable(why: str) -> UsageError:

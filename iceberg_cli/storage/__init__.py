@@ -148,6 +148,18 @@ class Storage(ABC):
         """Whether `list` would find an object; returns at the first one."""
         return next(iter(self.paths(folder)), None) is not None
 
+    def subfolders(self, folder: str) -> Iterator[str]:
+        """The names of the folders directly in a folder, by name; of one that is not there, none.
+
+        A local link to a folder counts, and an empty folder may; an object store's marker of a folder may.
+        """
+        last = None
+        for path in self.paths(folder):
+            name, slash, _ = path[len(folder.rstrip("/")) + 1 :].partition("/")
+            if slash and name != last:
+                yield name
+                last = name
+
     def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
         """Which of some names are folders directly in each of n folders, in their order; of a folder not there, none.
 

@@ -55,6 +55,10 @@ class RelocatedStorage(Storage):
         """Whether the copy has files there."""
         return self._storage.holds_any(self._moved(folder))
 
+    def subfolders(self, folder: str) -> Iterator[str]:
+        """The names of the folders directly in a folder."""
+        return self._storage.subfolders(self._moved(folder))
+
     def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
         """Folders of the copy."""
         return self._storage.subfolders_many([self._moved(folder) for folder in folders], names)

@@ -288,6 +288,19 @@ class S3Storage(Storage):
         for path, item in self._items(folder):
             yield FileInfo(path, item["Size"], _milliseconds(item["LastModified"]))
 
+    def subfolders(self, folder: str) -> Iterator[str]:
+        """The names of the folders directly in a folder, page by page."""
+        bucket, key = self._split(folder, may_be_bucket=True)
+        prefix = f"{key.removesuffix('/')}/" if key else ""
+        request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "Delimiter": "/"}
+        while True:
+            page = self._page(folder, request)
+            names = (each["Prefix"][len(prefix) : -1] for each in page.get("CommonPrefixes", ()))
+            yield from (name for name in names if name)
+            if not page["IsTruncated"]:
+                return
+            request["ContinuationToken"] = page["NextContinuationToken"]
+
     def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
         """Which of some names are folders in each of n folders: most often one request for each, side by side."""
         with ThreadPoolExecutor(THREADS) as pool:

@@ -13,6 +13,7 @@ from sqlalchemy.pool import NullPool
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
+from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.router import UnsafeOverrides, open_storage
 from iceberg_cli.testing.conformance.catalogs import CatalogUnderTest
@@ -58,7 +59,11 @@ class Catalog(CatalogUnderTest):
                 return FilesystemCommitter(self.folder, storage, VOUCHED)
             case "sql":
                 return SqlCommitter(
-                    self.uri, catalog_name="cat", namespace="a.b", table="t", storage=storage, **more
+                    SqlDatabase(self.uri, **more),
+                    catalog_name="cat",
+                    namespace="a.b",
+                    table="t",
+                    storage=storage,
                 )
             case "memory":
                 assert self.memory is not None

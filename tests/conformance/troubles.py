@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.errors import BackendUnavailable
-from iceberg_cli.iceberg.catalogs import rest_client
+from iceberg_cli.iceberg.catalogs import rest_connection
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.rest import RestCommitter
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
@@ -136,8 +136,8 @@ class Rest(Scene):
 
     def begin(self, _: object) -> None:
         """Right before the request is sent."""
-        self.waits = rest_client._WAITS
-        self.patches.setattr(rest_client, "_WAITS", (5, _WAIT_S))
+        self.waits = rest_connection._WAITS
+        self.patches.setattr(rest_connection, "_WAITS", (5, _WAIT_S))
         match self.signal:
             case "error after":
                 self.lake.front.fates.append("500 after")
@@ -151,7 +151,7 @@ class Rest(Scene):
 
     def end(self) -> None:
         self.port.end()
-        self.patches.setattr(rest_client, "_WAITS", self.waits)
+        self.patches.setattr(rest_connection, "_WAITS", self.waits)
 
     def arrive(self) -> None:
         self.lake.front.release()
@@ -175,7 +175,7 @@ class Sql(Scene):
         committer = dataclasses.replace(self.catalog, uri=self.troubled_uri(uri)).open(wait_s=_WAIT_S)
         assert isinstance(committer, SqlCommitter)
         self.attempt = commits.an_attempt(committer, self.catalog.storage, {"ours": "yes"})
-        sa.event.listen(committer._engine, "commit", self.begin)
+        sa.event.listen(committer._database.engine, "commit", self.begin)
         self.troubled = committer
 
     def uri(self) -> str:

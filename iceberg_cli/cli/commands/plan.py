@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from iceberg_cli.cli.arguments import Argument, ArgumentGroup, ReportOption, VerbOptions, verb_group
+from iceberg_cli.cli.commands.many_tables import WORST_FIRST
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.errors import IcebergCliError, UsageError
 from iceberg_cli.formats import VERB_NAMES, policies_of
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from iceberg_cli.api import Plan, Table
 
 SURVEY_SCHEMA = "iceberg-cli/survey/1"
-_WORST_FIRST = (1, 13, 15, 14, 16, 12, 10, 11)  # exit codes
 _HELPS = {
     "target_size": "Size of new manifests (rewrite-manifests; default: commit.manifest.target-size-bytes, else 8MiB) "
     "and of new files of deletion vectors (merge-dvs; default: write.delete.target-file-size-bytes, else 64MiB; Delta: "
@@ -103,7 +103,7 @@ def _check_report(path: str | None) -> None:
 
 def _worst(failed: Mapping[str, IcebergCliError]) -> IcebergCliError:
     """The first of the errors with the worst exit code."""
-    return min(failed.values(), key=lambda error: _WORST_FIRST.index(error.exit_code))
+    return min(failed.values(), key=lambda error: WORST_FIRST.index(error.exit_code))
 
 
 def _anything_due(plans: Sequence[Plan], *, alone: bool) -> bool:

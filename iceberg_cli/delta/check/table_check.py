@@ -93,6 +93,16 @@ class DeltaTableCheck:
             },
         )
 
+    def run_quick(self) -> CheckResult:
+        """Hold the version and the log's listing against the rules that need no other file."""
+        log, snapshot, findings = self.table.log, self.snapshot, self.findings
+        check_listing(log.listing(), log.folder, findings)
+        check_protocol(snapshot.protocol, snapshot.metadata, findings)
+        check_metadata(snapshot.metadata, findings)
+        check_files(snapshot, self.table.location, findings)
+        check_row_ids(snapshot, findings)
+        return CheckResult(rules=RULES, found=findings, deep=False, checked={})
+
     # -- the log -------------------------------------------------------------------------------------------------
 
     def _read_commits(self, listing: Listing) -> None:

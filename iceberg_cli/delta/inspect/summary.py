@@ -32,6 +32,7 @@ from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
 from iceberg_cli.plan.text import iso
 
+_SMALL_BYTES: Final = 64 << 20  # what Delta's auto compaction takes for small by default
 _RETENTIONS: Final[Mapping[str, tuple[str, int]]] = {
     "deleted_file_retention": (FILES_PROPERTY, FILES_DEFAULT_MS),
     "log_retention": (LOG_PROPERTY, LOG_DEFAULT_MS),
@@ -58,6 +59,24 @@ class SummaryFacts:
     operation: str | None
     read_only: str | None
     open_operations: tuple[str, ...]
+
+
+def fleet_columns(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of `fleet/1` about a table's size and shape, from the document of its summary."""
+    totals, log = summary["totals"], summary["log"]
+    records = totals["records"]
+    return {
+        "snapshots": log["commits"],
+        "oldest_snapshot_ms": log["oldest_commit_ms"],
+        "files": totals["data_files"],
+        "small_files": totals["small_files"],
+        "data_bytes": totals["data_bytes"],
+        "delete_ratio": round(totals["deleted_records"] / records, 4) if records else None,
+        "manifests": None,
+        "manifest_target_ratio": None,
+        "metadata_bytes": log["commit_bytes"],
+        "log_versions_since_checkpoint": log["commits_since_checkpoint"],
+    }
 
 
 def vector_file_names(snapshot: Snapshot, root: str) -> list[str]:
@@ -114,6 +133,7 @@ def _totals(snapshot: Snapshot, facts: SummaryFacts) -> Row:
         "data_files": adds.num_rows,
         "data_bytes": bytes_,
         "average_size_bytes": bytes_ // adds.num_rows if adds.num_rows else None,
+        "small_files": pc.sum(pc.less(one_array(adds["size"]), _SMALL_BYTES)).as_py() or 0,
         "records": None if records.null_count else pc.sum(records).as_py() or 0,
         "files_without_record_count": records.null_count,
         "tombstones": snapshot.removes.num_rows,
@@ -188,6 +208,7 @@ def _log(snapshot: Snapshot, facts: SummaryFacts) -> Row:
     return {
         "latest_version": listing.latest,
         "oldest_commit": listing.commits[0].version if listing.commits else None,
+        "oldest_commit_ms": listing.commits[0].modified_ms if listing.commits else None,
         "commits": len(listing.commits),
         "commit_bytes": sum(file.size_bytes for file in listing.commits),
         "checkpoints": len(listing.checkpoints),

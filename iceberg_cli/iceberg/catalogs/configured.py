@@ -8,19 +8,23 @@ and the storage, and returns a `Committer`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from importlib.metadata import entry_points
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.storage import Storage
+from iceberg_cli.storage.plugins import entry_points_of
 from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.router import open_storage
 
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.catalogs.rest_connection import RestConnection
+    from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
+
 _MEND = "Mend the file, or name another one with --catalog-config."
 _ENVIRONMENT = "PYICEBERG_CATALOG__"
-_PYTHON_CLASS = "py-catalog-impl"
+PYTHON_CLASS = "py-catalog-impl"
 _BY_URI = {
     "sqlite": "sql",
     "postgresql": "sql",
@@ -32,15 +36,103 @@ _BY_URI = {
 }
 
 
+class Catalogs:
+    """The catalogs that are configured, and connections to them, for several tables of one thread.
+
+    Args:
+        config_file: a file like `.pyiceberg.yaml`; None for those PyIceberg finds by itself. Variables such
+            as `PYICEBERG_CATALOG__PROD__URI` come before either.
+    """
+
+    def __init__(self, config_file: str | None = None) -> None:
+        self._config_file = config_file
+        self._read: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {}
+        self._connections: dict[str, RestConnection] = {}
+        self._databases: dict[str, SqlDatabase] = {}
+
+    def names(self) -> list[str]:
+        """The names of all that are configured, in their order.
+
+        Raises:
+            UsageError: the configuration cannot be read.
+        """
+        if self._config_file is None:
+            configured = _known_to_pyiceberg()
+        else:
+            configured = list(_section(_read_file(self._config_file), "catalog"))
+        # A variable's name is in capitals on most systems, and stands for the same name in lower case.
+        by_variable = {
+            variable[len(_ENVIRONMENT) :].partition("__")[0].lower()
+            for variable in os.environ
+            if variable.upper().startswith(_ENVIRONMENT)
+        }
+        known = {name.lower() for name in configured}
+        return [*configured, *sorted(name for name in by_variable if name and name not in known)]
+
+    def configured(self, name: str) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+        """The sections of a catalog's configuration, such as `auth` and `ssl`; and its properties, in lower case.
+
+        Raises:
+            UsageError: the configuration cannot be read, or has no such catalog.
+        """
+        if name not in self._read:
+            self._read[name] = _properties(name, self._config_file)
+        return self._read[name]
+
+    def kind(self, name: str) -> str:
+        """The type of a catalog, such as `rest` or `sql`; that of one by a Python class is the class's property.
+
+        Raises:
+            UsageError: see `configured`.
+        """
+        properties = self.configured(name)[1]
+        return PYTHON_CLASS if PYTHON_CLASS in properties else _type_of(name, properties)
+
+    def sql(self, name: str) -> SqlDatabase:
+        """The database of a SQL catalog.
+
+        Raises:
+            UsageError, BackendUnavailable: see `SqlDatabase`.
+        """
+        if name not in self._databases:
+            try:
+                from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
+            except ImportError as error:
+                raise not_installed(name, error) from error
+            self._databases[name] = SqlDatabase(self._uri(name))
+        return self._databases[name]
+
+    def rest(self, name: str) -> RestConnection:
+        """The connection to a REST catalog.
+
+        Raises:
+            UsageError, AccessDenied, BackendUnavailable: see `RestConnection`.
+        """
+        if name not in self._connections:
+            sections, properties = self.configured(name)
+            try:
+                from iceberg_cli.iceberg.catalogs.rest_connection import RestConnection
+            except ImportError as error:
+                raise not_installed(name, error) from error
+            self._uri(name)
+            self._connections[name] = RestConnection(name, {**sections, **properties})
+        return self._connections[name]
+
+    def _uri(self, name: str) -> str:
+        uri = self.configured(name)[1].get("uri")
+        if not uri:
+            raise UsageError(f"Cannot open the catalog {name}: its configuration has no uri.")
+        return uri
+
+
 def open_catalog_table(
-    name: str, *, config_file: str | None = None, storage_options: Mapping[str, str] | None = None
+    name: str, *, catalogs: Catalogs | None = None, storage_options: Mapping[str, str] | None = None
 ) -> tuple[Committer, Mapping[str, str]]:
     """The committer of a catalog's table, and the options that open its storage.
 
     Args:
         name: `catalog.namespace.table`; more parts in the middle are levels of the namespace.
-        config_file: a file like `.pyiceberg.yaml`; None for those PyIceberg finds by itself. Variables such
-            as `PYICEBERG_CATALOG__PROD__URI` come before either.
+        catalogs: those that are configured; None: as PyIceberg finds them.
         storage_options: come before the catalog's own.
 
     Raises:
@@ -52,51 +144,45 @@ def open_catalog_table(
         raise UsageError(
             f"Cannot use {name} as a table's name: it is not of the form catalog.namespace.table."
         )
-    sections, properties = _properties(catalog, config_file)
+    catalogs = catalogs or Catalogs()
+    sections, properties = catalogs.configured(catalog)
     options = {**properties, **(storage_options or {})}
-    if _PYTHON_CLASS in properties:
+    if PYTHON_CLASS in properties:
         return _open_python_class(
             catalog, (*levels, table), {**sections, **properties}, storage_options or {}
         )
     kind = _type_of(catalog, properties)
     storage = open_storage(options)
     namespace = ".".join(levels)
-    for entry in entry_points(group="iceberg_cli.committers", name=kind):
+    entry = entry_points_of("iceberg_cli.committers").get(kind)
+    if entry is not None:
         committer: Committer = entry.load()(catalog, namespace, table, properties, storage)
         return committer, options
     if kind == "rest":
-        return _open_rest(catalog, levels, table, {**sections, **properties}, storage_options or {})
+        return _open_rest(catalogs, catalog, (*levels, table), storage_options or {})
     if kind != "sql":
         raise UsageError(f"Cannot open {name}: the catalog type {kind} is not supported yet.")
-    return _open_sql(catalog, namespace, table, properties, storage), options
+    return _open_sql(catalogs, catalog, namespace, table, storage), options
 
 
-def _open_sql(
-    catalog: str, namespace: str, table: str, properties: Mapping[str, str], storage: Storage
-) -> Committer:
-    try:
-        from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
-    except ImportError as error:
-        raise _not_installed(catalog, error) from error
-    if not (uri := properties.get("uri")):
-        raise UsageError(f"Cannot open the catalog {catalog}: its configuration has no uri.")
-    return SqlCommitter(uri, catalog_name=catalog, namespace=namespace, table=table, storage=storage)
+def _open_sql(catalogs: Catalogs, catalog: str, namespace: str, table: str, storage: Storage) -> Committer:
+    database = catalogs.sql(catalog)
+    from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
+
+    return SqlCommitter(database, catalog_name=catalog, namespace=namespace, table=table, storage=storage)
 
 
 def _open_rest(
-    catalog: str,
-    levels: Sequence[str],
-    table: str,
-    properties: Mapping[str, Any],
-    storage_options: Mapping[str, str],
+    catalogs: Catalogs, catalog: str, identifier: tuple[str, ...], storage_options: Mapping[str, str]
 ) -> tuple[Committer, Mapping[str, str]]:
-    try:
-        from iceberg_cli.iceberg.catalogs.rest import RestCommitter
-    except ImportError as error:
-        raise _not_installed(catalog, error) from error
-    if "uri" not in properties:
-        raise UsageError(f"Cannot open the catalog {catalog}: its configuration has no uri.")
-    committer = RestCommitter(catalog, tuple(levels), table, properties, storage_options)
+    connection = catalogs.rest(catalog)
+    from iceberg_cli.iceberg.catalogs.rest import RestCommitter
+
+    sections, properties = catalogs.configured(catalog)
+    *levels, table = identifier
+    committer = RestCommitter(
+        catalog, tuple(levels), table, {**sections, **properties}, storage_options, connection
+    )
     return committer, committer.storage_options
 
 
@@ -109,16 +195,17 @@ def _open_python_class(
     try:
         from iceberg_cli.iceberg.catalogs.python_class import PythonClassCommitter
     except ImportError as error:
-        raise _not_installed(catalog, error) from error
+        raise not_installed(catalog, error) from error
     if "type" in properties:
         raise UsageError(
-            f"Cannot open the catalog {catalog}: its configuration has both a type and {_PYTHON_CLASS}."
+            f"Cannot open the catalog {catalog}: its configuration has both a type and {PYTHON_CLASS}."
         )
     committer = PythonClassCommitter(catalog, identifier, properties, storage_options)
     return committer, committer.storage_options
 
 
-def _not_installed(catalog: str, error: ImportError) -> UsageError:
+def not_installed(catalog: str, error: ImportError) -> UsageError:
+    """The error of a catalog whose type needs a package that is not there."""
     return UsageError(
         f"Cannot open the catalog {catalog}: {error.name} is not installed.",
         next_step=how_to_install(error),
@@ -166,13 +253,24 @@ def _in_one_line(error: Exception) -> str:
 
 
 def _from_pyiceberg(catalog: str) -> Mapping[str, Any]:
+    return _asked_of_pyiceberg(lambda config: config.get_catalog_config(catalog)) or {}
+
+
+def _known_to_pyiceberg() -> list[str]:
+    return _asked_of_pyiceberg(lambda config: config.get_known_catalogs()) or []
+
+
+def _asked_of_pyiceberg(question: Callable[[Any], Any]) -> Any:
     try:
         import strictyaml
         from pyiceberg.utils.config import Config
     except ImportError as error:
-        raise _not_installed(catalog, error) from error
+        raise UsageError(
+            f"Cannot read PyIceberg's configuration: {error.name} is not installed.",
+            next_step=how_to_install(error),
+        ) from error
     try:
-        return Config().get_catalog_config(catalog) or {}
+        return question(Config())
     except (strictyaml.YAMLError, OSError, ValueError, AttributeError) as error:
         # The last is what PyIceberg says to a file that holds no mapping.
         raise UsageError(
@@ -181,18 +279,28 @@ def _from_pyiceberg(catalog: str) -> Mapping[str, Any]:
 
 
 def _from_file(catalog: str, config_file: str) -> Mapping[str, Any]:
+    return _section(_section(_read_file(config_file), "catalog"), catalog)
+
+
+def _read_file(config_file: str) -> Any:
     try:
         import strictyaml
     except ImportError as error:
-        raise _not_installed(catalog, error) from error
+        raise UsageError(
+            f"Cannot read the configuration {config_file}: {error.name} is not installed.",
+            next_step=how_to_install(error),
+        ) from error
     try:
         with open(config_file, encoding="utf-8") as file:
-            content: Any = strictyaml.load(file.read()).data
+            return strictyaml.load(file.read()).data
     except (strictyaml.YAMLError, OSError, ValueError) as error:
         raise UsageError(
             f"Cannot read the configuration {config_file}: {_in_one_line(error)}", next_step=_MEND
         ) from None
-    for part in ("catalog", catalog):
-        entries = content if isinstance(content, dict) else {}
-        content = {key.lower(): value for key, value in entries.items()}.get(part.lower())
-    return content if isinstance(content, dict) else {}
+
+
+def _section(content: Any, name: str) -> Mapping[str, Any]:
+    """The mapping below a key, however that is capitalised; an empty one where there is none."""
+    entries = content if isinstance(content, dict) else {}
+    found = {key.lower(): value for key, value in entries.items()}.get(name.lower())
+    return found if isinstance(found, dict) else {}

@@ -25,11 +25,11 @@ from iceberg_cli.errors import (
     TableNotFound,
 )
 from iceberg_cli.iceberg.catalogs.lost_fields import lost_fields
-from iceberg_cli.iceberg.catalogs.rest_client import (
+from iceberg_cli.iceberg.catalogs.rest_client import Loaded, RestClient
+from iceberg_cli.iceberg.catalogs.rest_connection import (
     DENIED,
-    Loaded,
     NoAnswer,
-    RestClient,
+    RestConnection,
     object_of,
     text_of,
     wait_of,
@@ -80,6 +80,7 @@ class RestCommitter:
         table: its name.
         properties: the catalog's, as PyIceberg names them.
         storage_options: come before what the server gives for the table's storage.
+        connection: to the catalog; None: one of its own.
 
     Raises:
         UsageError: the configuration is incomplete or contradicts itself.
@@ -94,9 +95,10 @@ class RestCommitter:
         table: str,
         properties: Mapping[str, Any],
         storage_options: Mapping[str, str],
+        connection: RestConnection | None = None,
     ) -> None:
         self._levels, self._table = namespace, table
-        self._client = RestClient(catalog_name, namespace, table, properties)
+        self._client = RestClient(catalog_name, namespace, table, properties, connection)
         self._sent = SentAttempts()
         self._one_by_one = False  # whether the server removes one snapshot an update
         # Whether it lets nobody set the property by which a commit is known again.

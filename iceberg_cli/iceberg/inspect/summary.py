@@ -98,6 +98,26 @@ class Tally:
         self._puffins = key_set([self._puffins, keys])
 
 
+def fleet_columns(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of `fleet/1` about a table's size and shape, from the document of its summary."""
+    totals, manifests, sizes = summary["totals"], summary["manifests"], summary["data_file_sizes"]
+    count = totals["data_manifests"] + totals["delete_manifests"]
+    # As many as there would be if all but the last were as large as the table asks for.
+    fewest = -(-(totals["manifest_bytes"] or 0) // manifests["target_size_bytes"])
+    return {
+        "snapshots": summary["snapshot_count"],
+        "oldest_snapshot_ms": summary["oldest_snapshot_ms"],
+        "files": totals["data_files"],
+        "small_files": sizes["small_files"],
+        "data_bytes": totals["data_bytes"],
+        "delete_ratio": summary["delete_ratio"],
+        "manifests": count,
+        "manifest_target_ratio": round(count / fewest, 2) if fewest else None,
+        "metadata_bytes": summary["metadata_file"]["size_bytes"],
+        "log_versions_since_checkpoint": None,
+    }
+
+
 def small_bytes(metadata: TableMetadata) -> int:
     """Below which size a data file is small.
 

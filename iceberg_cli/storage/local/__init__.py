@@ -160,6 +160,16 @@ class LocalStorage(Storage):
         with _translated("list", folder):
             return _holds_any(root)
 
+    def subfolders(self, folder: str) -> Iterator[str]:
+        """The names of the folders directly in a folder, and of links to some: one system call for most."""
+        with _translated("look into", folder):
+            try:
+                with os.scandir(self.canonical(folder)) as entries:
+                    found = sorted(entry.name for entry in entries if entry.is_dir())
+            except (FileNotFoundError, NotADirectoryError):
+                found = []
+        return iter(found)
+
     def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
         """Which of some names are folders, or links to some, in each of n folders: a system call for each."""
 

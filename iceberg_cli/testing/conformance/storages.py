@@ -308,6 +308,11 @@ class StorageConformance:
         names = ("metadata", "_delta_log")
         stated = [none, none, {"metadata"}, {"_delta_log"}, none, none]
         assert sandbox.storage.subfolders_many(folders, names) == stated
+        listed = {folder: list(sandbox.storage.subfolders(folder)) for folder in folders}
+        assert listed == dict(
+            zip(folders, ([], [], ["metadata"], ["_delta_log", "metadata-old"], ["d"], []), strict=True)
+        )
+        assert list(sandbox.storage.subfolders(sandbox.root)) == ["a", "b", "c", "d"]
         assert sandbox.storage.subfolders_many([folders[2]] * 70, names) == [frozenset({"metadata"})] * 70
         assert sandbox.storage.subfolders_many([], names) == []
 

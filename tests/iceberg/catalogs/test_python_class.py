@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.errors import BackendUnavailable, IcebergCliError, Refused, TableNotFound, UsageError
-from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
+from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
 from iceberg_cli.operation.outcomes import Unknown
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import a_commit, an_attempt
@@ -95,7 +95,7 @@ def test_writing_is_refused_and_changes_nothing(lake: CatalogTable, config: str,
 
 def test_its_committer_refuses_what_a_program_asks_of_it(lake: CatalogTable, config: str) -> None:
     storage = open_storage()
-    committer, _ = open_catalog_table(NAME, config_file=config)
+    committer, _ = open_catalog_table(NAME, catalogs=Catalogs(config))
     location = committer.current()
     assert location == lake.open().metadata_location == committer.current()
     with pytest.raises(Refused, match="OwnCatalog"):
@@ -103,7 +103,7 @@ def test_its_committer_refuses_what_a_program_asks_of_it(lake: CatalogTable, con
     (Path(config).parent / "plain.yaml").write_text(
         f"catalog:\n  lake:\n    type: sql\n    uri: sqlite:///{lake.database}\n"
     )
-    other, _ = open_catalog_table(NAME, config_file=f"{Path(config).parent}/plain.yaml")
+    other, _ = open_catalog_table(NAME, catalogs=Catalogs(f"{Path(config).parent}/plain.yaml"))
     attempt = an_attempt(other, storage, {"colour": "red"})
     with pytest.raises(Refused, match="OwnCatalog"):
         committer.commit(attempt)
@@ -118,7 +118,7 @@ def test_the_tables_storage_options_come_before_the_catalogs_and_after_the_opera
     more = {"s3.region": "of the catalog", "s3.access-key-id": "of the catalog", "token": "of the catalog"}
     config = configured(tmp_path, "OwnCatalog", lake.database, **more)
     _, options = open_catalog_table(
-        NAME, config_file=config, storage_options={"s3.endpoint": "of the operator"}
+        NAME, catalogs=Catalogs(config), storage_options={"s3.endpoint": "of the operator"}
     )
     assert {key: value for key, value in options.items() if value.startswith("of the")} == {
         "s3.endpoint": "of the operator",
@@ -145,13 +145,13 @@ def test_what_the_class_raises_is_said_in_one_line_without_what_it_was_given(
     ran = run("inspect", NAME, config=config, code=error.exit_code)
     assert message in ran.err.replace("\n", " ")
     with pytest.raises(error) as caught:
-        open_catalog_table(NAME, config_file=config)
+        open_catalog_table(NAME, catalogs=Catalogs(config))
     assert "\n" not in caught.value.message
 
 
 def test_what_the_class_gave_the_table_is_a_secret_too(lake: CatalogTable, tmp_path: Path) -> None:
     config = configured(tmp_path, "OneThatAnswersOnce", lake.database)
-    committer, _ = open_catalog_table(NAME, config_file=config)
+    committer, _ = open_catalog_table(NAME, catalogs=Catalogs(config))
     committer.current()
     with pytest.raises(BackendUnavailable, match=r"ServerError: \*\*\* has ended"):
         committer.current()
@@ -160,11 +160,11 @@ def test_what_the_class_gave_the_table_is_a_secret_too(lake: CatalogTable, tmp_p
 def test_a_table_that_the_class_does_not_know_is_not_found(config: str) -> None:
     for name in ("lake.shop.other", "lake.nowhere.t"):
         with pytest.raises(TableNotFound, match=name):
-            open_catalog_table(name, config_file=config)
+            open_catalog_table(name, catalogs=Catalogs(config))
         run("inspect", name, config=config, code=10)
 
 
 def test_a_class_and_a_type_exclude_each_other(lake: CatalogTable, tmp_path: Path) -> None:
     config = configured(tmp_path, "OwnCatalog", lake.database, type="sql")
     with pytest.raises(UsageError, match="both a type and py-catalog-impl"):
-        open_catalog_table(NAME, config_file=config)
+        open_catalog_table(NAME, catalogs=Catalogs(config))

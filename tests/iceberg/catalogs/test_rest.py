@@ -30,8 +30,8 @@ from iceberg_cli.errors import (
     TableNotFound,
     UsageError,
 )
-from iceberg_cli.iceberg.catalogs import rest_client
-from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
+from iceberg_cli.iceberg.catalogs import rest_client, rest_connection
+from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
 from iceberg_cli.iceberg.catalogs.rest import RestCommitter
 from iceberg_cli.iceberg.commit.update import (
     AddSnapshot,
@@ -267,7 +267,7 @@ def test_an_answer_that_is_lost_is_judged_by_what_the_table_shows(
 ) -> None:
     attempt, committer = lake.attempt(kind), lake.open()
     if fate.startswith("slow"):
-        monkeypatch.setattr(rest_client, "_WAITS", (5, SLOW_S - 0.5))
+        monkeypatch.setattr(rest_connection, "_WAITS", (5, SLOW_S - 0.5))
     lake.front.fates.append(fate)
     first = committer.commit(attempt)
     happened = fate.endswith("after")
@@ -422,7 +422,7 @@ def test_a_token_that_cannot_be_renewed_before_the_request_is_no_traceback(
             raise OAuthError("invalid_client")
         return request
 
-    monkeypatch.setattr(committer._client._catalog._session, "auth", sign)
+    monkeypatch.setattr(committer._client._connection.catalog._session, "auth", sign)
     with pytest.raises(BackendUnavailable, match=r"Cannot send the commit of .* invalid_client"):
         committer.commit(attempt)
     assert lake.front.bodies == []
@@ -457,7 +457,7 @@ def test_what_a_token_server_says_wrong_is_one_error(lake: Lake, answer: bytes, 
         tokens.contents = {"/tokens": b'{"access_token": "x", "token_type": "bearer", "expires_in": 61}'}
         committer = open_it()
         tokens.contents = {"/tokens": answer}
-        manager_of = committer._client._catalog._session.auth.auth_manager  # type: ignore[union-attr]
+        manager_of = committer._client._connection.catalog._session.auth.auth_manager  # type: ignore[union-attr]
         if manager == "oauth2":
             manager_of.token_provider._expires_at = 0
         else:
@@ -575,7 +575,8 @@ def test_sigv4_does_not_send_a_commit_again(lake: Lake) -> None:
                 "client.secret-access-key": "SK", "uri": lake.front.uri}  # fmt: skip
     committer = RestCommitter("prod", (lake.namespace, "inner"), "t", settings, {})
     assert {
-        adapter.max_retries.total for adapter in committer._client._catalog._session.adapters.values()
+        adapter.max_retries.total
+        for adapter in committer._client._connection.catalog._session.adapters.values()
     } == {0}
 
 
@@ -609,7 +610,7 @@ class OfTests(CatalogUnderTest):
         def post(*arguments: Any, **more: Any) -> requests.Response:
             if put.endswith("after"):
                 send(*arguments, **more)
-            raise Killed if put.startswith("killed") else rest_client.NoAnswer("reset", sent=True)
+            raise Killed if put.startswith("killed") else rest_connection.NoAnswer("reset", sent=True)
 
         client.post = post  # type: ignore[method-assign]
         return committer
@@ -728,18 +729,18 @@ def test_the_configuration_names_the_catalog(lake: Lake, tmp_path: Path) -> None
     (tmp_path / "c.yaml").write_text(f"catalog:\n  prod:\n    uri: {lake.front.uri}\n    s3.region: mars\n")
     name = f"prod.{lake.namespace}.inner.t"
     committer, options = open_catalog_table(
-        name, config_file=f"{tmp_path}/c.yaml", storage_options={"s3.endpoint": "x"}
+        name, catalogs=Catalogs(f"{tmp_path}/c.yaml"), storage_options={"s3.endpoint": "x"}
     )
     assert committer.current() == lake.table.metadata_location
     assert (options["s3.region"], options["s3.endpoint"]) == ("mars", "x")
     (tmp_path / "c.yaml").write_text("catalog:\n  prod:\n    type: rest\n")
     with pytest.raises(UsageError, match="has no uri"):
-        open_catalog_table(name, config_file=f"{tmp_path}/c.yaml")
+        open_catalog_table(name, catalogs=Catalogs(f"{tmp_path}/c.yaml"))
     (tmp_path / "c.yaml").write_text(
         f"catalog:\n  prod:\n    uri: {lake.front.uri}\n    auth:\n      type: no\n"
     )
     with pytest.raises(UsageError, match="Cannot open the catalog prod"):
-        open_catalog_table(name, config_file=f"{tmp_path}/c.yaml")
+        open_catalog_table(name, catalogs=Catalogs(f"{tmp_path}/c.yaml"))
 
 
 def test_nessie_is_known_by_its_configuration(lake: Lake) -> None:

@@ -21,8 +21,9 @@ from pyiceberg.types import IntegerType, NestedField
 
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, TableNotFound, TakenOver, UsageError
-from iceberg_cli.iceberg.catalogs.configured import open_catalog_table
+from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
+from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
@@ -194,8 +195,8 @@ class Meeting:
 
 
 def opened(lake: CatalogTable, storage: Storage) -> IcebergTable:
-    uri = f"sqlite:///{lake.database}"
-    committer = SqlCommitter(uri, catalog_name="lake", namespace="shop", table="events", storage=storage)
+    database = SqlDatabase(f"sqlite:///{lake.database}")
+    committer = SqlCommitter(database, catalog_name="lake", namespace="shop", table="events", storage=storage)
     engine = LocalEngine(storage, threads=1)
     return IcebergTable(
         name=lake.name, storage=storage, committer=committer, engine=engine, on_event=lambda _: None
@@ -267,15 +268,16 @@ def test_one_who_resumes_on_another_host_never_deletes_the_metadata_file_that_th
 )
 def test_a_database_that_is_not_there_is_said_without_its_password(uri: str, error: type[Exception]) -> None:
     with pytest.raises(error) as caught:
-        SqlCommitter(uri, catalog_name="c", namespace="n", table="t", storage=STORAGE, wait_s=1).current()
+        SqlCommitter(
+            SqlDatabase(uri, wait_s=1), catalog_name="c", namespace="n", table="t", storage=STORAGE
+        ).current()
     assert "PASSWORD" not in str(caught.value)
     assert not Path("/no/such/folder").exists()
 
 
 def test_a_password_among_a_uris_parameters_is_a_secret_too() -> None:
     uri = "mysql+pymysql://127.0.0.1/db?user=u&passwd=PASSWORD"
-    committer = SqlCommitter(uri, catalog_name="c", namespace="n", table="t", storage=STORAGE)
-    assert committer._reason(OSError("no answer to PASSWORD")) == "no answer to ***"
+    assert SqlDatabase(uri).reason(OSError("no answer to PASSWORD")) == "no answer to ***"
 
 
 @pytest.mark.parametrize("backend", ["mysql", "mariadb"])
@@ -283,7 +285,7 @@ def test_a_driver_that_is_not_installed_is_named(backend: str, monkeypatch: pyte
     for module in ("MySQLdb", "pymysql"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UsageError) as caught:
-        SqlCommitter(f"{backend}://u@h/d", catalog_name="c", namespace="n", table="t", storage=STORAGE)
+        SqlDatabase(f"{backend}://u@h/d")
     assert caught.value.next_step == "Install it with: pip install 'pymysql'"
 
 
@@ -299,7 +301,7 @@ def write_config(folder: Path, uri: str, more: str = "") -> str:
 def test_a_catalogs_table_is_found_by_its_configuration(sqlite: Catalog, tmp_path: Path) -> None:
     config = write_config(tmp_path, sqlite.uri, "    s3.endpoint: http://127.0.0.1:1\n")
     committer, options = open_catalog_table(
-        "cat.a.b.t", config_file=config, storage_options={"s3.region": "r"}
+        "cat.a.b.t", catalogs=Catalogs(config), storage_options={"s3.region": "r"}
     )
     assert committer.current() == sqlite.open().current()
     assert {key: options[key] for key in ("s3.endpoint", "s3.region")} == {
@@ -350,7 +352,7 @@ def test_the_configuration_is_where_pyiceberg_looks(where: str, sqlite: Catalog,
 def test_what_cannot_be_opened_is_said(name: str, properties: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(f"catalog:\n  cat:\n    {properties}\n")
     with pytest.raises(UsageError, match=message):
-        open_catalog_table(name, config_file=f"{tmp_path}/config.yaml")
+        open_catalog_table(name, catalogs=Catalogs(f"{tmp_path}/config.yaml"))
 
 
 @pytest.mark.parametrize("content", [None, b"catalog: [", b"\xff", b"- a", b"catalog: x"])
@@ -358,4 +360,4 @@ def test_a_configuration_that_cannot_be_read_is_said(content: bytes | None, tmp_
     if content is not None:
         (tmp_path / "config.yaml").write_bytes(content)
     with pytest.raises(UsageError):
-        open_catalog_table("cat.a.t", config_file=f"{tmp_path}/config.yaml")
+        open_catalog_table("cat.a.t", catalogs=Catalogs(f"{tmp_path}/config.yaml"))

@@ -1,0 +1,70 @@
+"""`list`: the tables that patterns mean, one a line. Opens none of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from iceberg_cli.cli.commands.many_tables import (
+    JsonLines,
+    Patterns,
+    TableOutput,
+    failed_json,
+    leave_with_worst,
+    patterns_of,
+    tables_of,
+    tell_failures,
+)
+from iceberg_cli.cli.context import Run, command
+from iceberg_cli.errors import UsageError
+
+LIST_SCHEMA: Final = "iceberg-cli/list/1"
+_LINE_SCHEMA: Final = "iceberg-cli/list-table/1"
+_KINDS: Final = ("iceberg", "delta")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "list")
+    def list_(
+        run: Run,
+        patterns: Patterns = None,
+        kind: Annotated[
+            str | None, typer.Option(metavar="iceberg|delta", help="Only tables of this format.")
+        ] = None,
+        jsonl: JsonLines = False,
+    ) -> None:
+        """List the tables of catalogs and folders, each once. Opens none of them.
+
+        PATTERN is a catalog, a namespace or tables (prod, prod.sales, prod.*.orders_*), or folders (/wh/**,
+        s3://lake/db/*); without one, every catalog that PyIceberg's configuration names. Two names of one table are
+        one row, the other name beside it.
+        """
+        if kind is not None and kind not in _KINDS:
+            raise UsageError(f"--kind must be {' or '.join(_KINDS)}, not {kind!r}")
+        found = tables_of(run, patterns_of(patterns))
+        output = TableOutput(run, LIST_SCHEMA, _LINE_SCHEMA, jsonl=jsonl)
+        total = 0
+        for table in found:
+            if kind in (None, table.format):
+                output.row("tables", table.to_json(), lambda rows: _show(run, rows))
+                total += 1
+        errors = tell_failures(run, found)
+        output.end({"tables": total}, {"failed": failed_json(errors)})
+        leave_with_worst([error.exit_code for _, error in errors])
+
+
+def _show(run: Run, rows: list[dict[str, Any]]) -> None:
+    from iceberg_cli.plan.inspection import ID, PATH, TEXT, Column
+
+    columns = (
+        Column("table", "name", ID),
+        Column("format", "format", ID),
+        Column(
+            "location", lambda row: "" if row["location"] == row["name"] else row["location"], PATH, leaves=1
+        ),
+        Column("also", lambda row: ", ".join(row["also"]), TEXT),
+    )
+    run.out.grid([column for column in columns if any(column.of(row) for row in rows)], rows)

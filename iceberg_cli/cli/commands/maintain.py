@@ -1,0 +1,344 @@
+"""`maintain`: every due verb of every table that matches, by a policy file."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from iceberg_cli.cli import stopping
+from iceberg_cli.cli.arguments import integer, positive
+from iceberg_cli.cli.commands.carry_out import Metrics, measure
+from iceberg_cli.cli.commands.many_tables import (
+    DEFAULT_JOBS,
+    Jobs,
+    JsonLines,
+    Patterns,
+    TableOutput,
+    failed_json,
+    fleet_policy,
+    leave_with_worst,
+    opener_of,
+    patterns_of,
+    policy_json,
+    tables_of,
+    tell_failures,
+)
+from iceberg_cli.cli.context import Run, command
+from iceberg_cli.errors import UsageError
+from iceberg_cli.plan.events import Event
+from iceberg_cli.plan.text import duration_ms, size_bytes
+
+if TYPE_CHECKING:
+    from iceberg_cli.api import DeletionAllowance, Plan
+    from iceberg_cli.fleet.due import FleetPolicy
+    from iceberg_cli.fleet.listing import TableList
+    from iceberg_cli.fleet.maintenance import VerbRun
+
+MAINTENANCE_SCHEMA: Final = "iceberg-cli/maintenance/1"
+_LINE_SCHEMA: Final = "iceberg-cli/maintenance-run/1"
+_PHASE: Final = "maintaining tables"
+_MANY_FILES: Final = 100_000
+_CHANGED: Final = "Tables that were come to are as their reports say; nothing else was changed."
+_CHANGING: Final = ("done", "waiting", "partial", "unknown")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "maintain")
+    def maintain(
+        run: Run,
+        patterns: Patterns = None,
+        policy: Annotated[
+            str | None,
+            typer.Option(
+                "--policy", metavar="FILE", help="Which verbs run on which tables, and how. Required."
+            ),
+        ] = None,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", "-n", help="Show what would be done, write nothing.")
+        ] = False,
+        exit_code: Annotated[
+            bool, typer.Option("--exit-code", help="With --dry-run: exit 3 if something is due.")
+        ] = False,
+        yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+        jobs: Jobs = None,
+        only: Annotated[
+            list[str] | None,
+            typer.Option(metavar="VERB...", help="Only this verb; give it again for others."),
+        ] = None,
+        limit_deletes: Annotated[
+            int | None,
+            typer.Option(metavar="N", parser=integer, help="Delete at most N files, over all tables."),
+        ] = None,
+        max_bytes: Annotated[
+            str | None, typer.Option(metavar="SIZE", help="Delete at most so many bytes, over all tables.")
+        ] = None,
+        deadline: Annotated[
+            str | None, typer.Option(metavar="DURATION", help="Begin nothing more after this time.")
+        ] = None,
+        no_resume: Annotated[
+            bool, typer.Option("--no-resume", help="Leave the tables' open operations alone.")
+        ] = False,
+        metrics: Metrics = None,
+        jsonl: JsonLines = False,
+    ) -> None:
+        """Carry out every due verb of every table that matches, by a policy file.
+
+        Without PATTERN the tables are those that the policy file matches. A verb that the file does not name never
+        runs, nor does any on a table with maintain = false or outside its window. What fails on one table stops no
+        other. With a bound (--limit-deletes, --max-bytes, --deadline) the tables of which most is freed come first.
+        """
+        measure(metrics, looks=dry_run)
+        if policy is None:
+            raise UsageError(
+                "maintain needs a policy file",
+                next_step="Add --policy FILE; `iceberg-cli policy check FILE` shows what it means.",
+            )
+        chosen = fleet_policy(run, policy, only=only or ())
+        output = TableOutput(run, MAINTENANCE_SCHEMA, _LINE_SCHEMA, jsonl=jsonl)
+        if not (yes or dry_run):
+            _check_can_ask(run, jsonl=jsonl)
+        bounds = _Bounds(run, limit_deletes, max_bytes, deadline)
+        work = _Work(run, chosen, patterns, jobs=positive(jobs, "--jobs") or DEFAULT_JOBS)
+        shown: dict[tuple[str, str], Plan] | None = None
+        if not (yes or dry_run):
+            shown = work.ask(output_rows=lambda rows: _show(run, rows, dry=True))
+            if shown is None:
+                run.out.line("Nothing was changed.")
+                raise typer.Exit(0)
+        with stopping.at_safe_points(last=True):
+            codes = work.carry_out(output, bounds, dry_run=dry_run, settle=not no_resume, shown=shown)
+            errors = tell_failures(run, work.found)
+            codes += [error.exit_code for _, error in errors]
+            totals = work.totals
+            worst = totals.to_json(codes)
+            head = {"run_id": work.run_id, "as_of_ms": run.as_of_ms, "policy": policy_json(chosen.file)}
+            more = {
+                "left": work.left,
+                "failed": failed_json(errors),
+                "exit_code": worst["exit_code"],
+            }
+            output.end(worst, more, field="runs", head=head)
+            if not (jsonl or run.json or run.quiet):
+                _show_totals(run, totals, work.left, dry=dry_run)
+            leave_with_worst(codes)
+            if stopping.heard():
+                raise typer.Exit(128 + stopping.heard())
+            if exit_code and dry_run and totals.statuses["due"]:
+                raise typer.Exit(3)
+
+
+class _Bounds:
+    """The bounds of a whole run.
+
+    Raises:
+        UsageError: one has no meaning.
+    """
+
+    def __init__(
+        self, run: Run, limit_deletes: int | None, max_bytes: str | None, deadline: str | None
+    ) -> None:
+        from iceberg_cli.api import DeletionAllowance
+
+        files = positive(limit_deletes, "--limit-deletes")
+        most_bytes = (
+            None if max_bytes is None else positive(size_bytes(max_bytes, "--max-bytes"), "--max-bytes")
+        )
+        self.allowance: DeletionAllowance | None = None
+        if files is not None or most_bytes is not None:
+            self.allowance = DeletionAllowance(files=files, size_bytes=most_bytes)
+        self.deadline_ms = None if deadline is None else run.started_ms + duration_ms(deadline, "--deadline")
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return self.allowance is not None or self.deadline_ms is not None
+
+
+class _Work:
+    """The maintenance of a run, and what came of it."""
+
+    def __init__(self, run: Run, policy: FleetPolicy, patterns: Sequence[str] | None, *, jobs: int) -> None:
+        assert policy.file is not None
+        self._run, self._policy, self._jobs = run, policy, jobs
+        self._patterns = patterns_of(patterns) or policy.file.patterns
+        self.run_id = str(uuid.uuid4())
+        self.found: TableList = tables_of(run, self._patterns)
+        self.totals = _Totals()
+        self.left: list[dict[str, Any]] = []
+
+    def _runs(self, **more: Any) -> Iterable[VerbRun]:
+        from iceberg_cli.fleet.maintenance import Maintenance
+
+        run = self._run
+        self.found = tables_of(run, self._patterns)
+        return Maintenance(
+            tables=self.found,
+            opener=opener_of(run),
+            policy=self._policy,
+            as_of_ms=run.as_of_ms,
+            jobs=self._jobs,
+            stop_requested=lambda: bool(stopping.heard()),
+            on_event=run.on_event,
+            **more,
+        )
+
+    def ask(self, *, output_rows: Any) -> dict[tuple[str, str], Plan] | None:
+        """Show what would be done, and ask; what was agreed to, or None where the answer is no."""
+        run = self._run
+        due: list[VerbRun] = []
+        others: list[VerbRun] = []
+        for each in self._runs(dry_run=True):
+            (due if each.status == "due" else others).append(each)
+        run.progress.close()
+        rows = [each.to_json() for each in (*due, *others) if each.status != "not_due" or run.verbose]
+        with run.paging():
+            if rows:
+                output_rows(rows)
+        if not due:
+            return {}
+        totals = _Totals()
+        for each in due:
+            totals.add(each)
+        plans = [each.plan for each in due if each.plan is not None]
+        run.err.gap()
+        run.err.line(f"maintain: {totals.consequence()}", style="bold")
+        far = [plan for plan in plans if plan.content.has_no_way_back]
+        if far:
+            run.err.line(f"With no way back: {', '.join(sorted({plan.verb for plan in far}))}")
+        assert self._policy.file is not None
+        if far or totals.files > _MANY_FILES:
+            agreed = run.confirm_by_name(self._policy.file.path.rpartition("/")[2])
+        else:
+            agreed = run.confirm("Go on?")
+        if not agreed:
+            return None
+        return {(str(each.table["name"]), plan.verb): plan for each in due if (plan := each.plan) is not None}
+
+    def carry_out(
+        self,
+        output: TableOutput,
+        bounds: _Bounds,
+        *,
+        dry_run: bool,
+        settle: bool,
+        shown: Mapping[tuple[str, str], Plan] | None,
+    ) -> list[int]:
+        """Maintain the tables, and print each run of a verb as it is known; their exit codes."""
+        run, codes = self._run, []
+        tables: set[str] = set()
+        run.on_event(Event(phase=_PHASE, done=0, total=None, unit="tables"))
+        for each in self._runs(
+            allowance=bounds.allowance,
+            deadline_ms=bounds.deadline_ms,
+            ranked=bounds.any,
+            dry_run=dry_run,
+            settle=settle,
+            shown=shown,
+        ):
+            codes.append(each.exit_code)
+            self.totals.add(each)
+            if each.status in _CHANGING:
+                stopping.changed(_CHANGED)
+            if each.traceback:
+                run.tell(each.traceback.rstrip())
+            if each.status in ("left", "partial"):
+                self.left.append({"table": dict(each.table), "operation": each.verb, "reason": each.reason})
+            tables.add(str(each.table["name"]))
+            run.on_event(Event(phase=_PHASE, done=len(tables), total=None, unit="tables"))
+            if self._is_shown(each, output):
+                output.row("runs", each.to_json(), lambda rows: _show(run, rows, dry=dry_run))
+            if run.quiet and each.exit_code:
+                name, verb = each.table["name"], each.verb or "maintain"
+                run.tell(f"{verb} {name}: {each.status}: {each.reason}")
+        run.progress.close()
+        return codes
+
+    def _is_shown(self, each: VerbRun, output: TableOutput) -> bool:
+        """Text leaves out what is not due and not tended to, unless --verbose: of a fleet that is most."""
+        return output.is_document or self._run.verbose or each.status not in ("not_due", "skipped")
+
+
+def _check_can_ask(run: Run, *, jsonl: bool) -> None:
+    if (run.json or jsonl) and run.on_terminal:
+        raise UsageError(
+            "Nobody can be asked: with JSON nothing was shown",
+            next_step="Add --yes, or look with --dry-run.",
+        )
+    run.check_terminal()
+
+
+class _Totals:
+    """Sums over the runs of verbs."""
+
+    def __init__(self) -> None:
+        self.statuses: Counter[str] = Counter()
+        self.tables: set[str] = set()
+        self.files = self.size_bytes = 0
+
+    def add(self, each: VerbRun) -> None:
+        """Take a run into account."""
+        self.statuses[each.status] += 1
+        self.tables.add(str(each.table["name"]))
+        self.files += each.deleted_files
+        self.size_bytes += each.freed_bytes
+
+    def consequence(self) -> str:
+        """What would be done, in words."""
+        from iceberg_cli.plan.text import count, size
+
+        return (
+            f"{count(self.statuses['due'], 'verbs')} on {count(len(self.tables), 'tables')}; "
+            f"{count(self.files, 'files')} of {size(self.size_bytes)} are deleted for good"
+        )
+
+    def to_json(self, codes: Sequence[int]) -> dict[str, Any]:
+        """The field `totals`, and the exit code."""
+        from iceberg_cli.cli.commands.many_tables import worst_of
+        from iceberg_cli.fleet.maintenance import STATUSES
+
+        return {
+            "tables": len(self.tables),
+            "statuses": {status: self.statuses[status] for status in STATUSES},
+            "deleted_files_count": self.files,
+            "reclaimed_bytes": self.size_bytes,
+            "exit_code": worst_of(codes),
+        }
+
+
+def _show(run: Run, rows: Sequence[Mapping[str, Any]], *, dry: bool) -> None:
+    from iceberg_cli.plan.inspection import ID, NUMBER, SIZE, TEXT, Column
+
+    columns = (
+        Column("table", lambda row: row["table"]["name"], ID),
+        Column("verb", lambda row: row["operation"] or "", ID),
+        Column("status", "status", ID),
+        Column("files", lambda row: row["deleted_files_count"] or "", NUMBER, leaves=2),
+        Column("frees" if dry else "freed", lambda row: row["reclaimed_bytes"] or "", SIZE, leaves=3),
+        Column("why", "reason", TEXT, leaves=4),
+        Column("operation", lambda row: row["operation_id"] or "", ID, seldom=True, leaves=1),
+    )
+    run.out.grid(columns, rows)
+
+
+def _show_totals(run: Run, totals: _Totals, left: Sequence[Mapping[str, Any]], *, dry: bool) -> None:
+    from iceberg_cli.fleet.maintenance import STATUSES
+    from iceberg_cli.plan.text import count, listed, size
+
+    words = [
+        f"{totals.statuses[status]:,} {status.replace('_', ' ')}"
+        for status in STATUSES
+        if totals.statuses[status]
+    ]
+    run.out.gap()
+    run.out.line(f"{count(len(totals.tables), 'tables')}: {listed(words) if words else 'none'}", style="bold")
+    if totals.files:
+        verb = "would be deleted" if dry else "deleted"
+        run.out.line(f"{count(totals.files, 'files')} of {size(totals.size_bytes)} {verb}")
+    if left:
+        run.out.line(f"{count(len(left), 'verbs')} left undone: the next run goes on")

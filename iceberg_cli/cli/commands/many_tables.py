@@ -1,0 +1,260 @@
+"""What commands about many tables have in common: patterns, output as it becomes known, failures, exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from iceberg_cli.cli.arguments import integer
+from iceberg_cli.cli.configuration import variable_of
+from iceberg_cli.cli.context import Run
+from iceberg_cli.errors import IcebergCliError, UsageError
+from iceberg_cli.formats import VERB_NAMES
+from iceberg_cli.plan.text import did_you_mean, size_bytes
+
+if TYPE_CHECKING:
+    from iceberg_cli.fleet.due import FleetPolicy
+    from iceberg_cli.fleet.listing import TableList
+    from iceberg_cli.fleet.opening import TableOpener
+    from iceberg_cli.fleet.patterns import Pattern
+    from iceberg_cli.fleet.policy_file import PolicyFile
+
+TOTALS_SCHEMA: Final = "iceberg-cli/totals/1"
+WORST_FIRST: Final = (1, 13, 15, 14, 16, 12, 10, 11)  # exit codes
+DEFAULT_JOBS: Final = 2
+_ROWS_AT_ONCE: Final = 1_000  # of text: each of these tables has titles and widths of its own
+
+Patterns = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PATTERN...]",
+        help="CATALOG, CATALOG.NAMESPACE, CATALOG.*.TABLE_*, or folders such as /wh/** and s3://lake/db/*; without "
+        "one, every catalog that is configured.",
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", parser=integer, help=f"Tables that are worked on side by side; default: {DEFAULT_JOBS}."
+    ),
+]
+JsonLines = Annotated[
+    bool,
+    typer.Option(
+        "--jsonl", help="One JSON object a line for each table as it is known; the last line has the totals."
+    ),
+]
+
+
+def patterns_of(texts: Sequence[str] | None) -> list[Pattern]:
+    """The patterns of a command line, each once.
+
+    Raises:
+        UsageError: one has no meaning.
+    """
+    from iceberg_cli.fleet.patterns import parse_pattern
+
+    return [parse_pattern(text) for text in dict.fromkeys(texts or ())]
+
+
+def tables_of(run: Run, patterns: Sequence[Pattern]) -> TableList:
+    """The tables that patterns mean, not listed yet."""
+    from iceberg_cli.fleet.listing import list_tables
+
+    return list_tables(patterns, catalog_config=run.catalog_config, storage_options=run.storage_options())
+
+
+def opener_of(run: Run) -> TableOpener:
+    """What opens the tables of a run.
+
+    Raises:
+        UsageError: a storage option has no meaning.
+    """
+    from iceberg_cli.fleet.opening import TableOpener
+
+    return TableOpener(
+        storage_options=run.storage_options(),
+        catalog_config=run.catalog_config,
+        allow_roots=run.unsafe_allow_root or (),
+        trust_lists=run.unsafe_trust_lists,
+        conditional_writes=run.unsafe_conditional_writes,
+        single_writer=run.unsafe_single_writer,
+        engine=run.engine_choice,
+        cache_bytes=None if run.no_cache else size_bytes(run.cache_size, "--cache-size"),
+        on_event=run.on_event,
+    )
+
+
+def fleet_policy(run: Run, path: str | None, *, only: Iterable[str] = ()) -> FleetPolicy:
+    """Which verbs are looked at, by a policy file and by what variables and the configuration file give each of them.
+
+    Args:
+        run: the options of all commands.
+        path: of the policy file, or None.
+        only: the verbs that are looked at; none: all.
+
+    Raises:
+        UsageError: the file cannot be read, or a verb is none.
+    """
+    from iceberg_cli.fleet.due import FleetPolicy
+    from iceberg_cli.fleet.policy_file import GivenOptions, load_policy
+
+    for verb in only:
+        if verb not in VERB_NAMES:
+            raise UsageError(f"--only: {verb!r} is no verb.{did_you_mean(verb, VERB_NAMES)}")
+    file = None if path is None else load_policy(path)
+    every = run.settings.every
+    weaker: dict[str, GivenOptions] = {}
+    stronger: dict[str, GivenOptions] = {}
+    if every is not None and every.gives_any:
+        for verb in VERB_NAMES:
+            settings = every.of_command(verb)
+            by_variable = {flag for flag, source in settings.sources.items() if source == variable_of(flag)}
+            for target, flags in (
+                (stronger, by_variable),
+                (weaker, settings.sources.keys() - by_variable),
+            ):
+                target[verb] = GivenOptions(
+                    given={flag: settings.values[flag] for flag in flags},
+                    sources={flag: settings.sources[flag] for flag in flags},
+                )
+    return FleetPolicy(file=file, weaker=weaker, stronger=stronger, only=frozenset(only))
+
+
+class TableOutput:
+    """The rows of a command about many tables: JSON lines, one document, or text.
+
+    Args:
+        run: the options of all commands.
+        schema: of the document.
+        line_schema: of a line.
+        jsonl: whether `--jsonl` is given.
+
+    Raises:
+        UsageError: `--jsonl` and `--format` contradict each other.
+    """
+
+    def __init__(self, run: Run, schema: str, line_schema: str, *, jsonl: bool) -> None:
+        if jsonl and "--format" in run.settings.typed:
+            raise UsageError("--jsonl and --format each say what standard output has; give one of them")
+        self._run, self._schema, self._line_schema = run, schema, line_schema
+        self._lines = jsonl
+        self._json = run.json and not jsonl
+        self._rows: list[dict[str, Any]] = []
+        self._show: Callable[[list[dict[str, Any]]], None] = lambda _: None
+        self._field = ""
+
+    def row(self, field: str, row: Mapping[str, Any], show: Callable[[list[dict[str, Any]]], None]) -> None:
+        """Print a row: a line at once, text a thousand rows at a time, a document when all is known.
+
+        Args:
+            field: of the document, which has the rows.
+            row: an element of it.
+            show: prints rows as text.
+        """
+        self._field, self._show = field, show
+        if self._lines:
+            self._run.progress.close()
+            sys.stdout.write(json.dumps({"schema": self._line_schema, **row}) + "\n")
+            sys.stdout.flush()
+            return
+        self._rows.append(dict(row))
+        if not self._json and len(self._rows) >= _ROWS_AT_ONCE:
+            self._show_rows()
+
+    @property
+    def is_document(self) -> bool:
+        """Whether it is JSON, which programs read."""
+        return self._lines or self._json
+
+    def _show_rows(self) -> None:
+        if self._rows and not self._run.quiet:
+            self._run.progress.close()
+            self._show(self._rows)
+        self._rows = []
+
+    def end(
+        self,
+        totals: Mapping[str, Any],
+        more: Mapping[str, Any],
+        *,
+        field: str = "tables",
+        head: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Print what is left: the rest of the text, the document, or the line of totals.
+
+        Args:
+            totals: of all rows.
+            more: further fields of the document and of the line of totals.
+            field: of the document, where no row named it.
+            head: fields of the document and of the line of totals that stand before the rows.
+        """
+        head = head or {}
+        self._run.progress.close()
+        if self._lines:
+            sys.stdout.write(json.dumps({"schema": TOTALS_SCHEMA, **head, **totals, **more}) + "\n")
+            sys.stdout.flush()
+        elif self._json:
+            from iceberg_cli.cli.render import print_json
+
+            print_json(
+                {
+                    "schema": self._schema,
+                    **head,
+                    self._field or field: self._rows,
+                    **more,
+                    "totals": dict(totals),
+                }
+            )
+        else:
+            self._show_rows()
+
+
+def tell_failures(run: Run, found: TableList) -> list[tuple[str, IcebergCliError]]:
+    """Print on standard error which places could not be listed and which patterns mean nothing.
+
+    Args:
+        run: the options of all commands.
+        found: iterated over already.
+
+    Returns:
+        Each place or pattern with its error.
+    """
+    from iceberg_cli.cli.render.report import show_error
+
+    errors: list[tuple[str, IcebergCliError]] = [(each.name, each.error) for each in found.failed]
+    errors += [(pattern.text, error) for pattern, error in found.unmatched()]
+    for _, error in errors:
+        run.progress.close()
+        show_error(run.err, error)
+    return errors
+
+
+def failed_json(errors: Iterable[tuple[str, IcebergCliError]]) -> list[dict[str, Any]]:
+    """The field `failed` of a document."""
+    return [{"name": name, "exit_code": error.exit_code, "message": error.message} for name, error in errors]
+
+
+def policy_json(file: PolicyFile | None) -> dict[str, str] | None:
+    """The field `policy` of a document."""
+    return None if file is None else {"path": file.path, "digest": file.digest}
+
+
+def worst_of(codes: Iterable[int]) -> int:
+    """The worst of some exit codes; 0 of none."""
+    found = {code for code in codes if code}
+    return next((code for code in (*WORST_FIRST, *sorted(found)) if code in found), 0)
+
+
+def leave_with_worst(codes: Iterable[int]) -> None:
+    """Leave with the worst of some exit codes, unless all are 0.
+
+    Raises:
+        typer.Exit: one is not.
+    """
+    if worst := worst_of(codes):
+        raise typer.Exit(worst)

@@ -1,0 +1,236 @@
+"""`survey`: what is due in many tables, ranked by what it frees. Never writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from iceberg_cli.cli.arguments import integer, positive
+from iceberg_cli.cli.commands.many_tables import (
+    DEFAULT_JOBS,
+    Jobs,
+    JsonLines,
+    Patterns,
+    TableOutput,
+    failed_json,
+    fleet_policy,
+    leave_with_worst,
+    opener_of,
+    patterns_of,
+    policy_json,
+    tables_of,
+    tell_failures,
+)
+from iceberg_cli.cli.context import Run, command
+from iceberg_cli.errors import UsageError
+from iceberg_cli.plan.events import Event
+
+if TYPE_CHECKING:
+    from iceberg_cli.fleet.survey import SurveyedTable
+
+FLEET_SCHEMA: Final = "iceberg-cli/fleet/1"
+_LINE_SCHEMA: Final = "iceberg-cli/fleet-table/1"
+_PHASE: Final = "looking at tables"
+_SORTS: Final = ("freed", "grade", "name")
+PolicyOption = Annotated[
+    str | None,
+    typer.Option("--policy", metavar="FILE", help="The verbs and options of this policy file, by table."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "survey")
+    def survey(
+        run: Run,
+        patterns: Patterns = None,
+        policy: PolicyOption = None,
+        prices: Annotated[
+            str | None,
+            typer.Option(metavar="FILE", help="TOML with prices: shows what is due as money a month."),
+        ] = None,
+        jobs: Jobs = None,
+        sort: Annotated[
+            str, typer.Option(metavar="freed|grade|name", help="What the rows are ranked by.")
+        ] = _SORTS[0],
+        limit: Annotated[
+            int | None, typer.Option(metavar="N", parser=integer, help="Show the first N rows only.")
+        ] = None,
+        exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 3 if something is due.")] = False,
+        jsonl: JsonLines = False,
+    ) -> None:
+        """Show what is due in many tables and what it frees, the most first. Never writes.
+
+        Each table has a grade: ok; due; overdue, which is due and far beyond its bounds; broken, where it breaks its
+        specification; unreadable. The rule that gave it stands beside it. Without --policy the verbs are
+        expire-snapshots, rewrite-manifests and merge-dvs by the tables' own properties and the defaults.
+        """
+        from iceberg_cli.fleet.prices import load_prices
+        from iceberg_cli.fleet.survey import Survey
+
+        if sort not in _SORTS:
+            raise UsageError(f"--sort must be freed, grade or name, not {sort!r}")
+        if jsonl and limit is not None and "--limit" in run.settings.typed:
+            raise UsageError("--limit is about ranked rows, and --jsonl prints each as it is known")
+        limit = positive(limit, "--limit")
+        priced = None if prices is None else load_prices(prices)
+        chosen = fleet_policy(run, policy)
+        found = tables_of(run, patterns_of(patterns))
+        output = TableOutput(run, FLEET_SCHEMA, _LINE_SCHEMA, jsonl=jsonl)
+        surveyed: list[SurveyedTable] = []
+        codes: list[int] = []
+        totals = _Totals()
+        run.on_event(Event(phase=_PHASE, done=0, total=None, unit="tables"))
+        for each in Survey(
+            tables=found,
+            opener=opener_of(run),
+            policy=chosen,
+            as_of_ms=run.as_of_ms,
+            jobs=positive(jobs, "--jobs") or DEFAULT_JOBS,
+            prices=priced,
+        ):
+            codes.append(each.exit_code)
+            totals.add(each)
+            if each.traceback:
+                run.tell(each.traceback.rstrip())
+            if jsonl:
+                output.row("tables", each.row, lambda _: None)
+            else:
+                surveyed.append(each)
+            run.on_event(Event(phase=_PHASE, done=totals.tables, total=None, unit="tables"))
+        run.progress.close()
+        ranked = sorted(surveyed, key=_rank(sort))
+        for each in ranked[:limit]:
+            output.row("tables", each.row, lambda rows: _show(run, rows, totals))
+        errors = tell_failures(run, found)
+        head = {"as_of_ms": run.as_of_ms, "policy": policy_json(chosen.file)}
+        output.end(totals.to_json(), {"failed": failed_json(errors)}, head=head)
+        if not (jsonl or run.json or run.quiet):
+            _show_totals(run, totals, shown=min(len(ranked), limit or len(ranked)))
+        leave_with_worst([*codes, *(error.exit_code for _, error in errors)])
+        if exit_code and totals.due:
+            raise typer.Exit(3)
+
+
+class _Totals:
+    """Sums over the tables of a survey."""
+
+    def __init__(self) -> None:
+        self.tables = 0
+        self.due = 0
+        self.grades: Counter[str] = Counter()
+        self.sums: Counter[str] = Counter()
+        self.money: Counter[str] = Counter()
+
+    def add(self, found: SurveyedTable) -> None:
+        """Take a table into account."""
+        self.tables += 1
+        self.due += found.is_due
+        self.grades[found.row["grade"]] += 1
+        self.sums["freed_bytes"] += found.freed_bytes
+        self.sums["freed_files"] += sum(
+            each["files"] or 0 for each in found.row["due"] if not each["blocked_by"]
+        )
+        for name in ("snapshots", "files", "small_files", "data_bytes", "metadata_bytes"):
+            self.sums[name] += found.row[name] or 0
+        if (cost := found.row["cost"]) is not None:
+            self.money[cost["currency"]] += cost["month"]
+
+    def to_json(self) -> dict[str, Any]:
+        """The field `totals`."""
+        from iceberg_cli.fleet.survey import GRADES
+
+        return {
+            "tables": self.tables,
+            "due": self.due,
+            "grades": {grade: self.grades[grade] for grade in GRADES},
+            **{
+                name: self.sums[name]
+                for name in (
+                    "freed_bytes",
+                    "freed_files",
+                    "snapshots",
+                    "files",
+                    "small_files",
+                    "data_bytes",
+                    "metadata_bytes",
+                )
+            },
+            "cost": [
+                {"currency": name, "month": round(value, 6)} for name, value in sorted(self.money.items())
+            ],
+        }
+
+
+def _rank(sort: str) -> Callable[[SurveyedTable], Any]:
+    from iceberg_cli.fleet.survey import GRADES
+
+    def grade(each: SurveyedTable) -> int:
+        return -GRADES.index(each.row["grade"])
+
+    def name(each: SurveyedTable) -> str:
+        return str(each.row["table"]["name"])
+
+    if sort == "name":
+        return name
+    if sort == "grade":
+        return lambda each: (grade(each), -each.freed_bytes, name(each))
+    return lambda each: (-each.freed_bytes, grade(each), name(each))
+
+
+def _show(run: Run, rows: Sequence[Mapping[str, Any]], totals: _Totals) -> None:
+    from iceberg_cli.plan.inspection import ID, NUMBER, SIZE, TEXT, TIME, Column
+
+    def freed(row: Mapping[str, Any]) -> int | str:
+        sizes = [each["bytes"] for each in row["due"] if not each["blocked_by"]]
+        return sum(size or 0 for size in sizes) if sizes else ""
+
+    columns = [
+        Column("table", lambda row: row["table"]["name"], ID),
+        Column("grade", "grade", ID),
+        Column("frees", freed, SIZE),
+        Column("due", lambda row: ", ".join(each["operation"] for each in row["due"]), TEXT, leaves=8),
+        Column("snapshots", "snapshots", NUMBER, leaves=6),
+        Column("oldest", "oldest_snapshot_ms", TIME, leaves=5),
+        Column("files", "files", NUMBER, leaves=4),
+        Column("small", "small_files", NUMBER, leaves=3),
+        Column("deleted", lambda row: _percent(row["delete_ratio"]), NUMBER, leaves=3),
+        Column("manifests", "manifests", NUMBER, leaves=2),
+        Column("times needed", "manifest_target_ratio", NUMBER, seldom=True, leaves=1),
+        Column("since checkpoint", "log_versions_since_checkpoint", NUMBER, seldom=True, leaves=1),
+        Column("metadata", lambda row: row["metadata_bytes"] or "", SIZE, seldom=True, leaves=1),
+    ]
+    if totals.money:
+        columns.append(Column("a month", lambda row: _money(row["cost"]), ID, leaves=7))
+    columns.append(Column("why", "rule", TEXT, leaves=7))
+    run.out.grid(columns, rows)
+
+
+def _percent(ratio: float | None) -> str | None:
+    return f"{ratio:.1%}" if ratio else None
+
+
+def _money(cost: Mapping[str, Any] | None) -> str | None:
+    return f"{cost['month']:,.2f} {cost['currency']}" if cost and cost["month"] else None
+
+
+def _show_totals(run: Run, totals: _Totals, *, shown: int) -> None:
+    from iceberg_cli.fleet.survey import GRADES
+    from iceberg_cli.plan.text import count, listed, size
+
+    grades = [f"{totals.grades[grade]:,} {grade}" for grade in GRADES if totals.grades[grade]]
+    run.out.gap()
+    run.out.line(f"{count(totals.tables, 'tables')}: {listed(grades) if grades else 'none'}", style="bold")
+    if shown < totals.tables:
+        run.out.line(f"{totals.tables - shown:,} more tables are not shown")
+    if totals.due:
+        sums = totals.sums
+        money = "".join(f", {value:,.2f} {name} a month" for name, value in sorted(totals.money.items()))
+        run.out.line(
+            f"What is due in {count(totals.due, 'tables')} frees {size(sums['freed_bytes'])} in"
+            f" {count(sums['freed_files'], 'files')}{money}"
+        )

@@ -1,0 +1,121 @@
+"""The maintenance of one table: which verbs may run on it, by which policies, and their plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from iceberg_cli.errors import IcebergCliError
+from iceberg_cli.fleet.policy_file import ALWAYS, DUE, NEVER, ONLY_BY_NAME, GivenOptions, VerbPolicy
+from iceberg_cli.plan.policy import DEFAULT
+
+if TYPE_CHECKING:
+    from iceberg_cli.api import Plan, Table
+    from iceberg_cli.fleet.listing import ListedTable
+    from iceberg_cli.fleet.policy_file import PolicyFile, TablePolicy
+    from iceberg_cli.plan.policy import Policy
+
+# Each leaves less to do for those behind it: the format comes before what it makes possible, deletes are merged before
+# their manifests are regrouped, and what all of them replaced goes last.
+ORDER: Final = ("upgrade-v3", "merge-dvs", "assign-row-ids", "rewrite-manifests", "expire-snapshots")
+_NOTHING: Final = GivenOptions()
+_UNNAMED: Final[Mapping[str, VerbPolicy]] = {
+    verb: VerbPolicy(verb=verb, when=DUE, when_source=DEFAULT, given={}, sources={})
+    for verb in ORDER
+    if verb not in ONLY_BY_NAME
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetPolicy:
+    """Which verbs are looked at on which table, and by which options.
+
+    Args:
+        file: the policy file; None: every verb but those that only an entry of one may name, by their defaults.
+        weaker: by verb, what the configuration file gives.
+        stronger: by verb, what variables give.
+        only: the verbs that are looked at; none: all.
+    """
+
+    file: PolicyFile | None = None
+    weaker: Mapping[str, GivenOptions] = field(default_factory=dict)
+    stronger: Mapping[str, GivenOptions] = field(default_factory=dict)
+    only: frozenset[str] = frozenset()
+
+    def of_table(self, names: list[str]) -> TablePolicy | None:
+        """What the policy file has for the table of these names; None where it has nothing, or there is no file."""
+        return None if self.file is None else self.file.of_table(names)
+
+    def verbs(self, own: TablePolicy | None) -> list[VerbPolicy]:
+        """The verbs that are looked at on a table, in the order in which they run.
+
+        Args:
+            own: what the policy file has for it.
+        """
+        having = _UNNAMED
+        if self.file is not None:
+            having = {} if own is None or not own.maintain else own.verbs
+        return [
+            having[verb]
+            for verb in ORDER
+            if verb in having and having[verb].when != NEVER and (not self.only or verb in self.only)
+        ]
+
+    def policy(self, verb: VerbPolicy, table: Table, *, as_of_ms: int) -> Policy:
+        """The policy of a verb for a table.
+
+        Raises:
+            UsageError: an option has no meaning.
+        """
+        return verb.policy(
+            table.format,
+            now_ms=as_of_ms,
+            weaker=self.weaker.get(verb.verb, _NOTHING),
+            stronger=self.stronger.get(verb.verb, _NOTHING),
+        )
+
+
+def names_of(listed: ListedTable, location: str | None = None) -> list[str]:
+    """Every name by which a table is known, its location among them."""
+    places = [each for each in (listed.location, location) if each is not None]
+    return list(dict.fromkeys([listed.name, *listed.also, *places]))
+
+
+def is_due(plan: Plan, verb: VerbPolicy) -> bool:
+    """Whether a plan is to be carried out: what is an offer alone only where the policy wants the verb.
+
+    Args:
+        plan: made.
+        verb: whose it is.
+    """
+    named = verb.when == ALWAYS or verb.verb in ONLY_BY_NAME
+    return plan.due and (named or plan.content.offer is None)
+
+
+class PlannedVerb(NamedTuple):
+    """A verb's plan for a table, or the error that there is instead."""
+
+    verb: VerbPolicy
+    plan: Plan | None
+    error: IcebergCliError | None
+
+
+def plans_of(
+    table: Table, policy: FleetPolicy, verbs: list[VerbPolicy], *, as_of_ms: int
+) -> Iterator[PlannedVerb]:
+    """The plans of verbs for a table as it is now, each by itself.
+
+    Args:
+        table: opened.
+        policy: of the fleet.
+        verbs: of the table.
+        as_of_ms: the "now" of every age.
+    """
+    for verb in verbs:
+        try:
+            plan = table.plan(policy.policy(verb, table, as_of_ms=as_of_ms), as_of_ms=as_of_ms)
+        except IcebergCliError as error:
+            yield PlannedVerb(verb, None, error)
+        else:
+            yield PlannedVerb(verb, plan, None)

@@ -1,0 +1,330 @@
+"""The tables that patterns mean, in catalogs and below folders. None is opened, and none is named twice.
+
+A table that several names lead to is one: where only one place is listed its names come as the place gives them;
+where several are, all are listed before the first is given, through a file of this machine, so that memory holds no
+more for many. Two names are of one table where its folder is the same, which databases tell with their names and a
+REST catalog is asked for, once a table, where several places are listed.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from iceberg_cli.errors import IcebergCliError, TableNotFound, UsageError
+from iceberg_cli.fleet.patterns import Pattern
+from iceberg_cli.paths import canonical, scheme_of
+from iceberg_cli.plan.text import did_you_mean
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.catalogs.configured import Catalogs
+
+_MOST_NAMES: Final = 10_000  # that are looked through for one written nearly alike
+_COLUMNS: Final = ("name", "catalog", "namespace", "format", "location", "metadata_location")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedTable:
+    """A table that is listed and not opened.
+
+    Args:
+        name: as `open_table` takes it.
+        also: its other names, in the order of their places.
+        catalog: that names it; None for a folder.
+        namespace: in the catalog, its levels with dots between them.
+        format: `iceberg` or `delta`.
+        location: its folder, as far as the place that lists it tells.
+        metadata_location: its current metadata, likewise.
+    """
+
+    name: str
+    also: tuple[str, ...] = ()
+    catalog: str | None = None
+    namespace: str | None = None
+    format: str = "iceberg"
+    location: str | None = None
+    metadata_location: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As an element of `list/1`."""
+        return {"name": self.name, "also": list(self.also)} | {
+            name: getattr(self, name) for name in _COLUMNS[1:]
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedPlace:
+    """A catalog or folder that could not be listed whole.
+
+    Args:
+        name: of the catalog, or the folder.
+        error: why.
+    """
+
+    name: str
+    error: IcebergCliError
+
+
+@dataclass(kw_only=True)
+class TableList:
+    """The tables that patterns mean. Iterate over it once; then `failed` and `unmatched` are known.
+
+    Args:
+        patterns: none: every catalog that is configured.
+        catalogs: those that are configured.
+        storage_options: for folders in object stores.
+
+    Attributes:
+        failed: places of which some tables may be missing.
+    """
+
+    patterns: Sequence[Pattern]
+    catalogs: Catalogs
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    failed: list[FailedPlace] = field(default_factory=list)
+    _matched: set[Pattern] = field(default_factory=set)
+
+    def __iter__(self) -> Iterator[ListedTable]:
+        """The tables, each once.
+
+        Raises:
+            UsageError: a pattern names a catalog that is not configured, or the configuration cannot be read.
+        """
+        places = self._places()
+        if len(places) == 1:
+            [(name, list_place)] = places
+            yield from self._noting(name, list_place())
+        else:
+            yield from self._once(places)
+
+    def unmatched(self) -> list[tuple[Pattern, TableNotFound]]:
+        """Each pattern that meant no table, with an error that has the nearest names; not of places that failed."""
+        failed = {each.name for each in self.failed}
+        return [
+            (pattern, TableNotFound(f"No table matches {pattern.text}.{self._near(pattern)}"))
+            for pattern in self.patterns
+            if pattern not in self._matched and (pattern.catalog or _folder_of(pattern)) not in failed
+        ]
+
+    # -- places ------------------------------------------------------------------------------------------------
+
+    def _places(self) -> list[tuple[str, Callable[[], Iterator[ListedTable]]]]:
+        """What is listed: each catalog, and each folder that is below no other one."""
+        names = [each.catalog for each in self.patterns if each.catalog is not None]
+        if not self.patterns:
+            names = self.catalogs.names()
+            if not names:
+                raise UsageError(
+                    "No catalog is configured",
+                    next_step="Name a folder's tables, such as /warehouse/**, or configure PyIceberg's catalogs.",
+                )
+        catalogs = list(dict.fromkeys(names))
+        for name in catalogs:
+            self._check_configured(name)
+        folders = _outermost(_folder_of(each) for each in self.patterns if each.catalog is None)
+        return [
+            *((name, partial(self._of_catalog, name)) for name in catalogs),
+            *((folder, partial(self._of_folder, folder)) for folder in folders),
+        ]
+
+    def _check_configured(self, name: str) -> None:
+        try:
+            self.catalogs.configured(name)
+        except UsageError as error:
+            if near := did_you_mean(name, self.catalogs.names()):
+                error.message += near
+            raise
+
+    def _of_catalog(self, name: str) -> Iterator[ListedTable]:
+        from iceberg_cli.iceberg.catalogs.listing import duplicates_in, list_catalog
+
+        own = [each for each in self.patterns if each.catalog == name]
+
+        def may_match(levels: tuple[str, ...]) -> bool:
+            return not own or any(each.may_match_below(".".join((name, *levels))) for each in own)
+
+        others = {
+            place: [_name_of(name, each) for each in entries]
+            for place, entries in duplicates_in(self.catalogs, name).items()
+        }
+        for entry in list_catalog(self.catalogs, name, may_match):
+            written = _name_of(name, entry)
+            if own and not self._is_meant(written, own):
+                continue
+            if any("." in level or not level for level in (*entry.levels, entry.table)):
+                reason = UsageError(
+                    f"{written}: a name with a dot in one of its parts cannot be written here"
+                )
+                self.failed.append(FailedPlace(name=written, error=reason))
+                continue
+            twins = [each for each in others.get(entry.metadata_location or "", []) if each != written]
+            if any(each < written and (not own or self._is_meant(each, own)) for each in twins):
+                continue
+            yield ListedTable(
+                name=written,
+                also=tuple(twins),
+                catalog=name,
+                namespace=".".join(entry.levels),
+                location=_folder_of_metadata(entry.metadata_location),
+                metadata_location=entry.metadata_location,
+            )
+
+    def _of_folder(self, root: str) -> Iterator[ListedTable]:
+        from iceberg_cli.formats.folders import tables_below
+        from iceberg_cli.storage.router import open_storage
+
+        own = [each for each in self.patterns if each.catalog is None and _is_in(_folder_of(each), root)]
+        found = tables_below(
+            open_storage(self.storage_options),
+            root,
+            may_match=lambda folder: self._is_meant(folder, own),
+            may_match_below=lambda folder: any(each.may_match_below(folder) for each in own),
+        )
+        for each in found:
+            yield ListedTable(name=each.name, format=each.format, location=each.folder)
+
+    def _is_meant(self, name: str, patterns: Iterable[Pattern]) -> bool:
+        return any(each.matches(name) for each in patterns)
+
+    def _noting(self, place: str, tables: Iterator[ListedTable]) -> Iterator[ListedTable]:
+        """The tables of a place, with what is learnt of patterns; a place that fails ends with what came before."""
+        open_patterns = [each for each in self.patterns if each not in self._matched]
+        try:
+            for table in tables:
+                if open_patterns:
+                    met = [each for each in open_patterns if _is_named(table, each)]
+                    self._matched.update(met)
+                    open_patterns = [each for each in open_patterns if each not in self._matched]
+                yield table
+        except UsageError:
+            raise
+        except IcebergCliError as error:
+            self.failed.append(FailedPlace(name=place, error=error))
+
+    # -- once --------------------------------------------------------------------------------------------------
+
+    def _once(
+        self, places: Sequence[tuple[str, Callable[[], Iterator[ListedTable]]]]
+    ) -> Iterator[ListedTable]:
+        """The tables of several places, those that are the same as one: by the order of the first of its names."""
+        with (
+            tempfile.NamedTemporaryFile(prefix="iceberg-cli-", suffix=".list") as file,
+            closing(sqlite3.connect(file.name, isolation_level=None)) as spool,
+        ):
+            spool.execute("PRAGMA journal_mode = OFF")
+            spool.execute("PRAGMA synchronous = OFF")
+            spool.execute(f"CREATE TABLE listed (key, also, {', '.join(_COLUMNS)})")
+            spool.execute("BEGIN")
+            for name, list_place in places:
+                for table in self._noting(name, list_place()):
+                    row = [getattr(table, column) for column in _COLUMNS]
+                    spool.execute(
+                        "INSERT INTO listed VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                        [self._key(table), "\n".join(table.also), *row],
+                    )
+            spool.execute("COMMIT")
+            spool.execute("CREATE INDEX by_key ON listed (key)")
+            firsts = spool.execute(
+                "SELECT l.rowid, l.* FROM listed l JOIN (SELECT min(rowid) AS first FROM listed GROUP BY key) f"
+                " ON l.rowid = f.first ORDER BY l.rowid"
+            )
+            for rowid, key, also, *values in firsts:
+                table = ListedTable(**dict(zip(_COLUMNS, values, strict=True)))
+                others = spool.execute(
+                    "SELECT name, also FROM listed WHERE key = ? AND rowid > ? ORDER BY rowid", (key, rowid)
+                )
+                names = [also, *(text for pair in others for text in pair)]
+                yield replace(table, also=tuple(each for text in names for each in text.split("\n") if each))
+
+    def _key(self, table: ListedTable) -> str:
+        """What two names of one table have in common: its folder, after links where it is a local one."""
+        location = table.location
+        if location is None:
+            location = self._ask_location(table)
+        if location is None:
+            return f"name:{table.name}"
+        folder = canonical(location).rstrip("/")
+        return os.path.realpath(folder) if scheme_of(folder) == "file" else folder
+
+    def _ask_location(self, table: ListedTable) -> str | None:
+        """The folder of a REST catalog's table; None where it does not say: opening the table tells why."""
+        if table.catalog is None or self.catalogs.kind(table.catalog) != "rest":
+            return None
+        from iceberg_cli.iceberg.catalogs.rest_listing import location_of
+
+        levels = tuple((table.namespace or "").split("."))
+        return location_of(
+            self.catalogs.rest(table.catalog), table.catalog, levels, table.name.rpartition(".")[2]
+        )
+
+    # -- nearest names -----------------------------------------------------------------------------------------
+
+    def _near(self, pattern: Pattern) -> str:
+        if pattern.catalog is None:
+            return " A folder's tables below any depth are FOLDER/**." if "*" not in pattern.text else ""
+        from iceberg_cli.iceberg.catalogs.listing import list_catalog
+
+        try:
+            entries = islice(list_catalog(self.catalogs, pattern.catalog, lambda _: True), _MOST_NAMES)
+            names = {_name_of(pattern.catalog, each) for each in entries}
+        except IcebergCliError:
+            return ""  # a hint, beside an answer that was clear
+        parts = pattern.text.count(".")
+        above = {".".join(each.split(".")[: parts + 1]) for each in names}
+        return did_you_mean(pattern.text, sorted(names | above))
+
+
+def list_tables(
+    patterns: Sequence[Pattern],
+    *,
+    catalogs: Catalogs | None = None,
+    catalog_config: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> TableList:
+    """The tables that patterns mean.
+
+    Args:
+        patterns: from `parse_pattern`; none: every catalog that is configured.
+        catalogs: see `iceberg_cli.open_table`; None: made for `catalog_config`.
+        catalog_config: see `iceberg_cli.open_table`.
+        storage_options: for folders in object stores.
+    """
+    if catalogs is None:
+        from iceberg_cli.iceberg.catalogs.configured import Catalogs
+
+        catalogs = Catalogs(catalog_config)
+    return TableList(patterns=patterns, catalogs=catalogs, storage_options=storage_options or {})
+
+
+def _is_named(table: ListedTable, pattern: Pattern) -> bool:
+    return pattern.matches(table.name) or (table.catalog is None and pattern.matches(table.location or ""))
+
+
+def _name_of(catalog: str, entry: Any) -> str:
+    return ".".join((catalog, *entry.levels, entry.table))
+
+
+def _folder_of(pattern: Pattern) -> str:
+    """The folder from which a pattern's tables are looked for, without a slash at its end."""
+    return pattern.text if "*" not in pattern.text else pattern.root.rstrip("/")
+
+
+def _folder_of_metadata(metadata_location: str | None) -> str | None:
+    return None if metadata_location is None else metadata_location.rsplit("/", 2)[0]
+
+
+def _is_in(folder: str, other: str) -> bool:
+    return folder == other or folder.startswith(f"{other}/")
+
+
+def _outermost(folders: Iterable[str]) -> list[str]:
+    """The folders that are below no other of these, in their order."""
+    every = dict.fromkeys(folders)
+    return [each for each in every if not any(_is_in(each, other) for other in every if other != each)]

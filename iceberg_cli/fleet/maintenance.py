@@ -1,0 +1,429 @@
+"""The maintenance of many tables by one policy file: every verb that it names and that is due, table by table.
+
+Each table is by itself: what fails on one stops none of the others, and none of its own verbs that do not need the one
+that failed. All rules that keep data safe are those of a single verb, which each of these runs is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from iceberg_cli.api import DeletionAllowance, Plan, new_runtime
+from iceberg_cli.errors import (
+    CommitConflict,
+    CommitStateUnknown,
+    DeletesFailed,
+    IcebergCliError,
+    Interrupted,
+    Refused,
+)
+from iceberg_cli.fleet.due import FleetPolicy, is_due, names_of
+from iceberg_cli.fleet.side_by_side import side_by_side
+from iceberg_cli.fleet.survey import Survey
+from iceberg_cli.plan.events import FilesDeleted, Listener, unheard
+from iceberg_cli.plan.text import iso
+
+if TYPE_CHECKING:
+    from iceberg_cli.api import Runtime, Table
+    from iceberg_cli.fleet.listing import ListedTable
+    from iceberg_cli.fleet.opening import TableOpener
+    from iceberg_cli.fleet.policy_file import TablePolicy, VerbPolicy
+    from iceberg_cli.plan.events import AnyEvent
+    from iceberg_cli.plan.report import RecoveredOperation, Report
+
+WOULD_RUN, NOT_DUE, SKIPPED, BLOCKED, FAILED, LEFT = (
+    "due",
+    "not_due",
+    "skipped",
+    "blocked",
+    "failed",
+    "left",
+)
+STATUSES: Final = (
+    WOULD_RUN, "done", "nothing_to_do", "waiting", "partial", "conflict", "unknown", "refused", FAILED, BLOCKED, LEFT,
+    NOT_DUE, SKIPPED,
+)  # fmt: skip
+_STATUS_OF: Final[tuple[tuple[type[IcebergCliError], str], ...]] = (
+    (CommitStateUnknown, "unknown"),
+    (CommitConflict, "conflict"),
+    (Interrupted, "partial"),
+    (DeletesFailed, "partial"),
+    (Refused, "refused"),
+)
+_NEEDS: Final = {"assign-row-ids": "upgrade-v3"}  # row ids are of version 3
+_BUG: Final = 1  # exit code
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerbRun:
+    """What came of one verb on one table.
+
+    Args:
+        table: its `name`, `location`, `format` and `also`.
+        verb: its name; None where the table was not come to at all.
+        status: of `STATUSES`.
+        reason: why, in words.
+        exit_code: 0 unless something is left to worry about.
+        report: of what was carried out.
+        deleted_files: in this run.
+        freed_bytes: by deletions in this run; of one that would run, what it would free.
+        duration_ms: of planning and carrying out.
+        error: what it ended by.
+        traceback: of a bug.
+        plan: of one that would run.
+    """
+
+    table: Mapping[str, Any]
+    verb: str | None
+    status: str
+    reason: str = ""
+    exit_code: int = 0
+    report: Report | None = None
+    deleted_files: int = 0
+    freed_bytes: int = 0
+    duration_ms: int = 0
+    error: IcebergCliError | None = None
+    traceback: str = ""
+    plan: Plan | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As an element of `runs` in `maintenance/1`."""
+        report, error = self.report, self.error
+        snapshot_id = None if report is None else report.committed_snapshot_id
+        return {
+            "table": dict(self.table),
+            "operation": self.verb,
+            "status": self.status,
+            "reason": self.reason,
+            "exit_code": self.exit_code,
+            "operation_id": None if report is None else report.operation_id,
+            "committed_snapshot_id": None if snapshot_id is None else str(snapshot_id),
+            "committed_version": None if report is None else report.committed_version,
+            "deleted_files_count": self.deleted_files,
+            "reclaimed_bytes": self.freed_bytes,
+            "duration_ms": self.duration_ms,
+            "error": None
+            if error is None
+            else {
+                "error": type(error).__name__,
+                "message": error.message,
+                "state": error.state,
+                "next": error.next_step,
+            },
+        }
+
+
+@dataclass(kw_only=True)
+class Maintenance:
+    """The maintenance of many tables. Iterate over it once.
+
+    Args:
+        tables: those that are listed.
+        opener: opens them.
+        policy: with a policy file.
+        as_of_ms: the "now" of every age.
+        jobs: how many tables are worked on side by side.
+        allowance: of deletions by all of them; None: as many as are due.
+        deadline_ms: a point in time after which nothing more is begun, or None.
+        ranked: begin with the tables of which most is freed, for which all are looked at first: a bound is set.
+        dry_run: only plan.
+        settle: finish open operations of earlier runs first.
+        shown: by name of a table and verb what the operator was shown and agreed to; no more is deleted by that verb.
+            None: he agreed to whatever the policy says.
+        stop_requested: whether to stop at the next safe point.
+        on_event: gets what happens.
+    """
+
+    tables: Iterable[ListedTable]
+    opener: TableOpener
+    policy: FleetPolicy
+    as_of_ms: int
+    jobs: int = 2
+    allowance: DeletionAllowance | None = None
+    deadline_ms: int | None = None
+    ranked: bool = False
+    dry_run: bool = False
+    settle: bool = True
+    shown: Mapping[tuple[str, str], Plan] | None = None
+    stop_requested: Callable[[], bool] = lambda: False
+    on_event: Listener = unheard
+    _names: dict[tuple[str, str], str] = field(default_factory=dict)  # of tables that were come to
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __iter__(self) -> Iterator[VerbRun]:
+        """One for each table and verb, as it is known."""
+        tables = self._ranked() if self.ranked else self.tables
+        # Where a signal asks to stop, the tables that were not come to yet are still told of, one by one.
+        yield from side_by_side(self._maintained, tables, jobs=self.jobs)
+
+    def _ranked(self) -> list[ListedTable]:
+        """The tables, that of which most is freed first; those that cannot be read come last and say why."""
+        listed = list(self.tables)
+        survey = Survey(
+            tables=listed, opener=self.opener, policy=self.policy, as_of_ms=self.as_of_ms, jobs=self.jobs
+        )
+        freed: dict[str, int] = {}
+        for each in survey:
+            if self.stop_requested():
+                break
+            freed[each.listed.name] = each.freed_bytes
+        return sorted(listed, key=lambda each: -freed.get(each.name, -1))
+
+    # -- one table ---------------------------------------------------------------------------------------------
+
+    def _maintained(self, listed: ListedTable) -> Iterator[VerbRun]:
+        if reason := self._why_not_begin():
+            yield VerbRun(table=_identity(listed), verb=None, status=LEFT, reason=reason)
+            return
+        if listed.location is not None and self._refusal(listed, None) is not None:
+            yield self._skipped(listed, None, self._refusal(listed, None) or "")
+            return
+        table: Table | None = None
+        try:
+            table = self.opener.open(listed)
+            yield from self._of_table(listed, table)
+        except IcebergCliError as error:
+            yield _failed(_identity(listed, table), None, error)
+        except Exception as error:  # noqa: BLE001 - a bug met on one table says nothing of the others
+            yield _bug(_identity(listed, table), error)
+        finally:
+            if table is not None:
+                table.save_cache()
+
+    def _of_table(self, listed: ListedTable, table: Table) -> Iterator[VerbRun]:
+        if same := self._come_to_before(listed, table):
+            yield self._skipped(listed, table, f"it is the table {same}")
+            return
+        if reason := self._refusal(listed, table):
+            yield self._skipped(listed, table, reason)
+            return
+        own = self.policy.of_table(names_of(listed, table.identity["location"]))
+        if running := [each for each in table.operations() if each.state == "running"]:
+            yield self._skipped(
+                listed, table, f"operation {running[0].operation_id} of it is {running[0].message}"
+            )
+            return
+        counted = _Deleted(self.on_event)
+        runtime = self._runtime(own, counted)
+        unknown: str | None = None
+        if self.settle and not self.dry_run:
+            for done in table.recover(runtime=runtime):
+                yield _settled(_identity(listed, table), done, counted.take())
+                if done.exit_code == CommitStateUnknown.exit_code:
+                    unknown = done.report.operation_id
+        failed: set[str] = set()
+        for verb in self.policy.verbs(own):
+            if unknown is not None:
+                reason = f"what came of operation {unknown} is not known"
+                yield VerbRun(table=_identity(listed, table), verb=verb.verb, status=SKIPPED, reason=reason)
+                continue
+            if _NEEDS.get(verb.verb) in failed:
+                reason = f"it needs {_NEEDS[verb.verb]}, which did not come to its end"
+                yield VerbRun(table=_identity(listed, table), verb=verb.verb, status=SKIPPED, reason=reason)
+                continue
+            run = self._run(listed, table, verb, runtime, counted)
+            yield run
+            if run.exit_code:
+                failed.add(verb.verb)
+            if run.exit_code == CommitStateUnknown.exit_code:
+                operations = [each.operation_id for each in table.operations() if each.state == "asking"]
+                unknown = operations[0] if operations else "of this run"
+
+    def _run(
+        self, listed: ListedTable, table: Table, verb: VerbPolicy, runtime: Runtime, counted: _Deleted
+    ) -> VerbRun:
+        """Plan one verb and carry it out."""
+        about: dict[str, Any] = {"table": _identity(listed, table), "verb": verb.verb}
+        if reason := self._why_not_begin(runtime):
+            return VerbRun(**about, status=LEFT, reason=reason)
+        started_s = time.monotonic()
+        try:
+            policy = self.policy.policy(verb, table, as_of_ms=self.as_of_ms)
+            plan = table.plan(policy, as_of_ms=self.as_of_ms)
+            planned = {**about, "duration_ms": _since_ms(started_s)}
+            if not is_due(plan, verb):
+                reason = plan.content.offer if plan.due else None
+                return VerbRun(**planned, status=NOT_DUE, reason=reason or "")
+            if plan.blocked_by:
+                return VerbRun(
+                    **planned,
+                    status=BLOCKED,
+                    reason="; ".join(plan.blocked_by),
+                    exit_code=Refused.exit_code,
+                )
+            if self.dry_run:
+                removals = plan.removals
+                return VerbRun(
+                    **planned,
+                    status=WOULD_RUN,
+                    deleted_files=removals.count,
+                    freed_bytes=removals.size_bytes,
+                    plan=plan,
+                )
+            if plan.removals.count and self.allowance is not None and self.allowance.is_spent:
+                return VerbRun(**planned, status=LEFT, reason="as much is deleted as this run may delete")
+            report = self._apply(table, plan, runtime)
+        except IcebergCliError as error:
+            files, size_bytes = counted.take()
+            return _failed(
+                about["table"],
+                verb.verb,
+                error,
+                deleted_files=files,
+                freed_bytes=size_bytes,
+                duration_ms=_since_ms(started_s),
+            )
+        files, size_bytes = counted.take()
+        return VerbRun(
+            **about,
+            status=report.status,
+            reason="; ".join(report.notes),
+            exit_code=DeletesFailed.exit_code if report.failed_deletes else 0,
+            report=report,
+            deleted_files=files,
+            freed_bytes=size_bytes,
+            duration_ms=_since_ms(started_s),
+        )
+
+    def _apply(self, table: Table, plan: Plan, runtime: Runtime) -> Report:
+        """Carry a plan out; where the operator was shown one that deletes files, nothing beyond that one."""
+        if self.shown is not None and plan.removals.count:
+            agreed = self.shown.get((table.name, plan.verb))
+            if agreed is None:
+                raise Refused(
+                    f"Cannot {plan.verb} {table.name}: it became due after the question was asked",
+                    next_step="Run the same command again.",
+                )
+            return table.apply(Plan(agreed.content), runtime=runtime)
+        return table.apply(plan, runtime=runtime)
+
+    # -- whether at all ----------------------------------------------------------------------------------------
+
+    def _why_not_begin(self, runtime: Runtime | None = None) -> str | None:
+        """Why nothing more is begun, or None."""
+        if self.stop_requested():
+            return "a signal asked to stop"
+        if self.deadline_ms is not None and _now_ms() >= self.deadline_ms:
+            return "the deadline of this run is over"
+        if runtime is not None and runtime.out_of_time():
+            return "its window is over"
+        return None
+
+    def _refusal(self, listed: ListedTable, table: Table | None) -> str | None:
+        """Why nothing runs on a table now by the policy file, or None."""
+        location = None if table is None else table.identity["location"]
+        own = self.policy.of_table(names_of(listed, location))
+        if own is None:
+            return "no entry of the policy file matches it"
+        if not own.maintain:
+            return f"maintain = false{f': {own.reason}' if own.reason else ''}"
+        now_ms = _now_ms()
+        if own.window is not None and not own.window.contains(now_ms):
+            return f"outside its window ({own.window.text}), which begins {iso(own.window.next_start_ms(now_ms))}"
+        return None
+
+    def _come_to_before(self, listed: ListedTable, table: Table) -> str | None:
+        """The name by which a table was come to before in this run, or None."""
+        with self._lock:
+            before = self._names.setdefault(table.key, listed.name)
+        return None if before == listed.name else before
+
+    def _runtime(self, own: TablePolicy | None, on_event: Listener) -> Runtime:
+        ends = [self.deadline_ms]
+        if own is not None and own.window is not None:
+            ends.append(own.window.end_ms(_now_ms()))
+        return new_runtime(
+            on_event=on_event,
+            deadline_ms=min((each for each in ends if each is not None), default=None),
+            allowance=self.allowance,
+            stop_requested=self.stop_requested,
+        )
+
+    @staticmethod
+    def _skipped(listed: ListedTable, table: Table | None, reason: str) -> VerbRun:
+        return VerbRun(table=_identity(listed, table), verb=None, status=SKIPPED, reason=reason)
+
+
+class _Deleted:
+    """A listener that counts the deletions of one table, and passes all on."""
+
+    def __init__(self, on_event: Listener) -> None:
+        self._on_event = on_event
+        self._files = self._size_bytes = 0
+
+    def __call__(self, event: AnyEvent) -> None:
+        """Take note of an event."""
+        if isinstance(event, FilesDeleted):
+            self._files += sum(files for files, _ in event.by_kind.values())
+            self._size_bytes += sum(size_bytes for _, size_bytes in event.by_kind.values())
+        self._on_event(event)
+
+    def take(self) -> tuple[int, int]:
+        """Files and bytes since it was asked last."""
+        found = self._files, self._size_bytes
+        self._files = self._size_bytes = 0
+        return found
+
+
+def _identity(listed: ListedTable, table: Table | None = None) -> dict[str, Any]:
+    if table is None:
+        own: Mapping[str, Any] = {
+            "name": listed.name,
+            "location": listed.location,
+            "format": listed.format,
+        }
+    else:
+        own = table.identity
+    return {**own, "also": list(listed.also)}
+
+
+def _settled(table: Mapping[str, Any], done: RecoveredOperation, deleted: tuple[int, int]) -> VerbRun:
+    """An operation of an earlier run that was gone on with."""
+    return VerbRun(
+        table=table,
+        verb=done.report.verb,
+        status=done.report.status,
+        reason="; ".join(done.report.notes),
+        exit_code=done.exit_code,
+        report=done.report,
+        deleted_files=deleted[0],
+        freed_bytes=deleted[1],
+        duration_ms=done.report.duration_ms,
+    )
+
+
+def _failed(table: Mapping[str, Any], verb: str | None, error: IcebergCliError, **more: Any) -> VerbRun:
+    status = next((status for kind, status in _STATUS_OF if isinstance(error, kind)), FAILED)
+    return VerbRun(
+        table=table,
+        verb=verb,
+        status=status,
+        reason=error.message,
+        exit_code=error.exit_code,
+        error=error,
+        **more,
+    )
+
+
+def _bug(table: Mapping[str, Any], error: Exception) -> VerbRun:
+    return VerbRun(
+        table=table,
+        verb=None,
+        status=FAILED,
+        reason=f"a bug of iceberg-cli was met: {error!r}",
+        exit_code=_BUG,
+        traceback="".join(traceback.format_exception(error)),
+    )
+
+
+def _since_ms(started_s: float) -> int:
+    return round((time.monotonic() - started_s) * 1_000)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000  # noqa: TID251 - windows and deadlines are of the clock

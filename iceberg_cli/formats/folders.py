@@ -1,0 +1,75 @@
+"""Tables below a folder, found by the folders and names that their formats ask for. None is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from typing import Final, NamedTuple
+
+from iceberg_cli.operation.nested_tables import DELTA_LOG, METADATA, has_iceberg_metadata
+from iceberg_cli.paths import OPERATIONS_FOLDER, scheme_of
+from iceberg_cli.storage import Storage
+
+_NO_TABLES_BELOW: Final = (DELTA_LOG, METADATA, OPERATIONS_FOLDER.partition("/")[0])
+
+
+class FoundTable(NamedTuple):
+    """A table's canonical folder, its format, and how it is named where the folder has tables of two formats."""
+
+    folder: str
+    format: str
+    name: str
+
+
+def table_in(storage: Storage, folder: str, subfolders: Collection[str]) -> FoundTable | None:
+    """The table whose folder this is, or None: a log makes it Delta, metadata files Iceberg.
+
+    Where there are both, the Delta table is the one to maintain, and is named by its log.
+
+    Args:
+        storage: of the folder.
+        folder: canonical.
+        subfolders: the names of the folders directly in it.
+
+    Raises:
+        BackendUnavailable: it cannot be listed.
+    """
+    is_delta = DELTA_LOG in subfolders
+    if METADATA in subfolders and has_iceberg_metadata(storage, f"{folder}/{METADATA}"):
+        name = f"{folder}/{DELTA_LOG}" if is_delta else folder
+        return FoundTable(folder, "delta" if is_delta else "iceberg", name)
+    return FoundTable(folder, "delta", folder) if is_delta else None
+
+
+def tables_below(
+    storage: Storage,
+    root: str,
+    *,
+    may_match: Callable[[str], bool],
+    may_match_below: Callable[[str], bool],
+) -> Iterator[FoundTable]:
+    """The tables in a folder and below it, by path; a table inside another one is a table of its own.
+
+    Links to folders are tables where one is there, and what is below them is not looked at.
+
+    Args:
+        storage: of the folder.
+        root: canonical, without a slash at its end.
+        may_match: whether a table in this folder is meant.
+        may_match_below: whether one in a folder below this one may be.
+
+    Raises:
+        BackendUnavailable: a folder cannot be listed.
+    """
+    waiting = [root]  # the folder to look at next comes last
+    while waiting:
+        folder = waiting.pop()
+        is_link = scheme_of(folder) == "file" and os.path.islink(folder)
+        meant, below = may_match(folder), may_match_below(folder) and not is_link
+        if not meant and not below:
+            continue
+        subfolders = list(storage.subfolders(folder or "/"))
+        if meant and (found := table_in(storage, folder, subfolders)) is not None:
+            yield found
+        if below:
+            waiting += (f"{folder}/{name}" for name in reversed(subfolders) if name not in _NO_TABLES_BELOW)

@@ -1,0 +1,97 @@
+"""The tables of a REST catalog, page by page: a page is used up before the next one is asked for.
+
+Spec: Iceberg REST catalog specification, `listNamespaces`, `listTables`, `PageToken`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import requests
+from pyiceberg.catalog.rest import PAGE_SIZE, Capability, Endpoints
+
+from iceberg_cli.errors import AccessDenied, UsageError
+from iceberg_cli.iceberg.catalogs.entries import CatalogEntry, MayMatch, no_answer, walk_namespaces
+from iceberg_cli.iceberg.catalogs.rest_connection import DENIED, RestConnection, object_of
+
+_GONE: Final = 404
+
+
+def list_rest(connection: RestConnection, name: str, may_match: MayMatch) -> Iterator[CatalogEntry]:
+    """See `list_catalog`. A namespace that goes meanwhile has no tables."""
+
+    def below(levels: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        parent = {"parent": _joined(connection, levels)} if levels else {}
+        url = connection.catalog.url(Endpoints.list_namespaces)
+        for each in _pages(connection, name, url, "namespaces", parent):
+            # Some servers show the namespace itself, or all that are below it at any depth.
+            if isinstance(each, list) and each and tuple(each[:-1]) == levels and isinstance(each[-1], str):
+                yield tuple(each)
+
+    if not connection.advertises(Capability.V1_LIST_TABLES):
+        raise UsageError(f"Cannot list the catalog {name}: listTables is not among its endpoints")
+    for levels in walk_namespaces(may_match, below):
+        url = connection.catalog.url(Endpoints.list_tables, namespace=_encoded(connection, levels))
+        for each in _pages(connection, name, url, "identifiers", {}):
+            if isinstance(each, Mapping) and isinstance(table := each.get("name"), str):
+                yield CatalogEntry(levels, table)
+
+
+def _pages(
+    connection: RestConnection, name: str, url: str, field: str, params: Mapping[str, str]
+) -> Iterator[Any]:
+    """The elements of an answer's field, page after page."""
+    # An empty token asks a server that has pages for the first one.
+    token = ""
+    size = connection.catalog.properties.get(PAGE_SIZE)
+    sized = {} if size is None else {"pageSize": str(size)}
+    while True:
+        answer = connection.get(url, f"the catalog {name}", params={**params, **sized, "pageToken": token})
+        code = answer.status_code
+        if code == _GONE:
+            return
+        if code in DENIED:
+            raise AccessDenied(
+                f"Cannot list the catalog {name}: it answered {code}: {connection.reason(answer)}"
+            )
+        if code != requests.codes.ok:
+            raise no_answer(name, f"it answered {code}: {connection.reason(answer)}")
+        document = object_of(answer)
+        found = document.get(field)
+        if not isinstance(found, list):
+            raise no_answer(name, f"its answer has no {field}")
+        yield from found
+        following = document.get("next-page-token")
+        if not isinstance(following, str) or not following:
+            return
+        if following == token:
+            raise no_answer(name, "its pages do not end: one names itself as the next")
+        token = following
+
+
+def _encoded(connection: RestConnection, levels: Sequence[str]) -> str:
+    return connection.catalog._encode_namespace_path(tuple(levels))  # noqa: SLF001 - by the server's own separator
+
+
+def _joined(connection: RestConnection, levels: Sequence[str]) -> str:
+    """Levels as the query has them, which is encoded once more."""
+    return unquote(_encoded(connection, levels))
+
+
+def location_of(connection: RestConnection, name: str, levels: Sequence[str], table: str) -> str | None:
+    """The folder of a table, as its metadata has it; None where the server does not say.
+
+    Raises:
+        BackendUnavailable: it gave no answer.
+    """
+    url = connection.catalog.url(
+        Endpoints.load_table, namespace=_encoded(connection, levels), table=quote(table, safe="")
+    )
+    answer = connection.get(url, f"the catalog {name}", params={"snapshots": "refs"})
+    if answer.status_code != requests.codes.ok:
+        return None
+    metadata = object_of(answer).get("metadata")
+    location = metadata.get("location") if isinstance(metadata, Mapping) else None
+    return location if isinstance(location, str) else None
