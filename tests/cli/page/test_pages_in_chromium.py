@@ -11,12 +11,22 @@ import pytest
 
 from iceberg_cli.cli.page import write_page
 from tests.cli.page.chromium import Shown, browser, shown
-from tests.cli.page.fleets import a_fleet, a_large_fleet, a_maintenance, a_run, a_table, an_unreadable_table
+from tests.cli.page.fleets import (
+    a_fleet,
+    a_large_fleet,
+    a_maintenance,
+    a_run,
+    a_table,
+    an_error,
+    an_unreadable_table,
+    of,
+)
 from tests.cli.page.pages import AS_OF_MS, HOSTILE, poisoned
 from tests.cli.page.test_pages import DELTA, kept_keys
 from tests.cli.running import iceberg_cli
 
 pytestmark = [pytest.mark.deep, pytest.mark.xdist_group("chromium")]
+DUE = {"operation": "merge-dvs", "bytes": 0, "files": 1, "exact": True, "blocked_by": []}
 NAMES = ("inspect", "check", "plan", "expire", "delta", "hostile", "survey", "maintain", "poisoned")
 
 
@@ -43,12 +53,13 @@ def files(demo: Path, hostile_table: str, tmp_path_factory: pytest.TempPathFacto
         assert ran.code == 0, ran.err
     runs = [
         a_run("prod.a", "merge-dvs"),
-        a_run("prod.b", "merge-dvs", "failed", error={"message": "Cannot read snap-1.avro"}),
+        a_run("prod.b", "merge-dvs", "failed", error=an_error("Cannot read snap-1.avro")),
         a_run("prod.c", "expire-snapshots", "waiting"),
     ]
+    left = [{"table": of("prod.z"), "operation": "merge-dvs", "reason": "--deadline"}]
     documents = {
         "survey": a_large_fleet(1_000),
-        "maintain": a_maintenance(*runs, left=["prod.z, merge-dvs"]),
+        "maintain": a_maintenance(*runs, left=left),
         "poisoned": a_fleet(
             *(
                 table
@@ -191,7 +202,7 @@ def column(page: Any, number: int) -> list[str]:
 def a_sortable(started: Any, tmp_path: Path) -> tuple[Any, Shown]:
     file = tmp_path / "fleet.html"
     sizes = {"prod.b": 5 << 20, "prod.a": 7 << 30, "prod.c": 12}
-    tables = [a_table(name, due=[{"operation": "merge-dvs", "bytes": size}]) for name, size in sizes.items()]
+    tables = [a_table(name, due=[{**DUE, "bytes": size}]) for name, size in sizes.items()]
     write_page(a_fleet(*tables, a_table("test.d", "ok"), an_unreadable_table("prod.e")), str(file))
     seen = shown(started)
     return seen.open(file), seen
