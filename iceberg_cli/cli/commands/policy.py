@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from iceberg_cli.cli.commands.many_tables import failed_json, leave_with_worst, tables_of, tell_failures
+from iceberg_cli.cli.commands.many_tables import (
+    failed_json,
+    leave_with_worst,
+    patterns_of,
+    tables_of,
+    tell_failures,
+)
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.errors import IcebergCliError, UsageError
 from iceberg_cli.plan.text import count, did_you_mean, listed
@@ -103,7 +109,7 @@ def _check(run: Run, path: str, patterns: Sequence[str]) -> None:
     rows: list[dict[str, Any]] = []
     errors: list[tuple[str, IcebergCliError]] = []
     unmatched = dict.fromkeys(each.text for each in policy.patterns)
-    found = tables_of(run, patterns) if patterns else None
+    found = tables_of(run, patterns_of(patterns)) if patterns else None
     for table in found or ():
         names = [table.name, *table.also, *filter(None, [table.location])]
         for text in set(unmatched) - set(policy.unmatched(names)):

@@ -25,7 +25,11 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     SnapshotRetention,
     judge,
 )
-from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import interlock_of, retention_of
+from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import (
+    interlock_of,
+    retention_of,
+    within_properties,
+)
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
 from iceberg_cli.plan.policy import DEFAULT
 from iceberg_cli.plan.text import age, did_you_mean, iso
