@@ -170,8 +170,9 @@ def _row(run: Run, chosen: FleetPolicy, opener: TableOpener, listed: ListedTable
     if found is not None and found.maintain and found.verbs:
         table = opener.open(listed, believe_list=True)
         identity = table.identity
-        found = chosen.of_table(names_of(listed, table.identity["location"])) or found
-        if found.maintain:
+        # Where it lies is a name of it, too, which not every list tells.
+        found = chosen.of_table(names_of(listed, table.identity["location"]))
+        if found is not None and found.maintain:
             options = _options(run, chosen, found, table)
     assert chosen.file is not None
     return {
