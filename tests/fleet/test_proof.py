@@ -168,9 +168,11 @@ def check_broken(broken: Mapping[str, FleetTable], runs: Mapping[str, Sequence[M
     for name, table in broken.items():
         codes = [run["exit_code"] for run in runs[name]]
         assert worst(codes) == BROKEN[table.broken].exit_code, (table.broken, runs[name])
-        assert {run["status"] for run in runs[name] if run["exit_code"]} <= {"failed", "blocked"}, (
-            table.broken
-        )
+        assert {run["status"] for run in runs[name] if run["exit_code"]} <= {
+            "failed",
+            "blocked",
+            "refused",
+        }, table.broken
 
 
 def check_code(code: int, lines: Sequence[Mapping[str, Any]], stated: str) -> None:

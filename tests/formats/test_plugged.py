@@ -10,6 +10,7 @@ import pytest
 import iceberg_cli as ic
 from iceberg_cli.errors import TableNotFound, UsageError
 from iceberg_cli.formats import format_of
+from iceberg_cli.storage.plugins import entry_points_of
 from tests.cli.running import iceberg_cli
 
 PLUG_IN = """
