@@ -12,6 +12,7 @@ import typer
 from iceberg_cli.cli.app import make_app
 from iceberg_cli.cli.commands.completion import SCRIPTS
 from iceberg_cli.cli.commands.config import SHOW
+from iceberg_cli.cli.commands.policy import ACTIONS
 from iceberg_cli.formats import VERB_NAMES
 from iceberg_cli.formats.inspection import WHAT
 
@@ -23,6 +24,7 @@ _ARGUMENT_CHOICES: Choices = {
     ("inspect", "what"): WHAT,
     ("plan", "verb"): VERB_NAMES,
     ("config", "action"): (SHOW,),
+    ("policy", "action"): ACTIONS,
     ("completion", "shell"): SCRIPTS,
 }
 _WITHOUT_OPTIONS = ("completion",)
@@ -114,7 +116,7 @@ def _command(name: str, found: Any, choices: Choices) -> Command:
 def _parameter(command: str, found: Any, choices: Choices) -> Parameter:
     is_option = found.param_type_name == "option"
     metavar = "" if is_option and found.is_flag else (found.metavar or found.name.upper()).strip("[]")
-    spelled = tuple(metavar.split("|")) if re.fullmatch(r"[a-z|]+", metavar) else ()
+    spelled = tuple(metavar.split("|")) if re.fullmatch(r"[a-z0-9|]+", metavar) else ()
     text = found.help or ""
     if is_option and isinstance(found.default, str):
         text = f"{text} Default: {found.default}."

@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from iceberg_cli.operation.recovery import OpenOperation as OpenOperation  # noqa: PLC0414 - for callers
     from iceberg_cli.operation.table import OpenTable
     from iceberg_cli.plan.findings import CheckResult
+    from iceberg_cli.plan.plan import Option, Step, Verdict
     from iceberg_cli.plan.plan import Plan as PlanContent
-    from iceberg_cli.plan.plan import Step, Verdict
     from iceberg_cli.plan.policy import Policy
     from iceberg_cli.plan.preflight import Preflight
     from iceberg_cli.plan.removals import Removals
@@ -511,6 +511,22 @@ class Table:
         with phase(PLAN, self._opened.on_event, table=self.name):
             planned = verb.plan(self._newest(), policy.at(as_of_ms), as_of_ms=as_of_ms)
         return self._made(Plan(planned.plan, planned.build))
+
+    def options(self, policy: Policy, *, as_of_ms: int | None = None) -> Mapping[str, Option]:
+        """What a verb would go by on the table as it was opened: the value and the source of every option.
+
+        Args:
+            policy: of a verb and of the table's format.
+            as_of_ms: the "now" of every age; None: now.
+
+        Raises:
+            UsageError: the policy is of the other format, or makes no sense for the table.
+            CorruptFile: a property of the table cannot be read.
+        """
+        as_of_ms = _or_now(as_of_ms)
+        self._check_format(policy)
+        verb = format_of(self.format).verbs[policy.verb]
+        return verb.options(self._opened, policy.at(as_of_ms), as_of_ms=as_of_ms)
 
     def _made(self, plan: Plan) -> Plan:
         """The plan, of which whoever listens is told."""

@@ -79,6 +79,7 @@ _REQUIREMENTS = {
     "s3fs": "s3fs>=2025.3",
     "sqlalchemy": "sqlalchemy>=2",
     "strictyaml": "pyiceberg>=0.9",  # brings it
+    "yaml": "pyyaml>=6",
 }
 
 

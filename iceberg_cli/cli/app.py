@@ -51,6 +51,7 @@ _AFTER_VERBS = {
     "apply": "apply_plan",
     "resume": "resume",
     "demo": "demo",
+    "policy": "policy",
     "config": "config",
     "completion": "completion",
 }

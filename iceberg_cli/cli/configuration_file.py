@@ -8,6 +8,7 @@ from typing import Any
 
 from iceberg_cli.cli.arguments import Argument
 from iceberg_cli.cli.configured_values import read_value
+from iceberg_cli.encoding.toml_file import parse_toml
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.text import did_you_mean
 
@@ -118,15 +119,4 @@ def parse(path: str, data: bytes) -> ConfigurationFile:
     Raises:
         UsageError: they are not TOML in UTF-8.
     """
-    import tomllib
-
-    try:
-        document = tomllib.loads(data.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"Cannot read {path}: line {line} is no UTF-8") from error
-    except (ValueError, RecursionError) as error:
-        lines = data.count(b"\n") + 1
-        reason = " ".join(str(error).split()).replace("end of document", f"line {lines}, the last")
-        raise UsageError(f"Cannot read {path}: {reason}") from error
-    return ConfigurationFile(path=path, document=document)
+    return ConfigurationFile(path=path, document=parse_toml(path, data))

@@ -54,6 +54,10 @@ _EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("In a new folder:", "demo /tmp/demo"),
         ("With snapshots that end on a certain day:", "demo /tmp/demo --as-of 2026-11-01T00:00:00Z"),
     ),
+    "policy": (
+        ("What a policy file means for one table:", "policy check policy.toml prod.sales.orders"),
+        ("The settings of another tool as a policy file:", "policy import iceops.yaml --from iceops -o policy.toml"),
+    ),
     "config": (
         ("What a file or variable sets:", "config show"),
         ("Every option of one command:", "config show expire-snapshots --verbose"),

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 from iceberg_cli.encoding.external_sort import Span, SpillFile
@@ -179,12 +180,18 @@ class LocalEngine:
             read: Callable[[Item], tuple[int, Loaded | None]] = partial(self._read, scan)
             return [read(item) for item in some]
 
+        remote_files = min(len(items) // (4 * self.threads), _REMOTE_HANDFUL_FILES)
+        handfuls = _handfuls(items, scan.source, remote_files=remote_files)
+        begun = list(islice(handfuls, 2))
+        if len(begun) < 2:  # beginning threads would take longer than they save
+            for some, _ in begun:
+                yield from zip(some, read_all(some), strict=True)
+            return
         with ThreadPoolExecutor(self.threads) as pool:
             window: deque[tuple[Sequence[Item], int, Future[list[tuple[int, Loaded | None]]]]] = deque()
             ahead_bytes = 0
             try:
-                remote_files = min(len(items) // (4 * self.threads), _REMOTE_HANDFUL_FILES)
-                for some, size_bytes in _handfuls(items, scan.source, remote_files=remote_files):
+                for some, size_bytes in chain(begun, handfuls):
                     while window and (
                         len(window) > 2 * self.threads or ahead_bytes + size_bytes > _AHEAD_BYTES
                     ):

@@ -26,8 +26,8 @@ ONLY_BY_NAME: Final = ("upgrade-v3", "assign-row-ids")
 # The options that `unsafe` is about, and the switch without which Delta refuses short ones.
 _RETENTION: Final = ("--older-than", "--retain-last", "--retention", "--log-retention")
 _ALLOW_SHORT: Final = "--unsafe-allow-short-retention"
-# Of options that exclude each other the one of the weaker source is left out; with "=" this value of it.
-_EXCLUSIVE: Final = (("--mode", "lite"), ("--inventory", None))
+# The only options of one verb that exclude each other: this value of the one, and any of the other.
+_MODE, _LITE, _INVENTORY = "--mode", "lite", "--inventory"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +45,10 @@ class GivenOptions:
     def over(self, weaker: GivenOptions) -> GivenOptions:
         """These, and of the weaker ones those that these neither have nor exclude."""
         shut = set(self.given)
-        (mode, lite), (inventory, _) = _EXCLUSIVE
-        if self.given.get(mode) == lite:
-            shut.add(inventory)
-        if inventory in self.given and weaker.given.get(mode) == lite:
-            shut.add(mode)
+        if self.given.get(_MODE) == _LITE:
+            shut.add(_INVENTORY)
+        if _INVENTORY in self.given and weaker.given.get(_MODE) == _LITE:
+            shut.add(_MODE)
         return GivenOptions(
             given={**{flag: value for flag, value in weaker.given.items() if flag not in shut}, **self.given},
             sources={
@@ -330,10 +329,6 @@ def load_policy(path: str) -> PolicyFile:
         UsageError: it cannot be read, has a key that is not known, or a value that is out of bounds. The message names
             the file and the path of the key, entries counted from 0: `tables[2].merge-dvs.when`.
     """
-    import hashlib
-
-    from iceberg_cli.fleet.policy_schema import check_document, parse_toml
-
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -342,9 +337,17 @@ def load_policy(path: str) -> PolicyFile:
             f"Cannot read the policy file {path}: {error.strerror}",
             next_step="Name a policy file that is there.",
         ) from error
+    return parse_policy(path, data)
+
+
+def parse_policy(path: str, data: bytes) -> PolicyFile:
+    """The policy file of these bytes; see `load_policy`."""
+    import hashlib
+
+    from iceberg_cli.fleet.policy_schema import read_document
+
     try:
-        document = parse_toml(path, data)
-        check_document(path, document)
+        document = read_document(path, data)
         return PolicyFile(
             path=path,
             digest=hashlib.sha256(data).hexdigest(),

@@ -9,6 +9,7 @@ from datetime import date, time
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+from iceberg_cli.encoding.toml_file import parse_toml
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.formats import VERB_NAMES, policies_of
 from iceberg_cli.plan.policy import Moment, PolicyOption
@@ -24,25 +25,15 @@ _TYPES: Final = {
 }  # fmt: skip
 
 
-def parse_toml(path: str, data: bytes) -> dict[str, Any]:
-    """The document of these bytes; dates and times as text.
+def read_document(path: str, data: bytes) -> dict[str, Any]:
+    """The document of a policy file, checked; dates and times as text.
 
     Raises:
-        UsageError: they are not TOML in UTF-8.
+        UsageError: the bytes are not TOML in UTF-8, or the document breaks the schema.
     """
-    import tomllib
-
-    try:
-        document = tomllib.loads(data.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"Cannot read {path}: line {line} is no UTF-8") from error
-    except (ValueError, RecursionError) as error:
-        lines = data.count(b"\n") + 1
-        reason = " ".join(str(error).split()).replace("end of document", f"line {lines}, the last")
-        raise UsageError(f"Cannot read {path}: {reason}") from error
-    plain: dict[str, Any] = _plain(document)
-    return plain
+    document: dict[str, Any] = _plain(parse_toml(path, data))
+    _check(path, document)
+    return document
 
 
 def _plain(value: Any) -> Any:
@@ -57,7 +48,7 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def check_document(path: str, document: Mapping[str, Any]) -> None:
+def _check(path: str, document: Mapping[str, Any]) -> None:
     """Hold a policy file against its JSON Schema.
 
     Raises:

@@ -274,11 +274,9 @@ def plugged_formats() -> Iterator[Format]:
     Raises:
         UsageError: a package does not have what it says it brings.
     """
-    from importlib.metadata import (
-        entry_points,  # takes longer than most commands: none that needs no other format
-    )
+    from iceberg_cli.storage.plugins import entry_points_of  # none for commands that need no other format
 
-    for entry in entry_points(group=GROUP):
+    for entry in entry_points_of(GROUP).values():
         try:
             yield entry.load()
         except (ImportError, AttributeError) as error:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
     from iceberg_cli.operation.records import CommitIntent
     from iceberg_cli.operation.workspace import Workspace
-    from iceberg_cli.plan.plan import Base, Plan, StagedFile, Step, Task, Voucher
+    from iceberg_cli.plan.plan import Base, Option, Plan, StagedFile, Step, Task, Voucher
     from iceberg_cli.plan.policy import Policy
     from iceberg_cli.plan.preflight import Preflight
     from iceberg_cli.plan.removals import Removals
@@ -77,6 +77,20 @@ class Verb(Protocol):
             earlier: of that plan, where this process made it: what it has read and written is used again.
         """
         ...
+
+    def options(self, table: Any, policy: Any, *, as_of_ms: int) -> Mapping[str, Option]:  # noqa: ARG002 - as above
+        """What a plan has as `options`, with nothing but the table's metadata read: each value and its source.
+
+        Args:
+            table: as it was loaded last; its properties decide where the policy does not.
+            policy: what the operator asked for.
+            as_of_ms: the "now" of every age.
+
+        Raises:
+            UsageError: the policy makes no sense for the table.
+            InvalidMetadata: a property cannot be read.
+        """
+        return {item.json_name: policy.chosen(item.name) for item in policy.options()}
 
     def preflight(self, table: Any, policy: Any, *, as_of_ms: int) -> Preflight:  # noqa: ARG002 - the port's signature
         """What stands in the way of the verb, for one whose policy has a `preflight`.

@@ -18,6 +18,7 @@ from iceberg_cli.paths import scheme_of
 from iceberg_cli.storage import FileInfo, Obstacle, Storage, StorageCredential
 from iceberg_cli.storage.conditional_create import EndpointStorage
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.storage.plugins import entry_points_of
 from iceberg_cli.storage.s3_options import KEY_OPTIONS
 
 Value = TypeVar("Value")
@@ -106,9 +107,8 @@ class RoutedStorage(Storage):
         return self.adapter(folder if folder.endswith("/") else f"{folder}/")
 
     def _open(self, scheme: str, path: str, credential: StorageCredential) -> Storage:
-        from importlib.metadata import entry_points
-
-        for entry in entry_points(group="iceberg_cli.storage", name=scheme):
+        entry = entry_points_of("iceberg_cli.storage").get(scheme)
+        if entry is not None:
             storage = entry.load()(credential.options)
             if not isinstance(storage, Storage):
                 raise UsageError(

@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 VERBS = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
-COMMANDS = ("inspect", "plan", *VERBS, "apply", "resume", "demo", "config", "completion")
+COMMANDS = ("inspect", "plan", *VERBS, "apply", "resume", "demo", "policy", "config", "completion")

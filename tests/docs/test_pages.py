@@ -14,6 +14,7 @@ import typer
 import iceberg_cli as ic
 from iceberg_cli.cli.app import EXIT_CODES, make_app
 from iceberg_cli.cli.configuration import Configuration
+from iceberg_cli.fleet.policy_file import load_policy
 from tests.cli.command_names import COMMANDS
 from tests.cli.running import iceberg_cli
 from tests.docs.pages import PAGES, blocks, command_lines, pages_with, written_pages
@@ -80,19 +81,26 @@ def test_every_option_that_a_page_names_exists() -> None:
 
 
 @pytest.mark.parametrize("page", pages_with("toml"), ids=lambda path: path.stem)
-def test_settings_are_those_of_a_configuration_file(
+def test_settings_are_those_of_a_configuration_file_or_a_policy(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKE_SECRET", "secret")
     for block in blocks(text_of(page), "toml"):
         if "entry-points" in block.text:
             continue  # of a package
-        file = tmp_path / "iceberg-cli.toml"
-        file.write_text(block.text, encoding="utf-8")
+        if "[[tables]]" in block.text:
+            load_policy(str(_written(tmp_path / "policy.toml", block.text)))
+            continue
+        file = _written(tmp_path / "iceberg-cli.toml", block.text)
         monkeypatch.setenv("ICEBERG_CLI_CONFIG", str(file))
         shown = iceberg_cli("config", "show", "--format", "json")
         assert shown.code == 0, shown.err
         assert any(str(file) in each["source"] for each in shown.json["options"].values())
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 def test_python_example_does_what_it_says(

@@ -188,6 +188,13 @@ def test_with_short_retention_delta_keeps_less_than_its_properties(tmp_path: Pat
     assert option(plan, "log_retention_ms") == (DAY_MS, source(tmp_path, "log-retention") + BY_AND_LESS)
 
 
+def test_short_retention_without_a_retention_changes_nothing(tmp_path: Path) -> None:
+    table = a_delta_table(tmp_path, **{FILES: "interval 15 days"})
+    plan = planned(tmp_path, table, f"{UNSAFE}\n{VERB} = {{}}")
+    assert "unsafe_short_retention" not in plan.content.options
+    assert option(plan, "retention_ms") == (15 * DAY_MS, f"table property {FILES}")
+
+
 @pytest.mark.parametrize("place", ["weaker", "stronger"])
 @pytest.mark.parametrize("lines", [f"{VERB} = {{}}", f'{VERB}.log-retention = "1d"'])
 def test_short_retention_of_a_variable_stays_blocked(place: str, lines: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from iceberg_cli.cli import stopping
-from iceberg_cli.cli.arguments import integer, positive
+from iceberg_cli.cli.arguments import ReportOption, integer, positive
 from iceberg_cli.cli.commands.carry_out import Metrics, measure
 from iceberg_cli.cli.commands.many_tables import (
     DEFAULT_JOBS,
@@ -86,6 +86,7 @@ def register(app: typer.Typer) -> None:
         ] = False,
         metrics: Metrics = None,
         jsonl: JsonLines = False,
+        report: ReportOption = None,
     ) -> None:
         """Carry out every due verb of every table that matches, by a policy file.
 
@@ -100,7 +101,7 @@ def register(app: typer.Typer) -> None:
                 next_step="Add --policy FILE; `iceberg-cli policy check FILE` shows what it means.",
             )
         chosen = fleet_policy(run, policy, only=only or ())
-        output = TableOutput(run, MAINTENANCE_SCHEMA, _LINE_SCHEMA, jsonl=jsonl)
+        output = TableOutput(run, MAINTENANCE_SCHEMA, _LINE_SCHEMA, jsonl=jsonl, report=report)
         if not (yes or dry_run):
             _check_can_ask(run, jsonl=jsonl)
         bounds = _Bounds(run, limit_deletes, max_bytes, deadline)
@@ -251,8 +252,12 @@ class _Work:
                 self.left.append({"table": dict(each.table), "operation": each.verb, "reason": each.reason})
             tables.add(str(each.table["name"]))
             run.on_event(Event(phase=_PHASE, done=len(tables), total=None, unit="tables"))
-            if self._is_shown(each, output):
-                output.row("runs", each.to_json(), lambda rows: _show(run, rows, dry=dry_run))
+            output.row(
+                "runs",
+                each.to_json(),
+                lambda rows: _show(run, rows, dry=dry_run),
+                is_printed=self._is_shown(each, output),
+            )
             if run.quiet and each.exit_code:
                 name, verb = each.table["name"], each.verb or "maintain"
                 run.tell(f"{verb} {name}: {each.status}: {each.reason}")

@@ -133,29 +133,50 @@ class TableOutput:
         schema: of the document.
         line_schema: of a line.
         jsonl: whether `--jsonl` is given.
+        report: where its page goes, which has every row, also those that are not printed; None: there is none.
 
     Raises:
-        UsageError: `--jsonl` and `--format` contradict each other.
+        UsageError: `--jsonl` and `--format` contradict each other, or the page cannot be written.
     """
 
-    def __init__(self, run: Run, schema: str, line_schema: str, *, jsonl: bool) -> None:
+    def __init__(
+        self, run: Run, schema: str, line_schema: str, *, jsonl: bool, report: str | None = None
+    ) -> None:
+        if report is not None:
+            from iceberg_cli.cli.page import check_target
+
+            check_target(report)
         if jsonl and "--format" in run.settings.typed:
             raise UsageError("--jsonl and --format each say what standard output has; give one of them")
         self._run, self._schema, self._line_schema = run, schema, line_schema
         self._lines = jsonl
         self._json = run.json and not jsonl
         self._rows: list[dict[str, Any]] = []
+        self._report = report
+        self._of_page: list[dict[str, Any]] = []
         self._show: Callable[[list[dict[str, Any]]], None] = lambda _: None
         self._field = ""
 
-    def row(self, field: str, row: Mapping[str, Any], show: Callable[[list[dict[str, Any]]], None]) -> None:
+    def row(
+        self,
+        field: str,
+        row: Mapping[str, Any],
+        show: Callable[[list[dict[str, Any]]], None],
+        *,
+        is_printed: bool = True,
+    ) -> None:
         """Print a row: a line at once, text a thousand rows at a time, a document when all is known.
 
         Args:
             field: of the document, which has the rows.
             row: an element of it.
             show: prints rows as text.
+            is_printed: else it is on the page alone.
         """
+        if self._report is not None:
+            self._of_page.append(dict(row))
+        if not is_printed:
+            return
         self._field, self._show = field, show
         if self._lines:
             self._run.progress.close()
@@ -212,6 +233,12 @@ class TableOutput:
             )
         else:
             self._show_rows()
+        if self._report is not None:
+            from iceberg_cli.cli.page import write_page
+
+            rows = {self._field or field: self._of_page}
+            document = {"schema": self._schema, **head, **rows, **more, "totals": dict(totals)}
+            write_page(document, self._report)
 
 
 def tell_failures(run: Run, found: TableList) -> list[tuple[str, IcebergCliError]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from iceberg_cli.cli.arguments import integer, positive
+from iceberg_cli.cli.arguments import ReportOption, integer, positive
 from iceberg_cli.cli.commands.many_tables import (
     DEFAULT_JOBS,
     Jobs,
@@ -62,6 +62,7 @@ def register(app: typer.Typer) -> None:
         ] = None,
         exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 3 if something is due.")] = False,
         jsonl: JsonLines = False,
+        report: ReportOption = None,
     ) -> None:
         """Show what is due in many tables and what it frees, the most first. Never writes.
 
@@ -80,7 +81,7 @@ def register(app: typer.Typer) -> None:
         priced = None if prices is None else load_prices(prices)
         chosen = fleet_policy(run, policy)
         found = tables_of(run, patterns_of(patterns))
-        output = TableOutput(run, FLEET_SCHEMA, _LINE_SCHEMA, jsonl=jsonl)
+        output = TableOutput(run, FLEET_SCHEMA, _LINE_SCHEMA, jsonl=jsonl, report=report)
         surveyed: list[SurveyedTable] = []
         codes: list[int] = []
         totals = _Totals()
@@ -104,8 +105,9 @@ def register(app: typer.Typer) -> None:
             run.on_event(Event(phase=_PHASE, done=totals.tables, total=None, unit="tables"))
         run.progress.close()
         ranked = sorted(surveyed, key=_rank(sort))
-        for each in ranked[:limit]:
-            output.row("tables", each.row, lambda rows: _show(run, rows, totals))
+        for place, each in enumerate(ranked):
+            is_printed = limit is None or place < limit
+            output.row("tables", each.row, lambda rows: _show(run, rows, totals), is_printed=is_printed)
         errors = tell_failures(run, found)
         head = {"as_of_ms": run.as_of_ms, "policy": policy_json(chosen.file)}
         output.end(totals.to_json(), {"failed": failed_json(errors)}, head=head)

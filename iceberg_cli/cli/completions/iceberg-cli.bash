@@ -38,7 +38,7 @@ _iceberg_cli() {
             option=$word
             if [[ -n $command ]]; then
                 case $word in
-                    --snapshot | --ref | --at | --version | --limit | --columns | -o | --output | --report | --format | --engine | --spark-master | --spark-remote | --spark-conf | --catalog-config | --storage-option | --unsafe-allow-root | --cache-size | --as-of | --progress | --log-file | --batch-size | --with | --feature | --target-size | --min-files | --dead-ratio | --where | --spec-id | --content | --sort-by | --min-manifests | --checkpoint | --part-size | --compact-log | --older-than | --retain-last | --snapshot-id | --cleanup | --grace | --retention | --mode | --log-retention | --inventory | --limit-deletes | --deadline | --metrics) awaiting=$word ;;
+                    --snapshot | --ref | --at | --version | --limit | --columns | -o | --output | --report | --format | --engine | --spark-master | --spark-remote | --spark-conf | --catalog-config | --storage-option | --unsafe-allow-root | --cache-size | --as-of | --progress | --log-file | --batch-size | --with | --feature | --target-size | --min-files | --dead-ratio | --where | --spec-id | --content | --sort-by | --min-manifests | --checkpoint | --part-size | --compact-log | --older-than | --retain-last | --snapshot-id | --cleanup | --grace | --retention | --mode | --log-retention | --inventory | --limit-deletes | --deadline | --metrics | --from | --kind | --policy | --prices | --jobs | --sort | --only | --max-bytes) awaiting=$word ;;
                 esac
             fi
         elif [[ -z $command ]]; then
@@ -60,13 +60,17 @@ _iceberg_cli() {
             --engine) _iceberg_cli_words "auto local spark" ;;
             --progress) _iceberg_cli_words "auto bar lines json none" ;;
             --content) _iceberg_cli_words "data deletes all" ;;
+            --checkpoint) _iceberg_cli_words "classic v2" ;;
             --cleanup) _iceberg_cli_words "all metadata none" ;;
             --mode) _iceberg_cli_words "full lite" ;;
+            --from) _iceberg_cli_words "polaris s3tables glue zamboni iceops" ;;
+            --kind) _iceberg_cli_words "iceberg delta" ;;
+            --sort) _iceberg_cli_words "freed grade name" ;;
             --snapshot) _iceberg_cli_ask snapshots ;;
             --ref) _iceberg_cli_ask refs ;;
             --version) _iceberg_cli_ask versions ;;
             --snapshot-id) _iceberg_cli_ask snapshots ;;
-            -o | --output | --catalog-config | --log-file | --inventory | --metrics) _iceberg_cli_files ;;
+            -o | --output | --catalog-config | --log-file | --inventory | --metrics | --policy | --prices) _iceberg_cli_files ;;
         esac
     elif [[ $current == -* ]]; then
         case $command in
@@ -81,11 +85,15 @@ _iceberg_cli() {
             "apply") _iceberg_cli_words "--replan -n --dry-run --exit-code -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help" ;;
             "resume") _iceberg_cli_words "--list --abandon --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help" ;;
             "demo") _iceberg_cli_words "--format --as-of -q --quiet -h --help" ;;
+            "policy") _iceberg_cli_words "--from -o --output --format --catalog-config --storage-option --as-of -v --verbose -h --help" ;;
             "config") _iceberg_cli_words "--format -v --verbose -h --help" ;;
             "completion") _iceberg_cli_words "-h --help" ;;
+            "list") _iceberg_cli_words "--kind --jsonl --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help" ;;
+            "survey") _iceberg_cli_words "--policy --prices --jobs --sort --limit --exit-code --jsonl --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help" ;;
+            "maintain") _iceberg_cli_words "--policy -n --dry-run --exit-code -y --yes --jobs --only --limit-deletes --max-bytes --deadline --no-resume --metrics --jsonl --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help" ;;
         esac
     elif [[ -z $command ]]; then
-        _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo config completion"
+        _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo policy config completion list survey maintain"
     else
         case "$command $position" in
             "inspect 0") _iceberg_cli_files ;;
@@ -100,8 +108,10 @@ _iceberg_cli() {
             "apply 0") _iceberg_cli_files ;;
             "resume 0") _iceberg_cli_files ;;
             "demo 0") _iceberg_cli_files ;;
+            "policy 0") _iceberg_cli_words "check import" ;;
+            "policy 1") _iceberg_cli_files ;;
             "config 0") _iceberg_cli_words "show" ;;
-            "config 1") _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo config" ;;
+            "config 1") _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo policy config list survey maintain" ;;
             "completion 0") _iceberg_cli_words "bash zsh fish" ;;
         esac
     fi

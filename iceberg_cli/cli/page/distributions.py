@@ -32,16 +32,18 @@ class SizeDistribution:
 
     Args:
         counts: by bin: the files whose size has so many binary digits.
-        sums: by bin: their bytes.
+        high: by bin: the sum of the upper 31 bits of their sizes, so that no sum of sizes, however wrong, runs over.
+        low: by bin: that of the lower 32 bits.
         left_out: how many files were not looked at.
     """
 
     counts: np.ndarray[tuple[int], np.dtype[np.int64]] = field(
         default_factory=lambda: np.zeros(_BINS, np.int64)
     )
-    sums: np.ndarray[tuple[int], np.dtype[np.int64]] = field(
+    high: np.ndarray[tuple[int], np.dtype[np.int64]] = field(
         default_factory=lambda: np.zeros(_BINS, np.int64)
     )
+    low: np.ndarray[tuple[int], np.dtype[np.int64]] = field(default_factory=lambda: np.zeros(_BINS, np.int64))
     left_out: int = 0
 
     def add(self, sizes: pa.Array | pa.ChunkedArray) -> None:
@@ -55,7 +57,8 @@ class SizeDistribution:
         values = values[values >= 0]
         bins = digits_of(values)
         self.counts += np.bincount(bins, minlength=_BINS)
-        np.add.at(self.sums, bins, values)
+        np.add.at(self.high, bins, values >> 32)
+        np.add.at(self.low, bins, values & 0xFFFF_FFFF)
 
     @property
     def files(self) -> int:
@@ -65,7 +68,10 @@ class SizeDistribution:
     @property
     def size_bytes(self) -> int:
         """Their bytes."""
-        return int(self.sums.sum())
+        return self._sum(0, _BINS)
+
+    def _sum(self, start: int, stop: int) -> int:
+        return (int(self.high[start:stop].sum()) << 32) + int(self.low[start:stop].sum())
 
     def bars(self) -> Sequence[Bar]:
         """A bar for each bin from the first to the last one that has files; of neighbours one where they are many.
@@ -85,7 +91,7 @@ class SizeDistribution:
                 _low(start),
                 1 << min(start + step - 1, _BINS - 1),
                 int(self.counts[start : start + step].sum()),
-                int(self.sums[start : start + step].sum()),
+                self._sum(start, start + step),
             )
             for start in range(first, last + 1, step)
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -21,8 +20,10 @@ from iceberg_cli.plan.text import count, listed, minute, size
 
 _GRADES: Final = ("broken", "unreadable", "overdue", "due", "ok")
 _FAILED: Final = ("broken", "unreadable")
+_NAMED: Final = 3  # findings of a table
 _COLUMNS: Final = (
     ("table", False),
+    ("also", False),
     ("grade", False),
     ("rule", False),
     ("format", False),
@@ -38,15 +39,15 @@ _COLUMNS: Final = (
     ("metadata", True),
     ("since checkpoint", True),
     ("findings", True),
-    ("a month", True),
+    ("open operations", True),
+    ("saved a month", True),
 )
 
 
 def fleet_page(document: Mapping[str, Any]) -> str:
     """The page of a `fleet/1` document."""
     tables: Sequence[Row] = document["tables"]
-    as_of_ms = document["as_of_ms"]
-    grades = Counter(str(each.get("grade")) for each in tables)
+    as_of_ms, totals = document["as_of_ms"], document["totals"]
     freed = [freed_bytes(each) for each in tables]
     rows = [_row(each, as_of_ms=as_of_ms) for each in tables]
     return render(
@@ -55,11 +56,12 @@ def fleet_page(document: Mapping[str, Any]) -> str:
         heading="Survey",
         over=f"as of {minute(as_of_ms)}",
         policy=(document.get("policy") or {}).get("path"),
-        headline=_headline(grades, sum(freed)),
-        totals=list(_totals(tables, sum(freed))),
+        headline=_headline(totals),
+        totals=list(_totals(totals)),
         chart=freed_chart([each for each in freed if each], "Bytes that can be freed, by table"),
         failed=[
-            (name_of(each), each["grade"], _why(each)) for each in tables if each.get("grade") in _FAILED
+            *((name_of(each), each["grade"], _why(each)) for each in tables if each["grade"] in _FAILED),
+            *not_listed(document),
         ],
         failed_title="Tables that need somebody",
         left=(),
@@ -69,21 +71,22 @@ def fleet_page(document: Mapping[str, Any]) -> str:
 
 def name_of(each: Row) -> str:
     """The name of the table that an element of a document is about."""
-    table = each.get("table")
-    if isinstance(table, Mapping):
-        return str(table.get("name") or table.get("location") or "?")
-    return str(table or each.get("name") or "?")
+    return str(each["table"]["name"])
 
 
-def format_name(each: Row) -> str:
-    """The format of that table."""
-    table = each.get("table")
-    return str(table.get("format") or "") if isinstance(table, Mapping) else ""
+def also_cell(each: Row) -> RowCell:
+    """The other names of that table."""
+    return RowCell(", ".join(each["table"].get("also", ())), style="note")
+
+
+def not_listed(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Places that could not be listed whole, and patterns that mean no table."""
+    return [(each["name"], f"exit code {each['exit_code']}", each["message"]) for each in document["failed"]]
 
 
 def freed_bytes(each: Row) -> int:
     """What the due verbs of a table free together, without those that are blocked."""
-    return sum(due.get("bytes") or 0 for due in each.get("due") or () if not due.get("blocked_by"))
+    return sum(due["bytes"] or 0 for due in each["due"] if not due["blocked_by"])
 
 
 def freed_chart(sizes: Sequence[int], title: str) -> Any:
@@ -100,77 +103,58 @@ def freed_chart(sizes: Sequence[int], title: str) -> Any:
     return size_figure(distribution, chart_id="freed", title=title, noun="tables")
 
 
-def _headline(grades: Counter[str], freed: int) -> str:
-    parts = [f"{grades[grade]:,} {grade}" for grade in _GRADES if grades[grade]]
-    tables = count(sum(grades.values()), "tables")
+def _headline(totals: Row) -> str:
+    parts = [f"{totals['grades'][grade]:,} {grade}" for grade in _GRADES if totals["grades"][grade]]
     found = f": {listed(parts)}" if parts else ""
-    return f"{tables}{found}; {size(freed)} can be freed"
+    return f"{count(totals['tables'], 'tables')}{found}; {size(totals['freed_bytes'])} can be freed"
 
 
-def _totals(tables: Sequence[Row], freed: int) -> Iterator[tuple[str, str]]:
-    yield "tables", f"{len(tables):,}"
-    yield "can be freed", size(freed)
-    for label, key in (("snapshots", "snapshots"), ("files", "files"), ("small files", "small_files")):
-        yield label, f"{sum(each.get(key) or 0 for each in tables):,}"
-    yield "of data", size(sum(each.get("data_bytes") or 0 for each in tables))
-    costs = Counter[str]()
-    for each in tables:
-        cost = each.get("cost") or {}
-        costs[str(cost.get("currency") or "")] += cost.get("month") or 0
-    for currency, month in costs.items():
-        if month:
-            yield "a month", f"{month:,.2f} {currency}"
+def _totals(totals: Row) -> Iterator[tuple[str, str]]:
+    yield "tables", f"{totals['tables']:,}"
+    yield "can be freed", size(totals["freed_bytes"])
+    for name in ("snapshots", "files", "small_files"):
+        yield name.replace("_", " "), f"{totals[name]:,}"
+    yield "of data", size(totals["data_bytes"])
+    for cost in totals["cost"]:
+        yield "saved a month", f"{cost['month']:,.2f} {cost['currency']}"
 
 
 def _row(each: Row, *, as_of_ms: int) -> PageRow:
-    due = [item for item in each.get("due") or () if isinstance(item, Mapping)]
-    names = [str(item.get("operation")) for item in due]
-    is_exact = all(item.get("exact", True) for item in due)
+    due, grade, cost = each["due"], each["grade"], each["cost"]
+    kind, version = each["table"]["format"], each["format_version"]
     freed = freed_bytes(each)
-    grade, version = str(each.get("grade") or ""), each.get("format_version")
-    kind = format_name(each)
-    cost = each.get("cost") or {}
-    findings = each.get("findings")
-    found = len(findings) if isinstance(findings, Sequence) and not isinstance(findings, str) else findings
-    month = cost.get("month")
-    money = "" if month is None else f"{month:,.2f} {cost.get('currency') or ''}".strip()
-    since = each.get("log_versions_since_checkpoint")
+    about = "" if all(item["exact"] for item in due) else "about "
     cells = [
         RowCell(name_of(each)),
-        RowCell(grade, float(_GRADES.index(grade)) if grade in _GRADES else None, "chip", grade),
-        RowCell(str(each.get("rule") or ""), style="note"),
-        RowCell(f"{kind} v{version}" if version is not None else kind),
-        RowCell(
-            f"{'' if is_exact else '~ '}{size(freed)}" if due else "", float(freed) if due else None, "number"
-        ),
+        also_cell(each),
+        RowCell(grade, float(_GRADES.index(grade)), "chip", grade),
+        RowCell(each["rule"], style="note"),
+        RowCell(kind if version is None else f"{kind} v{version}"),
+        RowCell(f"{about}{size(freed)}" if due else "", float(freed) if due else None, "number"),
         RowCell(", ".join(_due_text(item) for item in due), style="note"),
-        number_cell(each.get("snapshots")),
-        age_cell(each.get("oldest_snapshot_ms"), as_of_ms=as_of_ms),
-        number_cell(each.get("files")),
-        number_cell(each.get("small_files")),
-        size_cell(each.get("data_bytes")),
-        ratio_cell(each.get("delete_ratio")),
-        number_cell(each.get("manifests")),
-        size_cell(each.get("metadata_bytes")),
-        number_cell(since),
-        number_cell(found if isinstance(found, int) else None),
-        RowCell(money, month, "number"),
+        number_cell(each["snapshots"]),
+        age_cell(each["oldest_snapshot_ms"], as_of_ms=as_of_ms),
+        number_cell(each["files"]),
+        number_cell(each["small_files"]),
+        size_cell(each["data_bytes"]),
+        ratio_cell(each["delete_ratio"]),
+        number_cell(each["manifests"]),
+        size_cell(each["metadata_bytes"]),
+        number_cell(each["log_versions_since_checkpoint"]),
+        number_cell(len(each["findings"]) or None),
+        number_cell(each["open_operations"] or None),
+        RowCell("", None, "number")
+        if cost is None
+        else RowCell(f"{cost['month']:,.2f} {cost['currency']}", cost["month"], "number"),
     ]
-    return PageRow(cells, {"grade": [grade], "format": [kind], "due": names})
+    return PageRow(cells, {"grade": [grade], "format": [kind], "due": [item["operation"] for item in due]})
 
 
 def _due_text(item: Row) -> str:
-    blocked = " (blocked)" if item.get("blocked_by") else ""
-    return f"{item.get('operation')}{blocked}"
+    return f"{item['operation']}{' (blocked)' if item['blocked_by'] else ''}"
 
 
 def _why(each: Row) -> str:
-    """The rule that gave a grade, and what was found."""
-    findings = each.get("findings")
-    if not isinstance(findings, Sequence) or isinstance(findings, str):
-        findings = ()
-    messages = [
-        str(item.get("message") or item.get("id")) if isinstance(item, Mapping) else str(item)
-        for item in findings[:3]
-    ]
-    return "; ".join(filter(None, (str(each.get("rule") or ""), *messages)))
+    """The rule that gave a grade, and the first of what was found."""
+    messages = [item["message"] for item in each["findings"][:_NAMED]]
+    return "; ".join(dict.fromkeys([each["rule"], *messages]))

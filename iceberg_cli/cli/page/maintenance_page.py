@@ -7,20 +7,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from iceberg_cli.cli.page.document import render
-from iceberg_cli.cli.page.fleet_page import format_name, freed_chart, name_of
+from iceberg_cli.cli.page.fleet_page import also_cell, freed_chart, name_of, not_listed
 from iceberg_cli.cli.page.row_table import PageRow, RowCell, duration_cell, number_cell, row_table, size_cell
 from iceberg_cli.plan.inspection import Row
 from iceberg_cli.plan.text import count, listed, minute, size
 
-# The worst first. What else there may be comes after them.
+# The worst first.
 _STATUSES: Final = (
-    *("failed", "unknown", "conflict", "refused", "blocked", "partial", "waiting"),
-    *("done", "nothing_to_do", "not_due", "skipped"),
+    *("failed", "unknown", "conflict", "refused", "blocked", "partial", "left", "waiting"),
+    *("due", "done", "nothing_to_do", "not_due", "skipped"),
 )
 _FAILED: Final = ("failed", "unknown", "conflict", "refused", "blocked")
-_STYLES: Final = {**dict.fromkeys(_FAILED, "failed"), "partial": "waiting", "nothing_to_do": "ok"}
+_STYLES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_FAILED, "failed"),
+    "partial": "waiting",
+    "left": "waiting",
+}
 _COLUMNS: Final = (
     ("table", False),
+    ("also", False),
     ("verb", False),
     ("status", False),
     ("why", False),
@@ -37,76 +42,78 @@ _COLUMNS: Final = (
 def maintenance_page(document: Mapping[str, Any]) -> str:
     """The page of a `maintenance/1` document."""
     runs: Sequence[Row] = document["runs"]
-    statuses = Counter(str(each.get("status")) for each in runs)
-    freed = [each.get("reclaimed_bytes") or 0 for each in runs]
+    totals = document["totals"]
+    statuses = totals["statuses"]
     by_table: Counter[str] = Counter()
-    for each, size_bytes in zip(runs, freed, strict=True):
-        by_table[name_of(each)] += size_bytes
-    ordered = [*_STATUSES, *sorted(set(statuses) - set(_STATUSES))]
-    parts = [f"{statuses[name]:,} {name.replace('_', ' ')}" for name in ordered if statuses[name]]
+    for each in runs:
+        by_table[name_of(each)] += each["reclaimed_bytes"]
+    is_dry = statuses["due"] > 0
+    freed = "would be freed" if is_dry else "freed"
+    parts = [f"{statuses[name]:,} {_words(name)}" for name in _STATUSES if statuses[name]]
     found = f": {listed(parts)}" if parts else ""
     return render(
         "fleet.html",
         title="Maintenance of tables",
-        heading="Maintenance",
-        over=f"run {document.get('run_id')}, as of {minute(document['as_of_ms'])}",
-        policy=(document.get("policy") or {}).get("path"),
-        headline=f"{count(len(runs), 'runs')} of verbs on {count(len(by_table), 'tables')}{found}; "
-        f"{size(sum(freed))} freed",
+        heading="Maintenance, dry run" if is_dry else "Maintenance",
+        over=f"run {document['run_id']}, as of {minute(document['as_of_ms'])}",
+        policy=(document["policy"] or {}).get("path"),
+        headline=f"{count(totals['tables'], 'tables')}{found}; {size(totals['reclaimed_bytes'])} {freed}",
         totals=[
-            ("tables", f"{len(by_table):,}"),
-            ("freed", size(sum(freed))),
-            ("files deleted", f"{sum(each.get('deleted_files_count') or 0 for each in runs):,}"),
+            ("tables", f"{totals['tables']:,}"),
+            (freed, size(totals["reclaimed_bytes"])),
+            ("files to delete" if is_dry else "files deleted", f"{totals['deleted_files_count']:,}"),
             ("failed", f"{sum(statuses[name] for name in _FAILED):,}"),
-            ("exit code", str(document.get("exit_code"))),
+            ("exit code", str(document["exit_code"])),
         ],
-        chart=freed_chart([each for each in by_table.values() if each], "Bytes freed, by table"),
+        chart=freed_chart([each for each in by_table.values() if each], f"Bytes {freed}, by table"),
         failed=[
-            (f"{name_of(each)}, {each.get('operation')}", str(each["status"]).replace("_", " "), _why(each))
-            for each in runs
-            if each.get("status") in _FAILED
+            *(
+                (f"{name_of(each)}, {each['operation'] or 'every verb'}", _words(each["status"]), _why(each))
+                for each in runs
+                if each["status"] in _FAILED
+            ),
+            *not_listed(document),
         ],
-        failed_title="Runs that did not do what is due",
-        left=[_left(each) for each in document.get("left") or ()],
+        failed_title="What failed",
+        left=[
+            ", ".join(filter(None, (name_of(each), each["operation"], each["reason"])))
+            for each in document["left"]
+        ],
         table=row_table(
             "runs",
             _COLUMNS,
-            [_row(each, ordered) for each in runs],
+            [_row(each) for each in runs],
             {"status": "Status", "verb": "Verb", "format": "Format"},
         ),
     )
 
 
-def _row(each: Row, ordered: Sequence[str]) -> PageRow:
-    status = str(each.get("status"))
-    committed = each.get("committed_snapshot_id") or each.get("committed_version")
-    words = status.replace("_", " ")
+def _words(status: str) -> str:
+    return status.replace("_", " ")
+
+
+def _row(each: Row) -> PageRow:
+    status = each["status"]
+    committed = (each["committed_snapshot_id"], each["committed_version"])
     cells = [
         RowCell(name_of(each)),
-        RowCell(str(each.get("operation") or "")),
-        RowCell(words, float(ordered.index(status)), "chip", _STYLES.get(status, status)),
+        also_cell(each),
+        RowCell(each["operation"] or ""),
+        RowCell(_words(status), float(_STATUSES.index(status)), "chip", _STYLES.get(status) or status),
         RowCell(_why(each), style="note"),
-        RowCell(format_name(each)),
-        size_cell(each.get("reclaimed_bytes")),
-        number_cell(each.get("deleted_files_count")),
-        duration_cell(each.get("duration_ms")),
-        number_cell(each.get("exit_code")),
-        RowCell("" if committed is None else str(committed), style="id"),
-        RowCell(str(each.get("operation_id") or ""), style="id"),
+        RowCell(each["table"]["format"]),
+        size_cell(each["reclaimed_bytes"]),
+        number_cell(each["deleted_files_count"]),
+        duration_cell(each["duration_ms"]),
+        number_cell(each["exit_code"]),
+        RowCell(next((str(value) for value in committed if value is not None), ""), style="id"),
+        RowCell(each["operation_id"] or "", style="id"),
     ]
-    facets = {"status": [status], "verb": [str(each.get("operation"))], "format": [format_name(each)]}
+    facets = {"status": [status], "verb": [each["operation"] or ""], "format": [each["table"]["format"]]}
     return PageRow(cells, facets)
 
 
 def _why(each: Row) -> str:
-    error = each.get("error")
-    message = error.get("message") if isinstance(error, Mapping) else error
-    return "; ".join(dict.fromkeys(str(text) for text in (each.get("reason"), message) if text))
-
-
-def _left(each: object) -> str:
-    """Something that a bound left undone."""
-    if not isinstance(each, Mapping):
-        return str(each)
-    words = [name_of(each), each.get("operation"), each.get("reason")]
-    return ", ".join(str(word) for word in words if word)
+    error = each["error"]
+    texts: tuple[str | None, ...] = (each["reason"], None if error is None else error["message"])
+    return "; ".join(dict.fromkeys(text for text in texts if text))

@@ -70,6 +70,7 @@ class TableContent:
         marks: sizes of data files that matter, by their names.
         partitions: those with most deletes, the first ones first.
         partition_count: of all.
+        with_deletes: how many partitions have deletes.
         expiry: the plan of expire-snapshots, where one was made.
         warnings: what could not be read, and so is not on the page.
     """
@@ -81,6 +82,7 @@ class TableContent:
     marks: Mapping[str, int] = field(default_factory=dict)
     partitions: Sequence[PartitionDeletes] = ()
     partition_count: int = 0
+    with_deletes: int = 0
     expiry: Plan | None = None
     warnings: Sequence[str] = ()
 
@@ -112,7 +114,11 @@ def read_content(
     if "manifests" in inspected:
         manifests = reader.part("sizes of manifests", lambda: _manifest_sizes(reader.rows("manifests")))
         sizes |= {} if manifests is None else {"manifests": manifests}
-    partitions, count = reader.part("deletes", lambda: _deletes(reader.rows("partitions"))) or ((), 0)
+    partitions, with_deletes, count = reader.part("deletes", lambda: _deletes(reader.rows("partitions"))) or (
+        (),
+        0,
+        0,
+    )
     states = "snapshots" if "snapshots" in inspected else "history"
     expiry = next((plan for plan in plans if plan.verb == _EXPIRY), None)
     return TableContent(
@@ -123,6 +129,7 @@ def read_content(
         marks={} if document is None else _marks(document),
         partitions=partitions,
         partition_count=count,
+        with_deletes=with_deletes,
         expiry=expiry or _expiry(table, as_of_ms=as_of_ms),
         warnings=list(dict.fromkeys(reader.warnings)),
     )
@@ -189,20 +196,21 @@ def _manifest_sizes(manifests: Inspection) -> SizeDistribution:
     return found
 
 
-def _deletes(partitions: Inspection) -> tuple[list[PartitionDeletes], int]:
-    """The partitions with most deleted rows, and how many partitions there are."""
+def _deletes(partitions: Inspection) -> tuple[list[PartitionDeletes], int, int]:
+    """The partitions with most deleted rows, how many have any, and how many partitions there are."""
     most: list[PartitionDeletes] = []
-    count = 0
+    count = with_deletes = 0
     for rows in partitions.inspector.tables("partitions", limit=None):
         count += rows.num_rows
         deleted = next(name for name in _DELETED if name in rows.column_names)
         keys = "equality_delete_record_count"
         rank = rows[deleted] if keys not in rows.column_names else pc.add(rows[deleted], rows[keys])
         ranked = rows.append_column("rank", rank).filter(pc.greater(rank, 0))
+        with_deletes += ranked.num_rows
         first = ranked.take(pc.select_k_unstable(ranked, _MOST_PARTITIONS, [("rank", "descending")]))
         most += [_partition(row, deleted) for row in first.to_pylist()]
     most.sort(key=lambda each: (-(each.deleted + each.keys), each.partition))
-    return most[:_MOST_PARTITIONS], count
+    return most[:_MOST_PARTITIONS], with_deletes, count
 
 
 def _partition(row: Row, deleted: str) -> PartitionDeletes:

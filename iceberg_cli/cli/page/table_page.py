@@ -66,6 +66,14 @@ class Effort(NamedTuple):
     blocks: Blocks
 
 
+class Ref(NamedTuple):
+    """A branch or a tag, or a checkpoint, at a row; `goes`: expiry would drop it."""
+
+    kind: str
+    name: str
+    goes: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
 class StateRow:
     """A row beside a piece of the graph: a snapshot, a version, or several that are not shown.
@@ -73,7 +81,7 @@ class StateRow:
     Args:
         graph: its piece.
         label: the id; of several, what they are.
-        refs: branches and tags at it, each with its kind.
+        refs: at it.
         cells: time, operation, and so on.
         verdict: `go`, `keep` or nothing.
         why: the reason.
@@ -82,7 +90,7 @@ class StateRow:
 
     graph: GraphRow
     label: str
-    refs: Sequence[tuple[str, str]] = ()
+    refs: Sequence[Ref] = ()
     cells: Sequence[str] = ()
     verdict: str = ""
     why: str = ""
@@ -139,6 +147,7 @@ def table_page(
         ],
         partitions=content.partitions,
         partition_count=content.partition_count,
+        with_deletes=content.with_deletes,
         warnings=content.warnings,
     )
 
@@ -217,14 +226,13 @@ def _states(content: TableContent) -> States | None:
 
 
 def _snapshots(rows: Sequence[Row], summary: Row, content: TableContent) -> States:
-    refs: dict[str, list[tuple[str, str]]] = {}
+    of_plan = content.expiry.verdicts if content.expiry else ()
+    verdicts = {verdict.id: verdict for verdict in of_plan if verdict.subject == "snapshot"}
+    going = {(verdict.subject, verdict.id) for verdict in of_plan if not verdict.keep}
+    refs: dict[str, list[Ref]] = {}
     for ref in summary["refs"]:
-        refs.setdefault(ref["snapshot_id"], []).append((ref["type"].lower(), ref["name"]))
-    verdicts = {
-        verdict.id: verdict
-        for verdict in (content.expiry.verdicts if content.expiry else ())
-        if verdict.subject == "snapshot"
-    }
+        kind, name = ref["type"].lower(), ref["name"]
+        refs.setdefault(ref["snapshot_id"], []).append(Ref(kind, name, (kind, name) in going))
     nodes = [
         Node(
             row["snapshot_id"],
@@ -286,7 +294,9 @@ def _hidden(piece: GraphRow, noun: str, keeps: Mapping[str, bool]) -> StateRow:
 def _versions(rows: Sequence[Row], summary: Row, content: TableContent) -> States:  # noqa: ARG001 - as the other
     log = summary["log"]
     checkpoint = log["newest_checkpoint"]
-    chips = {} if checkpoint is None else {str(checkpoint["version"]): [("checkpoint", checkpoint["kind"])]}
+    chips = (
+        {} if checkpoint is None else {str(checkpoint["version"]): [Ref("checkpoint", checkpoint["kind"])]}
+    )
     nodes = [
         Node(str(row["version"]), str(row["version"] - 1) if place else None, (row["version"],))
         for place, row in enumerate(rows)

@@ -328,7 +328,7 @@ def _show_origin(screen: Surface, plan: Plan) -> None:
     others = {name: option for name, option in plan.options.items() if name not in shown}
     given = [(name, option) for name, option in others.items() if option.source != DEFAULT]
     defaults = [
-        f"{_label(name)} {option_text(name, option.value)}"
+        f"{option_label(name)} {option_text(name, option.value)}"
         for name, option in others.items()
         if option.source == DEFAULT and (screen.layout.verbose or option.value not in (None, False, [], ()))
     ]
@@ -337,7 +337,7 @@ def _show_origin(screen: Surface, plan: Plan) -> None:
     screen.facts(
         [
             *(
-                (_label(name), f"{option_text(name, option.value)}, {_source(option)}", TEXT)
+                (option_label(name), f"{option_text(name, option.value)}, {_source(option)}", TEXT)
                 for name, option in given
             ),
             ("by default", ", ".join(defaults), TEXT),
@@ -357,7 +357,7 @@ def _show_origin(screen: Surface, plan: Plan) -> None:
     )
 
 
-def _label(name: str) -> str:
+def option_label(name: str) -> str:
     """An option as it is spelled on the command line."""
     return name.removesuffix("_ms").removesuffix("_bytes").replace("_", "-")
 

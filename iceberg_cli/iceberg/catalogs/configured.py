@@ -8,13 +8,13 @@ and the storage, and returns a `Committer`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.storage import Storage
+from iceberg_cli.storage.plugins import entry_points_of
 from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.router import open_storage
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.catalogs.rest_connection import RestConnection
     from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
 
+_FILE_NAME = ".pyiceberg.yaml"
 _MEND = "Mend the file, or name another one with --catalog-config."
 _ENVIRONMENT = "PYICEBERG_CATALOG__"
 PYTHON_CLASS = "py-catalog-impl"
@@ -56,10 +57,8 @@ class Catalogs:
         Raises:
             UsageError: the configuration cannot be read.
         """
-        if self._config_file is None:
-            configured = _known_to_pyiceberg()
-        else:
-            configured = list(_section(_read_file(self._config_file), "catalog"))
+        path = self._config_file or _file_of_pyiceberg()
+        configured = [] if path is None else list(_section(_read_file(path), "catalog"))
         # A variable's name is in capitals on most systems, and stands for the same name in lower case.
         by_variable = {
             variable[len(_ENVIRONMENT) :].partition("__")[0].lower()
@@ -154,7 +153,8 @@ def open_catalog_table(
     kind = _type_of(catalog, properties)
     storage = open_storage(options)
     namespace = ".".join(levels)
-    for entry in entry_points(group="iceberg_cli.committers", name=kind):
+    entry = entry_points_of("iceberg_cli.committers").get(kind)
+    if entry is not None:
         committer: Committer = entry.load()(catalog, namespace, table, properties, storage)
         return committer, options
     if kind == "rest":
@@ -225,7 +225,8 @@ def _type_of(catalog: str, properties: Mapping[str, str]) -> str:
 
 def _properties(catalog: str, config_file: str | None) -> tuple[Mapping[str, Any], dict[str, str]]:
     """The sections of the catalog's configuration, such as `auth` and `ssl`; and its properties, keys in lower case."""
-    configured = _from_pyiceberg(catalog) if config_file is None else _from_file(catalog, config_file)
+    path = config_file or _file_of_pyiceberg()
+    configured = {} if path is None else _from_file(catalog, path)
     sections = {key.lower(): value for key, value in configured.items() if isinstance(value, dict)}
     properties = {key.lower(): str(value) for key, value in configured.items() if not isinstance(value, dict)}
     prefix = f"{_ENVIRONMENT}{catalog}__".lower()
@@ -251,30 +252,11 @@ def _in_one_line(error: Exception) -> str:
     return redact(f"line {mark.line + 1}: {reason}")
 
 
-def _from_pyiceberg(catalog: str) -> Mapping[str, Any]:
-    return _asked_of_pyiceberg(lambda config: config.get_catalog_config(catalog)) or {}
-
-
-def _known_to_pyiceberg() -> list[str]:
-    return _asked_of_pyiceberg(lambda config: config.get_known_catalogs()) or []
-
-
-def _asked_of_pyiceberg(question: Callable[[Any], Any]) -> Any:
-    try:
-        import strictyaml
-        from pyiceberg.utils.config import Config
-    except ImportError as error:
-        raise UsageError(
-            f"Cannot read PyIceberg's configuration: {error.name} is not installed.",
-            next_step=how_to_install(error),
-        ) from error
-    try:
-        return question(Config())
-    except (strictyaml.YAMLError, OSError, ValueError, AttributeError) as error:
-        # The last is what PyIceberg says to a file that holds no mapping.
-        raise UsageError(
-            f"Cannot read PyIceberg's configuration: {_in_one_line(error)}", next_step=_MEND
-        ) from None
+def _file_of_pyiceberg() -> str | None:
+    """The configuration file that PyIceberg reads: the first that is there; None where there is none."""
+    folders = (os.environ.get("PYICEBERG_HOME"), os.path.expanduser("~"), os.getcwd())
+    paths = (os.path.join(folder, _FILE_NAME) for folder in folders if folder)
+    return next((path for path in paths if os.path.isfile(path) and os.path.getsize(path)), None)
 
 
 def _from_file(catalog: str, config_file: str) -> Mapping[str, Any]:
@@ -291,15 +273,21 @@ def _read_file(config_file: str) -> Any:
         ) from error
     try:
         with open(config_file, encoding="utf-8") as file:
-            return strictyaml.load(file.read()).data
+            return _in_lower_case(strictyaml.load(file.read()).data)
     except (strictyaml.YAMLError, OSError, ValueError) as error:
         raise UsageError(
             f"Cannot read the configuration {config_file}: {_in_one_line(error)}", next_step=_MEND
         ) from None
 
 
+def _in_lower_case(content: Any) -> Any:
+    """The same with all keys in lower case, as PyIceberg reads them."""
+    if not isinstance(content, dict):
+        return content
+    return {key.lower(): _in_lower_case(value) for key, value in content.items()}
+
+
 def _section(content: Any, name: str) -> Mapping[str, Any]:
-    """The mapping below a key, however that is capitalised; an empty one where there is none."""
-    entries = content if isinstance(content, dict) else {}
-    found = {key.lower(): value for key, value in entries.items()}.get(name.lower())
+    """The mapping below a key; an empty one where there is none."""
+    found = content.get(name.lower()) if isinstance(content, dict) else None
     return found if isinstance(found, dict) else {}

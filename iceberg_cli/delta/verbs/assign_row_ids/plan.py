@@ -137,13 +137,14 @@ class AssignRowIdsVerb(Verb):
         snapshot = table.snapshot
         counted = earlier if isinstance(earlier, _RowCounts) else _RowCounts()
         files = _files(table, policy, counted)
-        size = rules.DEFAULT_BATCH_SIZE if policy.batch_size is None else policy.batch_size
+        options = _options(policy)
+        size = options["batch_size"].value
         plan = Plan(
             verb=VERB_NAME,
             table=table.describe(),
             base=base,
             as_of_ms=as_of_ms,
-            options=_options(policy, size),
+            options=options,
             policy=policy.to_json(),
             # What an earlier plan lists bounds this one by its steps: ids are given to whatever file has none then.
             verdicts=_verdicts(snapshot, files) if within is None else within.verdicts,
@@ -157,13 +158,23 @@ class AssignRowIdsVerb(Verb):
         plan = replace(plan, steps=steps, blocked_by=blocked if steps else ())
         return Planned(plan=table.resolve(plan), build=counted)
 
+    def options(
+        self,
+        table: DeltaTable,  # noqa: ARG002 - no property decides
+        policy: AssignRowIds,
+        *,
+        as_of_ms: int,  # noqa: ARG002 - no age decides
+    ) -> Mapping[str, Option]:
+        """As `Verb`."""
+        return _options(policy)
+
 
 VERB: Final = AssignRowIdsVerb()
 
 
-def _options(policy: AssignRowIds, size: int) -> dict[str, Option]:
+def _options(policy: AssignRowIds) -> dict[str, Option]:
     return {
-        "batch_size": Option(value=size, source=policy.source_of("batch_size")),
+        "batch_size": policy.chosen("batch_size", rules.DEFAULT_BATCH_SIZE),
         "count_rows": policy.chosen("count_rows"),
     }
 

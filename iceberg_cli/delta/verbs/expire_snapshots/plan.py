@@ -135,6 +135,11 @@ class ExpireSnapshotsVerb(Verb):
         plan = table.blocked(replace(plan, steps=steps, blocked_by=(*plan.blocked_by, *blocked)))
         return Planned(plan=plan, build=self.unconditional(table))
 
+    def options(self, table: DeltaTable, policy: ExpireSnapshots, *, as_of_ms: int) -> Mapping[str, Option]:
+        """As `Verb`, without the oldest version that a plan would keep."""
+        policy = within_properties(table.snapshot.metadata, policy)
+        return options_of(retention_of(table.snapshot.metadata, policy, as_of_ms=as_of_ms), policy)
+
     def unconditional(self, table: DeltaTable) -> Build:
         """What writes the record for the next VACUUM in lite mode, and the checkpoint that stands for what goes."""
         return partial(_build, table)

@@ -225,6 +225,16 @@ class MergeDvsVerb(Verb):
         build = MergeBuild(table=table, vectors=vectors, file_bytes=file_bytes, outputs=outputs)
         return Planned(plan=plan, build=build)
 
+    def options(
+        self,
+        table: DeltaTable,  # noqa: ARG002 - no property decides
+        policy: MergeDvs,
+        *,
+        as_of_ms: int,  # noqa: ARG002 - no age decides
+    ) -> Mapping[str, Option]:
+        """As `Verb`."""
+        return _options(policy)
+
 
 VERB: Final = MergeDvsVerb()
 

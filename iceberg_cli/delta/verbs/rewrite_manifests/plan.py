@@ -280,6 +280,16 @@ class RewriteManifestsVerb(Verb):
         )
         return Planned(plan=table.resolve(plan), build=build)
 
+    def options(
+        self,
+        table: DeltaTable,
+        policy: RewriteManifests,
+        *,
+        as_of_ms: int,  # noqa: ARG002 - no age decides
+    ) -> Mapping[str, Option]:
+        """As `Verb`."""
+        return _options(table.snapshot, policy)
+
 
 VERB: Final = RewriteManifestsVerb()
 

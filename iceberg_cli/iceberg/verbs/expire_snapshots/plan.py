@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpireSnapshots
+from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import within_properties
 from iceberg_cli.operation.ports import Build, Planned, Verb
-from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.plan import Option, Plan
 from iceberg_cli.plan.removal_rows import ICEBERG_KINDS
 
 
@@ -35,7 +37,7 @@ class ExpireSnapshotsVerb(Verb):
             CorruptFile: something that must be read cannot be read whole.
         """
         base = table.base()
-        policy = expire_snapshots.within_properties(table.metadata, policy, as_of_ms=as_of_ms)
+        policy = within_properties(table.metadata, policy, as_of_ms=as_of_ms)
         if within is None:
             expire_snapshots.check_named(table.metadata, policy)
         facts = None
@@ -53,6 +55,10 @@ class ExpireSnapshotsVerb(Verb):
         )
         reach = expire_snapshots.reach_of(table.metadata, policy, plan)
         return Planned(plan=table.resolve(plan, reach))
+
+    def options(self, table: IcebergTable, policy: ExpireSnapshots, *, as_of_ms: int) -> Mapping[str, Option]:
+        """As `Verb`."""
+        return expire_snapshots.options_of(table.metadata, policy, as_of_ms=as_of_ms)
 
 
 VERB: Final = ExpireSnapshotsVerb()

@@ -46,7 +46,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs.vectors import MergedVectors
 from iceberg_cli.iceberg.verbs.merge_dvs.verdicts import delete_file_verdicts, puffin_verdicts, warnings_of
 from iceberg_cli.iceberg.verbs.merge_dvs.where import parse_where
 from iceberg_cli.operation.ports import Build, Planned, Verb
-from iceberg_cli.plan.plan import Base, Change, Plan, Step, Verdict
+from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
 
 STEP: Final = "merge-dvs main"
 WITH_DELETES: Final = 2  # the first format version that has delete files
@@ -84,6 +84,16 @@ class MergeDvsVerb(Verb):
         base = table.base()
         made = plan_on(table, policy, base=base, as_of_ms=as_of_ms, within=within, earlier=earlier)
         return replace(made, plan=table.resolve(made.plan))
+
+    def options(
+        self,
+        table: IcebergTable,
+        policy: MergeDvs,
+        *,
+        as_of_ms: int,  # noqa: ARG002 - no age decides
+    ) -> Mapping[str, Option]:
+        """As `Verb`."""
+        return rules.settings_of(table.metadata, policy).options
 
 
 VERB: Final = MergeDvsVerb()

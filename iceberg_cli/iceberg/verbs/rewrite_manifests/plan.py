@@ -34,7 +34,7 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import (
     settings_of,
 )
 from iceberg_cli.operation.ports import Build, Planned, Verb
-from iceberg_cli.plan.plan import Change, Plan, StagedFile, Step, Task, Verdict
+from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 
 _SUBJECT: Final = "manifest"
 _LISTS_WITHOUT_COUNTS: Final = 1  # the last format version in which a manifest list may lack them
@@ -88,6 +88,16 @@ class RewriteManifestsVerb(Verb):
         else:
             plan = replace(plan, not_applicable="main has no snapshot")
         return Planned(plan=table.resolve(plan), build=RewriteBuild(table=table, rewrites=rewrites))
+
+    def options(
+        self,
+        table: IcebergTable,
+        policy: RewriteManifests,
+        *,
+        as_of_ms: int,  # noqa: ARG002 - no age decides
+    ) -> Mapping[str, Option]:
+        """As `Verb`."""
+        return settings_of(table.metadata, policy).options
 
 
 VERB: Final = RewriteManifestsVerb()

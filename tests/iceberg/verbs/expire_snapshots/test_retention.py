@@ -13,7 +13,7 @@ from iceberg_cli.errors import InvalidMetadata, UsageError
 from iceberg_cli.iceberg.spec.metadata import TableMetadata, ancestors
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import Judgement, judge
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import retention_of
+from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import retention_of
 from iceberg_cli.plan.text import age
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS, a_branch, a_snapshot, a_table, a_tag
 

@@ -15,7 +15,8 @@ from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import Judgement, judge
-from iceberg_cli.iceberg.verbs.expire_snapshots.rules import plan, retention_of
+from iceberg_cli.iceberg.verbs.expire_snapshots.rules import plan
+from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import retention_of
 from iceberg_cli.plan.plan import Base, Plan
 from tests.metadata_documents import PATH, a_document, a_snapshot
 

@@ -1,0 +1,109 @@
+"""What surveys read of tables' metadata, kept for the next one: facts of immutable files, and no verdict.
+
+For a table whose pointer did not move only the pointer is asked for. What is due is decided anew each time, by the
+snapshots, refs and properties that are kept; kept beside them is how much a certain decision frees, such as the expiry
+of just these snapshots, which is as immutable as the files that it was found in. What is blocked by something outside
+the metadata is not kept.
+
+An entry is used for the same metadata file alone, by its location; a catalog never gives one name to two versions. So
+are tables in folders, whose files have numbers that a table made anew could have again: they are always read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from iceberg_cli import __version__
+
+_FILE: Final = "fleet-1.sqlite"
+_MOST_TABLES: Final = 100_000
+_WAIT_S: Final = 5.0
+
+
+class FactsStore:
+    """The facts of many tables, in one file of the user's cache folder.
+
+    What cannot be read is not there, and what cannot be written is read again next time: no survey fails for it.
+
+    Args:
+        folder: of the file; None: nothing is kept.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = None if folder is None else folder / _FILE
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def get(self, metadata_location: str) -> dict[str, Any] | None:
+        """The facts of a metadata file, or None."""
+        with self._lock, suppress(sqlite3.Error, OSError, ValueError, zlib.error):
+            database = self._open()
+            if database is None:
+                return None
+            row = database.execute(
+                "SELECT facts, digest FROM facts WHERE location = ?", (metadata_location,)
+            ).fetchone()
+            if row is not None and row[1] == _digest(metadata_location, row[0]):
+                found: dict[str, Any] = json.loads(zlib.decompress(row[0]))
+                return found
+        return None
+
+    def put(self, metadata_location: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
+        """Keep the facts of a metadata file; of very many those that were written first go."""
+        data = zlib.compress(json.dumps(facts).encode(), 1)
+        with self._lock, suppress(sqlite3.Error, OSError):
+            database = self._open()
+            if database is None:
+                return
+            with database:
+                database.execute(
+                    "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?)",
+                    (metadata_location, now_ms, data, _digest(metadata_location, data)),
+                )
+                database.execute(
+                    "DELETE FROM facts WHERE rowid <= (SELECT max(rowid) FROM facts) - ?", (_MOST_TABLES,)
+                )
+
+    def _open(self) -> sqlite3.Connection | None:
+        """The database, made where it is not there; None where it is not this user's alone."""
+        if self._path is None or self._connection is not None:
+            return self._connection
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        status = os.fstat(descriptor)
+        os.close(descriptor)
+        if status.st_uid != os.getuid() or status.st_mode & 0o022:
+            self._path = None
+            return None
+        connection = sqlite3.connect(self._path, timeout=_WAIT_S, check_same_thread=False)
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS facts"
+            " (location TEXT UNIQUE, written_ms INTEGER, facts BLOB, digest TEXT)"
+        )
+        connection.execute("PRAGMA synchronous = OFF")
+        self._connection = connection
+        return connection
+
+
+def _digest(metadata_location: str, data: bytes) -> str:
+    """What a row must have to be one that this version wrote whole."""
+    return hashlib.sha256(f"{__version__}\0{metadata_location}\0".encode() + data).hexdigest()
+
+
+def decision_key(verb: str, decided: object) -> str:
+    """What stands for a decision of a verb: two that are equal free the same.
+
+    Args:
+        verb: its name.
+        decided: as JSON.
+    """
+    return f"{verb} {hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()}"

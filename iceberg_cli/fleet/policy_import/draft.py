@@ -1,0 +1,192 @@
+"""A policy file in the making, and what it cannot say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.fleet.patterns import parse_pattern
+from iceberg_cli.fleet.policy_file import NEVER
+from iceberg_cli.fleet.policy_import.documents import Node
+
+EXPIRE, REWRITE, MERGE = "expire-snapshots", "rewrite-manifests", "merge-dvs"
+NO_COMPACTION: Final = "data files are not compacted here"
+NO_ORPHANS: Final = "files that nothing refers to are not looked for here"
+NO_SCHEDULE: Final = "when it runs is up to the scheduler"
+NO_REF_AGE: Final = (
+    "how long branches and tags stay is up to the table: property history.expire.max-ref-age-ms"
+)
+NO_KEY: Final = "it has no counterpart"
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_FORBIDDEN: Final = re.compile(r"[\x7f]")  # in TOML, and not in JSON
+_DAY_H: Final = 24
+
+Verbs = dict[str, dict[str, Any]]  # by verb its options in kebab-case
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """What other settings have and a policy file cannot say.
+
+    Args:
+        path: of the setting in its file.
+        text: why not.
+    """
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftEntry:
+    """One of the `[[tables]]`.
+
+    Args:
+        match: patterns.
+        verbs: what they have.
+        reason: why nothing runs on them; "": something may.
+    """
+
+    match: tuple[str, ...]
+    verbs: Verbs = field(default_factory=dict)
+    reason: str = ""
+
+
+@dataclass(kw_only=True)
+class Draft:
+    """A policy file in the making.
+
+    Args:
+        path: of the other settings.
+        patterns: see `import_policy`.
+        entries: in the order in which they are written.
+        notes: what was left out.
+    """
+
+    path: str
+    patterns: tuple[str, ...] = ()
+    entries: list[DraftEntry] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    def add(self, match: Iterable[str], verbs: Verbs, *, reason: str = "") -> None:
+        """Add an entry; tables that have the same in consecutive entries share one."""
+        patterns = tuple(match)
+        for pattern in patterns:
+            parse_pattern(pattern)
+        last = self.entries[-1] if self.entries else None
+        if last is not None and (last.verbs, last.reason) == (verbs, reason):
+            merged = tuple(dict.fromkeys((*last.match, *patterns)))
+            self.entries[-1] = DraftEntry(match=merged, verbs=verbs, reason=reason)
+        else:
+            self.entries.append(DraftEntry(match=patterns, verbs=verbs, reason=reason))
+
+    def leave_out(self, node: Node, text: str = NO_KEY) -> None:
+        """Note a setting that has no counterpart."""
+        self.notes.append(Note(path=node.path, text=text))
+
+    def leave_out_others(self, node: Node | None, known: Iterable[str]) -> None:
+        """Note the keys of an object that are none of these."""
+        known = set(known)
+        for key, child in node.children() if node is not None else ():
+            if key not in known:
+                self.leave_out(child)
+
+    def tables(self) -> tuple[str, ...]:
+        """The tables that the command line names, for a file that names none.
+
+        Raises:
+            UsageError: it names none either.
+        """
+        if not self.patterns:
+            raise UsageError(
+                f"{self.path} does not say for which tables its settings are",
+                next_step="Name them behind the file: `policy import FILE prod.sales.* --from TOOL`.",
+            )
+        return self.patterns
+
+    def catalog(self, otherwise: str | None = None) -> str:
+        """The catalog, as PyIceberg's configuration calls it, in which the tables are that the file names.
+
+        Args:
+            otherwise: the file's own word for it; None: it has none.
+
+        Raises:
+            UsageError: neither the file nor the command line names it, or the command line has more.
+        """
+        if not self.patterns:
+            if otherwise is None:
+                raise UsageError(
+                    f"{self.path} names its tables without a catalog",
+                    next_step="Name the catalog, as PyIceberg's configuration calls it, behind the file: "
+                    "`policy import FILE prod --from TOOL`.",
+                )
+            return otherwise
+        if len(self.patterns) > 1 or "." in self.patterns[0] or "/" in self.patterns[0]:
+            raise UsageError(
+                f"{self.path} names its tables itself, in a catalog: {' '.join(self.patterns)} is none",
+                next_step="Name one catalog, such as prod, or nothing.",
+            )
+        return self.patterns[0]
+
+    def to_toml(self, title: str) -> str:
+        """The policy file.
+
+        Args:
+            title: the sentence in its first line.
+        """
+        lines = [f"# {' '.join(title.split())}", "version = 1"]
+        for entry in self.entries:
+            lines += ["", "[[tables]]", f"match = {_toml(list(entry.match))}"]
+            if entry.reason:
+                lines += ["maintain = false", f"reason = {_toml(entry.reason)}"]
+            lines += [f"{verb} = {_toml(values)}" for verb, values in entry.verbs.items()]
+        return "\n".join(lines) + "\n"
+
+
+def never(verb: str) -> Verbs:
+    """A verb that does not run."""
+    return {verb: {"when": NEVER}}
+
+
+def hours(number: float) -> str:
+    """A duration of so many hours as text, in days where it is whole days."""
+    if number == int(number):
+        whole = int(number)
+        return f"{whole // _DAY_H}d" if whole % _DAY_H == 0 else f"{whole}h"
+    return f"{round(number * 3_600)}s"
+
+
+def name_of(catalog: str, *levels: str) -> str:
+    """A table's name in a catalog as a pattern.
+
+    Raises:
+        UsageError: a level is no name that a pattern can have.
+    """
+    for level in levels:
+        if not level or "*" in level or "/" in level or any(each.isspace() for each in level):
+            raise UsageError(f"{level!r} is no name that a pattern can have")
+    return ".".join((catalog, *levels))
+
+
+def _toml(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            text = json.dumps(value, ensure_ascii=False)
+            return _FORBIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        case list():
+            return f"[{', '.join(map(_toml, value))}]"
+        case Mapping():
+            inner = ", ".join(f"{_key(key)} = {_toml(each)}" for key, each in value.items())
+            return f"{{ {inner} }}" if inner else "{}"
+        case _:
+            return str(value)
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else json.dumps(key)

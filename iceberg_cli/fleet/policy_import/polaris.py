@@ -1,0 +1,119 @@
+"""Policies of Apache Polaris: `system.snapshot-expiry`, `system.metadata-compaction` and others.
+
+Spec: polaris-core/src/main/resources/schemas/policies/system/*/2025-02-03.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.fleet.policy_import.documents import Node, read_text
+from iceberg_cli.fleet.policy_import.draft import (
+    EXPIRE,
+    NO_COMPACTION,
+    NO_ORPHANS,
+    NO_REF_AGE,
+    REWRITE,
+    Draft,
+    Verbs,
+    hours,
+    never,
+)
+
+_LISTS: Final = ("applicable-policies", "policies")
+_TYPES: Final = ("policy-type", "type")
+_EXPIRY: Final = "system.snapshot-expiry"
+_METADATA: Final = "system.metadata-compaction"
+_WITHOUT: Final = {"system.data-compaction": NO_COMPACTION, "system.orphan-file-removal": NO_ORPHANS}
+_KNOWN: Final = ("version", "enable", "config")
+_COUNTS: Final = ("min_snapshots_to_keep", "min_snapshot_to_keep")  # the schema's example has the second
+_DAY_H: Final = 24
+
+
+def read(document: Node, draft: Draft) -> None:
+    """Add what policies say for the tables that the command line names.
+
+    Args:
+        document: what the API answers about one policy, or about those that apply to a table: each with its type and
+            its content, an object or its text.
+        draft: gets one entry.
+
+    Raises:
+        UsageError: it is no such document.
+    """
+    verbs: Verbs = {}
+    for policy in _policies(document):
+        kind = next((found for key in _TYPES if (found := policy.child(key)) is not None), None)
+        content = policy.child("content")
+        if kind is None or content is None:
+            raise UsageError(
+                f"{policy.where} is no policy of Polaris: it has no type and content",
+                next_step="Save what the API answers about it: GET .../policies/NAME or .../applicable-policies.",
+            )
+        if isinstance(content.value, str):
+            content = read_text(content)
+        name = kind.text()
+        if name in (_EXPIRY, _METADATA):
+            own = _expiry(content, draft) if name == _EXPIRY else _metadata(content, draft)
+            if taken := verbs.keys() & own.keys():
+                raise UsageError(
+                    f"{policy.where}: a second policy of the type {name}, for {', '.join(taken)}",
+                    next_step="Save those that apply to one table, or each in a file of its own.",
+                )
+            verbs |= own
+        else:
+            draft.leave_out(policy, _WITHOUT.get(name, f"policies of the type {name} have no counterpart"))
+    if verbs:
+        draft.add(draft.tables(), verbs)
+
+
+def _policies(document: Node) -> Iterator[Node]:
+    if isinstance(document.value, list):
+        yield from document.items()
+        return
+    for key in _LISTS:
+        if (found := document.child(key)) is not None:
+            yield from found.items()
+            return
+    yield document.child("policy") or document
+
+
+def _expiry(content: Node, draft: Draft) -> Verbs:
+    draft.leave_out_others(content, _KNOWN)
+    if not _enabled(content):
+        return never(EXPIRE)
+    verbs: Verbs = {EXPIRE: {}}
+    config = content.child("config")
+    for key, value in config.children() if config is not None else ():
+        if key == "max_snapshot_age_days":
+            verbs[EXPIRE]["older-than"] = hours(value.whole(0) * _DAY_H)
+        elif key in _COUNTS:
+            verbs[EXPIRE]["retain-last"] = value.whole(1)
+        elif key == "max_ref_age_days":
+            draft.leave_out(value, NO_REF_AGE)
+        else:
+            draft.leave_out(value)
+    return verbs
+
+
+def _metadata(content: Node, draft: Draft) -> Verbs:
+    draft.leave_out_others(content, _KNOWN)
+    if not _enabled(content):
+        return never(REWRITE)
+    verbs: Verbs = {REWRITE: {}}
+    config = content.child("config")
+    for key, value in config.children() if config is not None else ():
+        if key == "spec_id":
+            verbs[REWRITE]["spec-id"] = [value.whole(0)]
+        else:
+            draft.leave_out(value)
+    return verbs
+
+
+def _enabled(content: Node) -> bool:
+    enable = content.child("enable")
+    if enable is None:
+        raise UsageError(f"{content.where} has no enable, which the schema of policies requires")
+    return enable.switch()

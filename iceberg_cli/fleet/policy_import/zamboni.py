@@ -1,0 +1,175 @@
+"""The table-config (version 2) and the fleet file (version 1) of zamboni."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.fleet.policy_import.documents import Node, read_file
+from iceberg_cli.fleet.policy_import.draft import (
+    EXPIRE,
+    MERGE,
+    NO_COMPACTION,
+    NO_ORPHANS,
+    NO_REF_AGE,
+    NO_SCHEDULE,
+    REWRITE,
+    Draft,
+    Verbs,
+    hours,
+    name_of,
+    never,
+)
+
+_CONFIG_VERSION: Final = 2
+_FLEET_VERSION: Final = 1
+_NO_LAYOUT: Final = "how data is partitioned and ordered is up to its writers"
+_NO_METADATA: Final = "old metadata files are up to the table: properties write.metadata.*"
+_LAYOUT: Final = {
+    "partition": _NO_LAYOUT,
+    "partition_evolution": _NO_LAYOUT,
+    "ordering": _NO_LAYOUT,
+    "target_file_size_bytes": NO_COMPACTION,
+    "min_input_files": NO_COMPACTION,
+    "skip_partitions_newer_than_windows": NO_COMPACTION,
+}
+_OF_RETENTION: Final = {"remove_orphan_files": NO_ORPHANS, "metadata": _NO_METADATA}
+_VERBS: Final = ("expire_snapshots", "rewrite_manifests", "remove_dangling_deletes")
+_OF_THE_SERVICE: Final = {
+    "schedule": NO_SCHEDULE,
+    "random": NO_SCHEDULE,
+    "pressure": NO_SCHEDULE,
+    "uri": "catalogs are in PyIceberg's configuration",
+}
+_DAY_H: Final = 24
+
+
+def read(document: Node, draft: Draft) -> None:
+    """Add what a table-config says, or those of every warehouse of a fleet.
+
+    A table's block replaces what the defaults have, key by key; both replace what is built in, by which snapshots
+    expire, manifests are rewritten and dangling deletes removed.
+
+    Args:
+        document: the table-config or the fleet file.
+        draft: gets an entry for tables that have the same.
+
+    Raises:
+        UsageError: it is neither, or of another version.
+    """
+    warehouses = document.child("warehouses")
+    if warehouses is None:
+        _table_config(document, draft, None)
+        return
+    if draft.patterns:
+        raise UsageError(
+            f"{draft.path} names the catalog of each warehouse itself", next_step="Name no catalog."
+        )
+    _check_version(document, _FLEET_VERSION)
+    for key, value in document.children():
+        if key in _OF_THE_SERVICE:
+            draft.leave_out(value, _OF_THE_SERVICE[key])
+    for warehouse in warehouses.items():
+        name, config = warehouse.child("name"), warehouse.child("table_config")
+        if name is None or config is None:
+            raise UsageError(f"{warehouse.where} has no name and table_config")
+        for key, value in warehouse.children():
+            if key in _OF_THE_SERVICE:
+                draft.leave_out(value, _OF_THE_SERVICE[key])
+        if isinstance(config.value, str):
+            config = read_file(os.path.join(os.path.dirname(document.file), config.value))
+        _table_config(config, draft, name.text())
+
+
+def _table_config(document: Node, draft: Draft, warehouse: str | None) -> None:
+    """Add what a table-config says.
+
+    Args:
+        document: the table-config.
+        draft: gets the entries.
+        warehouse: its name in the fleet file; None: there is no fleet file.
+    """
+    namespaces = document.child("namespaces")
+    if namespaces is None:
+        raise UsageError(
+            f"{document.where} is no table-config of version {_CONFIG_VERSION}: it has no namespaces",
+            next_step="Name zamboni's table-config.json, or its fleet file.",
+        )
+    _check_version(document, _CONFIG_VERSION)
+    own = document.child("warehouse")
+    if own is not None and warehouse not in (None, own.text()):
+        raise UsageError(f"{own.where} is {own.text()!r}, and the fleet file names {warehouse!r}")
+    catalog = warehouse or draft.catalog(None if own is None else own.text())
+    defaults = document.child("defaults")
+    _note(defaults, draft)
+    for namespace, block in namespaces.children():
+        tables = block.child("tables")
+        for table, settings in tables.children() if tables is not None else ():
+            _note(settings, draft)
+            merged = _merged({} if defaults is None else defaults.object(), settings.object())
+            node = Node(file=settings.file, path=settings.path, value=merged)
+            draft.add((name_of(catalog, *namespace.split("."), table),), _verbs(node))
+
+
+def _check_version(document: Node, version: int) -> None:
+    found = document.child("version")
+    if found is not None and found.whole(0) != version:
+        raise UsageError(f"{found.where} must be {version}, not {found.value}")
+
+
+def _note(block: Node | None, draft: Draft) -> None:
+    """Note what a block has beside the verbs."""
+    for key, value in block.children() if block is not None else ():
+        if key in _LAYOUT:
+            draft.leave_out(value, _LAYOUT[key])
+        elif key not in ("retention", "description"):
+            draft.leave_out(value)
+    retention = None if block is None else block.child("retention")
+    for key, value in retention.children() if retention is not None else ():
+        if key in _OF_RETENTION:
+            draft.leave_out(value, _OF_RETENTION[key])
+        elif key not in _VERBS:
+            draft.leave_out(value)
+        elif key == "expire_snapshots" and (age := value.child("max_ref_age_days")) is not None:
+            draft.leave_out(age, NO_REF_AGE)
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """What a block has over another, key by key at every depth: null is a value, too."""
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = _merged(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
+    return merged
+
+
+def _verbs(settings: Node) -> Verbs:
+    retention = settings.child("retention")
+    expire, rewrite, dangling = (None if retention is None else retention.child(key) for key in _VERBS)
+    verbs: Verbs = {}
+    if _is_on(expire):
+        verbs[EXPIRE] = {}
+        age, least = (
+            None if expire is None else expire.child(key)
+            for key in ("max_snapshot_age_days", "min_snapshots_to_keep")
+        )
+        if age is not None:
+            verbs[EXPIRE]["older-than"] = hours(age.whole(0) * _DAY_H)
+        if least is not None:
+            verbs[EXPIRE]["retain-last"] = least.whole(1)
+    else:
+        verbs |= never(EXPIRE)
+    if _is_on(rewrite):
+        least = None if rewrite is None else rewrite.child("min_input_manifests")
+        verbs[REWRITE] = {} if least is None else {"min-manifests": least.whole(2)}
+    else:
+        verbs |= never(REWRITE)
+    verbs |= {MERGE: {}} if _is_on(dangling) else never(MERGE)
+    return verbs
+
+
+def _is_on(verb: Node | None) -> bool:
+    enabled = None if verb is None else verb.child("enabled")
+    return enabled is None or enabled.switch()

@@ -1,0 +1,197 @@
+"""What the metadata file of a table tells by itself: its snapshots and refs, and by these what may expire.
+
+It is read for surveys of many tables, which only look: nothing is planned on it. Fields that it does not need are not
+looked at, so that a file in which one of those is wrong is read here and refused by `spec/metadata.py`.
+
+Spec: "Table Metadata Fields", "Snapshots", "Snapshot References", "Optional Snapshot Summary Fields".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from iceberg_cli.errors import CorruptFile, IcebergCliError, InvalidMetadata
+from iceberg_cli.iceberg.spec.metadata import Snapshot, SnapshotRef, TableMetadata, derived_refs
+from iceberg_cli.iceberg.verbs.expire_snapshots.retention import Judgement, SnapshotRetention, judge
+from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import (
+    interlock_of,
+    retention_of,
+    within_properties,
+)
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
+
+_COMPRESSED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+_RETENTION: Final = "history.expire."  # what the properties that decide begin with
+_GC: Final = "gc.enabled"
+_SUMMARY: Final = ("total-data-files", "total-files-size", "total-records", "total-position-deletes")
+
+
+def read_glance(data: bytes, path: str) -> dict[str, Any]:
+    """The glance of a metadata file.
+
+    Args:
+        data: the whole file, plain or compressed.
+        path: of it.
+
+    Raises:
+        CorruptFile: it is no JSON object.
+    """
+    if data.startswith(_COMPRESSED):
+        from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+
+        document: Any = decode_metadata_file(data, path)
+    else:
+        try:
+            document = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise CorruptFile(path, None, f"no JSON: {error}") from error
+    return glance_of(document, path, size_bytes=len(data))
+
+
+def glance_of(document: Any, path: str, *, size_bytes: int | None) -> dict[str, Any]:
+    """What is kept of a metadata document: small, and JSON itself.
+
+    Args:
+        document: as the file or a REST catalog has it.
+        path: of the file.
+        size_bytes: of the file as stored, where that is known.
+
+    Raises:
+        InvalidMetadata: a field that is needed is missing.
+    """
+    try:
+        snapshots = document.get("snapshots") or ()
+        current = document.get("current-snapshot-id")
+        by_id = {each["snapshot-id"]: each for each in snapshots}
+        summary = (by_id.get(current) or {}).get("summary") or {}
+        properties = document.get("properties") or {}
+        return {
+            "format_version": document["format-version"],
+            "table_uuid": document.get("table-uuid"),
+            "location": document["location"],
+            "metadata_bytes": size_bytes,
+            "current_snapshot_id": None if current == -1 else current,
+            "snapshots": [
+                (
+                    each["snapshot-id"],
+                    each.get("parent-snapshot-id"),
+                    each["timestamp-ms"],
+                    each.get("sequence-number") or 0,
+                )
+                for each in snapshots
+            ],
+            "refs": {
+                name: (
+                    each["snapshot-id"],
+                    each["type"],
+                    each.get("min-snapshots-to-keep"),
+                    each.get("max-snapshot-age-ms"),
+                    each.get("max-ref-age-ms"),
+                )
+                for name, each in (document.get("refs") or {}).items()
+            },
+            "properties": {
+                name: text for name, text in properties.items() if name.startswith(_RETENTION) or name == _GC
+            },
+            "summary": {name: summary[name] for name in _SUMMARY if name in summary},
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        field = error.args[0] if isinstance(error, KeyError) else "the document"
+        raise InvalidMetadata(path, str(field), "it is missing or of another type") from error
+
+
+def columns_of(glance: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of `fleet/1` that a glance tells; those that manifests tell are null.
+
+    Files and bytes are those of the snapshot's summary, which other writers let drift, bytes with those of deletes.
+    """
+    summary, times = glance["summary"], [each[2] for each in glance["snapshots"]]
+    records, deleted = (_count(summary, f"total-{name}") for name in ("records", "position-deletes"))
+    return {
+        "snapshots": len(times),
+        "oldest_snapshot_ms": min(times, default=None),
+        "files": _count(summary, "total-data-files") if glance["current_snapshot_id"] is not None else 0,
+        "small_files": None,
+        "data_bytes": _count(summary, "total-files-size"),
+        "delete_ratio": round(deleted / records, 4) if deleted is not None and records else None,
+        "manifests": None,
+        "manifest_target_ratio": None,
+        "metadata_bytes": glance["metadata_bytes"],
+        "log_versions_since_checkpoint": None,
+    }
+
+
+def _count(summary: Mapping[str, Any], key: str) -> int | None:
+    text = summary.get(key)
+    return (
+        int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 19 else None
+    )
+
+
+def expiry_of(
+    glance: Mapping[str, Any], policy: ExpireSnapshots, path: str, *, as_of_ms: int
+) -> tuple[Judgement, SnapshotRetention]:
+    """What expires by a policy, by the rules that `expire-snapshots` goes by.
+
+    Raises:
+        InvalidMetadata: the snapshots contradict themselves.
+        UsageError: the policy has no meaning for the table.
+    """
+    history = _history(glance)
+    try:
+        policy = within_properties(history, policy, as_of_ms=as_of_ms)
+        retention = retention_of(history, policy, as_of_ms=as_of_ms)
+        return judge(history, retention, as_of_ms=as_of_ms), retention
+    except IcebergCliError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidMetadata(path, "snapshots", f"they cannot be read: {error!r}") from error
+
+
+def _history(glance: Mapping[str, Any]) -> TableMetadata:
+    """Metadata with snapshots, refs and the properties about retention, for the rules of retention alone."""
+    current = glance["current_snapshot_id"]
+    refs = {
+        name: SnapshotRef(
+            snapshot_id=snapshot_id,
+            type=kind,
+            min_snapshots_to_keep=least,
+            max_snapshot_age_ms=age_ms,
+            max_ref_age_ms=ref_age_ms,
+        )
+        for name, (snapshot_id, kind, least, age_ms, ref_age_ms) in glance["refs"].items()
+    }
+    return TableMetadata(
+        format_version=glance["format_version"],
+        table_uuid=glance["table_uuid"],
+        location=glance["location"],
+        last_updated_ms=0,
+        last_column_id=0,
+        schemas=(),
+        current_schema_id=0,
+        partition_specs=(),
+        default_spec_id=0,
+        last_partition_id=0,
+        properties=glance["properties"],
+        current_snapshot_id=current,
+        snapshots=tuple(
+            Snapshot(
+                snapshot_id=snapshot_id,
+                parent_snapshot_id=parent_id,
+                timestamp_ms=time_ms,
+                sequence_number=number,
+            )
+            for snapshot_id, parent_id, time_ms, number in glance["snapshots"]
+        ),
+        refs={**derived_refs(current), **refs},
+    )
+
+
+def interlocks_of(glance: Mapping[str, Any]) -> list[str]:
+    """What in the metadata itself blocks an expiry."""
+    reason = interlock_of(_history(glance))
+    return [] if reason is None else [reason]
