@@ -21,9 +21,9 @@ from tests.fleet.maintaining import policy_file
 from tests.paths import ROOT
 from tests.servers import Versitygw
 
-# 300 tables, and a fifth of them where the deep suite has a budget.
+# 300 tables, and an eighth of them where the deep suite has a budget.
 COUNTS: dict[tuple[Place, Format], int] = {
-    place: count if FULL else count // 5
+    place: count if FULL else count // 8
     for place, count in {
         ("folder", "iceberg"): 60, ("folder", "delta"): 60, ("sqlite", "iceberg"): 60,
         ("rest", "iceberg"): 40, ("s3", "iceberg"): 40, ("s3", "delta"): 40,
