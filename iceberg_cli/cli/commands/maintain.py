@@ -18,6 +18,7 @@ from iceberg_cli.cli.commands.many_tables import (
     JsonLines,
     Patterns,
     TableOutput,
+    facts_of,
     failed_json,
     fleet_policy,
     leave_with_worst,
@@ -186,6 +187,7 @@ class _Work:
             jobs=self._jobs,
             stop_requested=lambda: bool(stopping.heard()),
             on_event=run.on_event,
+            facts=facts_of(run),
             **more,
         )
 

@@ -15,6 +15,7 @@ from iceberg_cli.cli.commands.many_tables import (
     JsonLines,
     Patterns,
     TableOutput,
+    facts_of,
     failed_json,
     fleet_policy,
     leave_with_worst,
@@ -60,6 +61,13 @@ def register(app: typer.Typer) -> None:
         limit: Annotated[
             int | None, typer.Option(metavar="N", parser=integer, help="Show the first N rows only.")
         ] = None,
+        quick: Annotated[
+            bool,
+            typer.Option(
+                "--quick",
+                help="Read no manifests: tells of expiries alone, and of no bytes that are not known yet.",
+            ),
+        ] = False,
         exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 3 if something is due.")] = False,
         jsonl: JsonLines = False,
         report: ReportOption = None,
@@ -91,6 +99,9 @@ def register(app: typer.Typer) -> None:
             opener=opener_of(run),
             policy=chosen,
             as_of_ms=run.as_of_ms,
+            now_ms=run.started_ms,
+            facts=facts_of(run),
+            quick=quick,
             jobs=positive(jobs, "--jobs") or DEFAULT_JOBS,
             prices=priced,
         ):
@@ -144,7 +155,7 @@ class _Totals:
 
     def to_json(self) -> dict[str, Any]:
         """The field `totals`."""
-        from iceberg_cli.fleet.survey import GRADES
+        from iceberg_cli.fleet.grades import GRADES
 
         return {
             "tables": self.tables,
@@ -169,7 +180,7 @@ class _Totals:
 
 
 def _rank(sort: str) -> Callable[[SurveyedTable], Any]:
-    from iceberg_cli.fleet.survey import GRADES
+    from iceberg_cli.fleet.grades import GRADES
 
     def grade(each: SurveyedTable) -> int:
         return -GRADES.index(each.row["grade"])
@@ -221,7 +232,7 @@ def _money(cost: Mapping[str, Any] | None) -> str | None:
 
 
 def _show_totals(run: Run, totals: _Totals, *, shown: int) -> None:
-    from iceberg_cli.fleet.survey import GRADES
+    from iceberg_cli.fleet.grades import GRADES
     from iceberg_cli.plan.text import count, listed, size
 
     grades = [f"{totals.grades[grade]:,} {grade}" for grade in GRADES if totals.grades[grade]]
