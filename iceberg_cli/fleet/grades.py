@@ -75,8 +75,9 @@ def grade_of(
         return BROKEN, f"{errors[0]['message']}{more}", CorruptFile.exit_code
     free = [each for each in due if not each.blocked_by]
     if not free:
-        blocked = next((each for each in due), None)
-        return OK, f"{blocked.verb} is blocked by {blocked.blocked_by[0]}" if blocked else "nothing is due", 0
+        if due:
+            return DUE, f"{due[0].verb} is due, and blocked by {due[0].blocked_by[0]}", 0
+        return OK, "nothing is due", 0
     for each in free:
         if rule := _overdue(each, row, as_of_ms=as_of_ms):
             return OVERDUE, f"{each.verb}: {rule}", 0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.api import DeletionAllowance, Plan, new_runtime
 from iceberg_cli.errors import (
+    Cancelled,
     CommitConflict,
     CommitStateUnknown,
     DeletesFailed,
@@ -407,6 +408,8 @@ def _settled(table: Mapping[str, Any], done: RecoveredOperation, deleted: tuple[
 
 
 def _failed(table: Mapping[str, Any], verb: str | None, error: IcebergCliError, **more: Any) -> VerbRun:
+    if isinstance(error, Cancelled):  # before anything was written
+        return VerbRun(table=table, verb=verb, status=LEFT, reason="a signal asked to stop", **more)
     status = next((status for kind, status in _STATUS_OF if isinstance(error, kind)), FAILED)
     return VerbRun(
         table=table,

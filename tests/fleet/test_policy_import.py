@@ -431,12 +431,12 @@ defaults:
   compact: {target-file-size: 512MB, when: "small-file-ratio > 0.3"}
   expire-snapshots: {retain-last: 20, older-than: 14d, when: "snapshot-count > 100"}
 tables:
-  analytics.*:
-    expire-snapshots: {older-than: 36h}
-    rewrite-manifests: {}
   analytics.events:
     rewrite-manifests: {target-manifest-size: 16MB}
     engine: trino
+  analytics.*:
+    expire-snapshots: {older-than: 36h}
+    rewrite-manifests: {}
   raw.tmp_*:
     disabled: true
   raw.*:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from iceberg_cli.cli.arguments import ReportOption, integer, positive
+from iceberg_cli.cli.commands.carry_out import Metrics, measure
 from iceberg_cli.cli.commands.many_tables import (
     DEFAULT_JOBS,
     Jobs,
@@ -27,7 +28,7 @@ from iceberg_cli.cli.commands.many_tables import (
 )
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan.events import Event
+from iceberg_cli.plan.events import Event, FleetCounted
 
 if TYPE_CHECKING:
     from iceberg_cli.fleet.survey import SurveyedTable
@@ -69,6 +70,7 @@ def register(app: typer.Typer) -> None:
             ),
         ] = False,
         exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 3 if something is due.")] = False,
+        metrics: Metrics = None,
         jsonl: JsonLines = False,
         report: ReportOption = None,
     ) -> None:
@@ -81,6 +83,7 @@ def register(app: typer.Typer) -> None:
         from iceberg_cli.fleet.prices import load_prices
         from iceberg_cli.fleet.survey import Survey
 
+        measure(metrics, looks=True)
         if sort not in _SORTS:
             raise UsageError(f"--sort must be freed, grade or name, not {sort!r}")
         if jsonl and limit is not None and "--limit" in run.settings.typed:
@@ -93,6 +96,7 @@ def register(app: typer.Typer) -> None:
         surveyed: list[SurveyedTable] = []
         codes: list[int] = []
         totals = _Totals()
+        run.progress.of_tables = True
         run.on_event(Event(phase=_PHASE, done=0, total=None, unit="tables"))
         for each in Survey(
             tables=found,
@@ -115,6 +119,7 @@ def register(app: typer.Typer) -> None:
                 surveyed.append(each)
             run.on_event(Event(phase=_PHASE, done=totals.tables, total=None, unit="tables"))
         run.progress.close()
+        run.on_event(totals.counted())
         ranked = sorted(surveyed, key=_rank(sort))
         for place, each in enumerate(ranked):
             is_printed = limit is None or place < limit
@@ -152,6 +157,15 @@ class _Totals:
             self.sums[name] += found.row[name] or 0
         if (cost := found.row["cost"]) is not None:
             self.money[cost["currency"]] += cost["month"]
+
+    def counted(self) -> FleetCounted:
+        """The same for listeners."""
+        return FleetCounted(
+            what="tables",
+            label="grade",
+            counts=self.to_json()["grades"],
+            due=(self.sums["freed_files"], self.sums["freed_bytes"]),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The field `totals`."""
