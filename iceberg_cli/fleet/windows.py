@@ -83,10 +83,10 @@ class Window:
             yield from sorted(each for each in found if start_ms < each <= end_ms)
 
     def _shown(self, start_ms: int, end_ms: int) -> Iterator[int]:
-        """The times between these, and some others, at which clocks show midnight, or it begins or ends."""
+        """The times between these, and some others, at which clocks show that it begins or ends."""
         day, last = (_local(each, self.zone).date() for each in (start_ms, end_ms))
         while day <= last:
-            for second in {0, self.from_s, self.to_s % _DAY_S}:
+            for second in (self.from_s, self.to_s % _DAY_S):
                 shown = datetime(day.year, day.month, day.day, tzinfo=self.zone) + timedelta(seconds=second)
                 for fold in (0, 1):
                     yield round(shown.replace(fold=fold).timestamp() * 1_000)
