@@ -9,8 +9,6 @@ REST catalog is asked for, once a table, where several places are listed.
 from __future__ import annotations
 
 import os
-import sqlite3
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -214,6 +212,9 @@ class TableList:
         self, places: Sequence[tuple[str, Callable[[], Iterator[ListedTable]]]]
     ) -> Iterator[ListedTable]:
         """The tables of several places, those that are the same as one: by the order of the first of its names."""
+        import sqlite3
+        import tempfile  # which loads as much as all of this
+
         with (
             tempfile.NamedTemporaryFile(prefix="iceberg-cli-", suffix=".list") as file,
             closing(sqlite3.connect(file.name, isolation_level=None)) as spool,
@@ -257,12 +258,14 @@ class TableList:
         """The folder of a REST catalog's table; None where it does not say: opening the table tells why."""
         if table.catalog is None or self.catalogs.kind(table.catalog) != "rest":
             return None
-        from iceberg_cli.iceberg.catalogs.rest_listing import location_of
+        from iceberg_cli.iceberg.catalogs.rest_listing import metadata_of
 
         levels = tuple((table.namespace or "").split("."))
-        return location_of(
+        found = metadata_of(
             self.catalogs.rest(table.catalog), table.catalog, levels, table.name.rpartition(".")[2]
         )
+        location = None if found is None else found[1].get("location")
+        return location if isinstance(location, str) else None
 
     # -- nearest names -----------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.api import DeletionAllowance, Plan, new_runtime
 from iceberg_cli.errors import (
+    Cancelled,
     CommitConflict,
     CommitStateUnknown,
     DeletesFailed,
@@ -23,6 +24,7 @@ from iceberg_cli.errors import (
     Refused,
 )
 from iceberg_cli.fleet.due import FleetPolicy, is_due, names_of
+from iceberg_cli.fleet.facts import FactsStore
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.fleet.survey import Survey
 from iceberg_cli.plan.events import FilesDeleted, Listener, unheard
@@ -137,6 +139,7 @@ class Maintenance:
             None: he agreed to whatever the policy says.
         stop_requested: whether to stop at the next safe point.
         on_event: gets what happens.
+        facts: what surveys read before.
     """
 
     tables: Iterable[ListedTable]
@@ -152,6 +155,7 @@ class Maintenance:
     shown: Mapping[tuple[str, str], Plan] | None = None
     stop_requested: Callable[[], bool] = lambda: False
     on_event: Listener = unheard
+    facts: FactsStore = field(default_factory=lambda: FactsStore(None))
     _names: dict[tuple[str, str], str] = field(default_factory=dict)  # of tables that were come to
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -165,7 +169,13 @@ class Maintenance:
         """The tables, that of which most is freed first; those that cannot be read come last and say why."""
         listed = list(self.tables)
         survey = Survey(
-            tables=listed, opener=self.opener, policy=self.policy, as_of_ms=self.as_of_ms, jobs=self.jobs
+            tables=listed,
+            opener=self.opener,
+            policy=self.policy,
+            as_of_ms=self.as_of_ms,
+            now_ms=_now_ms(),
+            jobs=self.jobs,
+            facts=self.facts,
         )
         freed: dict[str, int] = {}
         for each in survey:
@@ -398,6 +408,8 @@ def _settled(table: Mapping[str, Any], done: RecoveredOperation, deleted: tuple[
 
 
 def _failed(table: Mapping[str, Any], verb: str | None, error: IcebergCliError, **more: Any) -> VerbRun:
+    if isinstance(error, Cancelled):  # before anything was written
+        return VerbRun(table=table, verb=verb, status=LEFT, reason="a signal asked to stop", **more)
     status = next((status for kind, status in _STATUS_OF if isinstance(error, kind)), FAILED)
     return VerbRun(
         table=table,

@@ -168,7 +168,7 @@ def _row(run: Run, chosen: FleetPolicy, opener: TableOpener, listed: ListedTable
     identity: Mapping[str, str | None] = {"name": listed.name, "location": None, "format": None}
     options: dict[str, Option] = {}
     if found is not None and found.maintain and found.verbs:
-        table = opener.open(listed, believe_list=True)
+        table = opener.open(listed, seen=listed.metadata_location)
         identity = table.identity
         # Where it lies is a name of it, too, which not every list tells.
         found = chosen.of_table(names_of(listed, table.identity["location"]))

@@ -420,6 +420,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l prices -r -F -d 'TOML 
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l jobs -x -d 'Tables that are worked on side by side; default: 2.'
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l sort -x -a 'freed grade name' -d 'What the rows are ranked by. Default: freed.'
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l limit -x -d 'Show the first N rows only.'
+complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l quick -d 'Read no manifests: tells of expiries alone, and of no bytes that are not known yet.'
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l exit-code -d 'Exit 3 if something is due.'
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l jsonl -d 'One JSON object a line for each table as it is known; the last line has the totals.'
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l report -x -d 'Write the result as one page too, with charts and without network; an existing one is replaced.'

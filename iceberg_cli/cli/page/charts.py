@@ -7,13 +7,14 @@ there are, for light, dark and paper; here they have names, for which matplotlib
 from __future__ import annotations
 
 import io
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree as ET
 
-from iceberg_cli.plan.text import size
+from iceberg_cli.plan.text import day, moment, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,6 +36,8 @@ _WIDTH_INCHES: Final = 4.8
 _FONT_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)px")
 _KIB: Final = 1 << 10
 _MOST_LABELS: Final = 7
+_TIME_TICKS: Final = 4
+_DAY_MS: Final = 86_400_000
 
 
 def size_chart(
@@ -86,21 +89,21 @@ def growth_chart(
     import numpy as np
 
     figure, axes = _figure(height=2.0)
-    times = np.array(times_ms, "datetime64[ms]")
+    times = np.array(times_ms, np.float64)
     name, scale = _unit_of(max(values)) if unit == "bytes" else ("", 1)
     scaled = np.array(values, np.float64) / scale
     axes.step(times, scaled, where="post", color=_COLORS["bar"], linewidth=2)
     axes.fill_between(times, scaled, step="post", color=_COLORS["bar"], alpha=0.15, linewidth=0)
     axes.set_ylim(bottom=0, top=max(scaled.max(), 1) * 1.08)
-    _dates(axes)
+    _dates(axes, times_ms[0], times_ms[-1])
     if unit == "bytes":
         _fractions(axes, name)
         first, last = size(values[0]), size(values[-1])
     else:
         _whole_numbers(axes)
         first, last = f"{values[0]:,}", f"{values[-1]:,}"
-    start, end = str(times[0])[:10], str(times[-1])[:10]
-    return _svg(figure, chart_id, title, f"{first} on {start}, {last} on {end}.")
+    words = f"{first} on {day(times_ms[0])}, {last} on {day(times_ms[-1])}."
+    return _svg(figure, chart_id, title, words)
 
 
 def short_size(size_bytes: int) -> str:
@@ -127,10 +130,12 @@ def _place(edges: Sequence[int], at: int) -> float:
 
 
 def _figure(*, height: float) -> tuple[Figure, Axes]:
-    """A figure with one pair of axes; the user's own settings of matplotlib have no say."""
+    """A figure with one pair of axes; the user's own settings of matplotlib have no say, nor has its log."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
+    # Where it keeps its fonts, and that it looks for them, is no concern of who reads our messages.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     with mpl.rc_context(mpl.rcParamsDefault):
         figure = Figure(figsize=(_WIDTH_INCHES, height), layout="constrained")
         figure.patch.set_visible(False)
@@ -161,15 +166,17 @@ def _fractions(axes: Axes, unit: str) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g} {unit}"))
 
 
-def _dates(axes: Axes) -> None:
-    from datetime import UTC
-
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    locator = AutoDateLocator(tz=UTC, maxticks=6)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
-    axes.xaxis.get_offset_text().set_color(_COLORS["text"])
+def _dates(axes: Axes, first_ms: int, last_ms: int) -> None:
+    """Have a few ticks from the first to the last time; their labels have days, or times where it is all within two."""
+    step = (last_ms - first_ms) / (_TIME_TICKS - 1)
+    ticks = [round(first_ms + step * number) for number in range(_TIME_TICKS)]
+    if last_ms - first_ms > 2 * _DAY_MS:
+        labels = [day(tick) for tick in ticks]
+    else:
+        labels = [moment(tick).partition("T")[2].removesuffix("Z") or moment(tick) for tick in ticks]
+        axes.set_xlabel(day(first_ms), loc="right")
+        axes.xaxis.label.set_color(_COLORS["text"])
+    axes.set_xticks(ticks, labels)
 
 
 def _svg(figure: Figure, chart_id: str, title: str, words: str) -> str:
