@@ -106,7 +106,8 @@ def register(app: typer.Typer) -> None:
             now_ms=run.started_ms,
             facts=facts_of(run),
             quick=quick,
-            jobs=positive(jobs, "--jobs") or DEFAULT_JOBS,
+            # Without manifests most of the time goes into work that threads do one after the other.
+            jobs=positive(jobs, "--jobs") or (1 if quick else DEFAULT_JOBS),
             prices=priced,
         ):
             codes.append(each.exit_code)
