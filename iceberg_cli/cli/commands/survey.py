@@ -221,7 +221,7 @@ def _show(run: Run, rows: Sequence[Mapping[str, Any]], totals: _Totals) -> None:
         Column("table", lambda row: row["table"]["name"], ID),
         Column("grade", "grade", ID),
         Column("frees", freed, SIZE),
-        Column("due", lambda row: ", ".join(each["operation"] for each in row["due"]), TEXT, leaves=8),
+        Column("due", lambda row: ", ".join(each["operation"] for each in row["due"]), TEXT),
         Column("snapshots", "snapshots", NUMBER, leaves=6),
         Column("oldest", "oldest_snapshot_ms", TIME, leaves=5),
         Column("files", "files", NUMBER, leaves=4),
