@@ -22,8 +22,8 @@ ORDER = ["merge-dvs", "rewrite-manifests", "expire-snapshots"]
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Fleet:
-    """Six tables of a SQLite catalog."""
-    return build_fleet(tmp_path, {("sqlite", "iceberg"): 6})
+    """Tables of versions 1, 2 and 3 in a SQLite catalog."""
+    return build_fleet(tmp_path, {("sqlite", "iceberg"): 3})
 
 
 def files_of(fleet: Fleet) -> set[Path]:
@@ -227,7 +227,7 @@ def test_two_at_once_do_the_work_of_one(fleet: Fleet, tmp_path: Path) -> None:
     assert (last.code, {run["status"] for run in last.json["runs"]}) == (0, {"not_due"})
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.deep)])
 def test_a_signal_ends_it_at_the_next_safe_point_and_the_same_command_does_the_rest(
     fleet: Fleet, tmp_path: Path, number: signal.Signals
 ) -> None:
