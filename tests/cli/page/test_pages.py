@@ -158,6 +158,9 @@ def test_page_of_a_delta_table_has_versions_checkpoint_tombstones_and_vectors(tm
     assert "7 tombstones, 7 past their retention (6.5 KiB); 1 commit since checkpoint 12." in states.words
     (row,) = [row for row in rows_of(states.one("table")) if "checkpoint" in row[1]]
     assert row[1] == "12 checkpoint classic"
+    sizes = {each.one("figcaption").words: each for each in section(shown, "Sizes").all("figure")}
+    assert [int(row[2]) for row in rows_of(sizes["Data files by size"].one("table"))] == [3]
+    assert [row[2:] for row in rows_of(sizes["Deletes by size"].one("table"))] == [["2", "92 B"]]
     ((_, files, records, deleted, *_, vectors, _),) = rows_of(
         section(shown, "Deletes by partition").one("table")
     )
