@@ -22,8 +22,8 @@ ORDER = ["merge-dvs", "rewrite-manifests", "expire-snapshots"]
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Fleet:
-    """Six tables of a SQLite catalog."""
-    return build_fleet(tmp_path, {("sqlite", "iceberg"): 6})
+    """Tables of versions 1, 2 and 3 in a SQLite catalog."""
+    return build_fleet(tmp_path, {("sqlite", "iceberg"): 3})
 
 
 def files_of(fleet: Fleet) -> set[Path]:
@@ -188,12 +188,8 @@ def test_an_open_operation_is_settled_but_not_on_a_table_on_hold(fleet: Fleet, t
     assert ran.code == 0, ran.err
     assert not (table.folder / "_iceberg_cli" / "ops").exists()
     check_rows(fleet)
-    assert (
-        maintain(tmp_path, EXPIRE, *fleet.patterns, options=fleet.options).json["totals"]["statuses"][
-            "not_due"
-        ]
-        == 6
-    )
+    last = maintain(tmp_path, EXPIRE, *fleet.patterns, options=fleet.options)
+    assert {run["status"] for run in last.json["runs"]} == {"not_due"}
 
 
 def test_a_catalogs_table_is_not_written_to_by_way_of_its_folder(fleet: Fleet, tmp_path: Path) -> None:
@@ -227,7 +223,7 @@ def test_two_at_once_do_the_work_of_one(fleet: Fleet, tmp_path: Path) -> None:
     assert (last.code, {run["status"] for run in last.json["runs"]}) == (0, {"not_due"})
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.deep)])
 def test_a_signal_ends_it_at_the_next_safe_point_and_the_same_command_does_the_rest(
     fleet: Fleet, tmp_path: Path, number: signal.Signals
 ) -> None:

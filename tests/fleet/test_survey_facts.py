@@ -55,12 +55,12 @@ def surveyed(fleet: Fleet, policy: Path | None, as_of_ms: int, *options: str) ->
     return {each["table"]["name"]: each for each in tables}, known
 
 
-@few_or_many(6, many=60)
+@few_or_many(2, many=40)
 def test_a_survey_is_that_of_tables_read_anew_whatever_was_looked_at_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    fleet = build_fleet(tmp_path, {("sqlite", "iceberg"): 6})
+    fleet = build_fleet(tmp_path, {("sqlite", "iceberg"): 3})
     policies = [
         policy_file(tmp_path / f"{number}.toml", verbs, fleet.patterns) if verbs else None
         for number, verbs in enumerate(POLICIES)
