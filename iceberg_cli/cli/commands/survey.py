@@ -221,7 +221,7 @@ def _show(run: Run, rows: Sequence[Mapping[str, Any]], totals: _Totals) -> None:
         Column("table", lambda row: row["table"]["name"], ID),
         Column("grade", "grade", ID),
         Column("frees", freed, SIZE),
-        Column("due", lambda row: ", ".join(each["operation"] for each in row["due"]), TEXT),
+        Column("due", lambda row: _verbs(row["due"], all_of_them=run.verbose), ID),
         Column("snapshots", "snapshots", NUMBER, leaves=6),
         Column("oldest", "oldest_snapshot_ms", TIME, leaves=5),
         Column("files", "files", NUMBER, leaves=4),
@@ -236,6 +236,14 @@ def _show(run: Run, rows: Sequence[Mapping[str, Any]], totals: _Totals) -> None:
         columns.append(Column("a month", lambda row: _money(row["cost"]), ID, leaves=7))
     columns.append(Column("why", "rule", TEXT, leaves=7))
     run.out.grid(columns, rows)
+
+
+def _verbs(due: Sequence[Mapping[str, Any]], *, all_of_them: bool) -> str:
+    """The verb that frees most, and how many others are due; or all of them."""
+    names = [each["operation"] for each in due]
+    if all_of_them or len(names) < 2:
+        return ", ".join(names)
+    return f"{names[0]} +{len(names) - 1}"
 
 
 def _percent(ratio: float | None) -> str | None:
