@@ -329,6 +329,11 @@ class Table:
         """What it has in common with itself under other names: its UUID, and its folder in one spelling."""
         return self._opened.base().table_uuid, canonical(self._opened.location).rstrip("/")
 
+    @property
+    def live_files(self) -> int:
+        """About how many data files it has; 0: not known."""
+        return self._opened.live_files()
+
     def oldest_snapshot_ms(self, *, again: bool = False) -> int | None:
         """The time of its oldest snapshot, or of a Delta table's oldest version in the log; None: there is none.
 

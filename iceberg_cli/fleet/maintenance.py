@@ -26,6 +26,7 @@ from iceberg_cli.errors import (
 from iceberg_cli.fleet.due import FleetPolicy, is_due, names_of
 from iceberg_cli.fleet.facts import FactsStore
 from iceberg_cli.fleet.listing import key_of_location, list_tables
+from iceberg_cli.fleet.memory import MemoryBudget, needed_by
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.fleet.survey import Survey
 from iceberg_cli.plan.events import FilesDeleted, Listener, unheard
@@ -141,6 +142,7 @@ class Maintenance:
         stop_requested: whether to stop at the next safe point.
         on_event: gets what happens.
         facts: what surveys read before.
+        memory: of all tables that are worked on side by side.
     """
 
     tables: Iterable[ListedTable]
@@ -157,6 +159,7 @@ class Maintenance:
     stop_requested: Callable[[], bool] = lambda: False
     on_event: Listener = unheard
     facts: FactsStore = field(default_factory=lambda: FactsStore(None))
+    memory: MemoryBudget = field(default_factory=MemoryBudget)
     _held: dict[str, str] = field(default_factory=dict)
     _names: dict[tuple[str, str], str] = field(default_factory=dict)  # of tables that were come to
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -225,7 +228,8 @@ class Maintenance:
         table: Table | None = None
         try:
             table = self.opener.open(listed)
-            yield from self._of_table(listed, table)
+            with self.memory.room(needed_by(table)):
+                yield from self._of_table(listed, table)
         except IcebergCliError as error:
             yield _failed(_identity(listed, table), None, error)
         except Exception as error:  # noqa: BLE001 - a bug met on one table says nothing of the others
