@@ -471,6 +471,10 @@ class Table:
         """What a survey of many tables shows of its size and shape, from the document of its summary."""
         return format_of(self.format).fleet_columns(summary)
 
+    def glance(self) -> tuple[str, dict[str, Any]] | None:
+        """The location of its metadata and what that tells a survey, where the file never changes; else None."""
+        return format_of(self.format).glance(self._opened)
+
     def quick_check(self, *, as_of_ms: int | None = None) -> CheckResult:
         """The rules of its specification that need no file beside what was read to open it.
 

@@ -115,6 +115,11 @@ class DeltaFormat:
         snapshot = table.log.snapshot(state.version, at_ms=state.at_ms) if state.given() else table.snapshot
         return VersionSample(table=table, snapshot=snapshot, columns=columns, as_of_ms=as_of_ms)
 
+    glances: Final = None  # its log is many files
+
+    def glance(self, table: DeltaTable) -> None:
+        """None: see `glances`."""
+
     def fleet_columns(self, summary: Row) -> dict[str, Any]:
         """The columns of `fleet/1` about size and shape."""
         from iceberg_cli.delta.inspect.summary import fleet_columns

@@ -42,6 +42,7 @@ class FleetPolicy:
     weaker: Mapping[str, GivenOptions] = field(default_factory=dict)
     stronger: Mapping[str, GivenOptions] = field(default_factory=dict)
     only: frozenset[str] = frozenset()
+    _made: dict[str, Policy] = field(default_factory=dict, repr=False, compare=False)
 
     def of_table(self, names: list[str]) -> TablePolicy | None:
         """What the policy file has for the table of these names; None where it has nothing, or there is no file."""
@@ -63,17 +64,25 @@ class FleetPolicy:
         ]
 
     def policy(self, verb: VerbPolicy, table: Table, *, as_of_ms: int) -> Policy:
-        """The policy of a verb for a table.
+        """The policy of a verb for a table; raises as `policy_of`."""
+        return self.policy_of(verb, table.format, as_of_ms=as_of_ms)
+
+    def policy_of(self, verb: VerbPolicy, format_name: str, *, as_of_ms: int) -> Policy:
+        """The policy of a verb for tables of a format.
 
         Raises:
             UsageError: an option has no meaning.
         """
-        return verb.policy(
-            table.format,
-            now_ms=as_of_ms,
-            weaker=self.weaker.get(verb.verb, _NOTHING),
-            stronger=self.stronger.get(verb.verb, _NOTHING),
-        )
+        # Most tables of a fleet have the same one.
+        key = f"{format_name} {as_of_ms} {verb}"
+        if key not in self._made:
+            self._made[key] = verb.policy(
+                format_name,
+                now_ms=as_of_ms,
+                weaker=self.weaker.get(verb.verb, _NOTHING),
+                stronger=self.stronger.get(verb.verb, _NOTHING),
+            )
+        return self._made[key]
 
 
 def names_of(listed: ListedTable, location: str | None = None) -> list[str]:

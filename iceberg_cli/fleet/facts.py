@@ -29,6 +29,14 @@ _MOST_TABLES: Final = 100_000
 _WAIT_S: Final = 5.0
 
 
+def facts_folder(environment: Mapping[str, str]) -> Path | None:
+    """The folder in which facts are kept, or None where this user has none. Spec: XDG Base Directory."""
+    from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
+
+    keys = cache_folder(environment)
+    return None if keys is None else keys.parent
+
+
 class FactsStore:
     """The facts of many tables, in one file of the user's cache folder.
 

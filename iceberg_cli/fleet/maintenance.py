@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.api import DeletionAllowance, Plan, new_runtime
 from iceberg_cli.errors import (
+    Cancelled,
     CommitConflict,
     CommitStateUnknown,
     DeletesFailed,
@@ -23,6 +24,8 @@ from iceberg_cli.errors import (
     Refused,
 )
 from iceberg_cli.fleet.due import FleetPolicy, is_due, names_of
+from iceberg_cli.fleet.facts import FactsStore
+from iceberg_cli.fleet.listing import key_of_location, list_tables
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.fleet.survey import Survey
 from iceberg_cli.plan.events import FilesDeleted, Listener, unheard
@@ -137,6 +140,7 @@ class Maintenance:
             None: he agreed to whatever the policy says.
         stop_requested: whether to stop at the next safe point.
         on_event: gets what happens.
+        facts: what surveys read before.
     """
 
     tables: Iterable[ListedTable]
@@ -152,20 +156,55 @@ class Maintenance:
     shown: Mapping[tuple[str, str], Plan] | None = None
     stop_requested: Callable[[], bool] = lambda: False
     on_event: Listener = unheard
+    facts: FactsStore = field(default_factory=lambda: FactsStore(None))
+    _held: dict[str, str] = field(default_factory=dict)
     _names: dict[tuple[str, str], str] = field(default_factory=dict)  # of tables that were come to
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __iter__(self) -> Iterator[VerbRun]:
         """One for each table and verb, as it is known."""
+        self._held = self._find_held()
         tables = self._ranked() if self.ranked else self.tables
         # Where a signal asks to stop, the tables that were not come to yet are still told of, one by one.
         yield from side_by_side(self._maintained, tables, jobs=self.jobs)
+
+    def _find_held(self) -> dict[str, str]:
+        """By its folder the reason why nothing runs on a table, whatever other name of it is listed.
+
+        Raises:
+            IcebergCliError: a place in which tables are held cannot be listed: nothing runs then.
+        """
+        assert self.policy.file is not None
+        if not self.policy.file.holds:
+            return {}
+        found = list_tables(
+            self.policy.file.holds,
+            catalog_config=self.opener.catalog_config,
+            storage_options=self.opener.storage_options,
+        )
+        held: dict[str, str] = {}
+        for listed in found:
+            own = self.policy.of_table(names_of(listed))
+            if own is not None and not own.maintain:
+                reason = f": {own.reason}" if own.reason else ""
+                held[found.key_of(listed)] = f"maintain = false for {listed.name}{reason}"
+        if found.failed:
+            error = found.failed[0].error
+            error.message = f"Cannot find out on which tables nothing may run: {error.message}"
+            raise error
+        return held
 
     def _ranked(self) -> list[ListedTable]:
         """The tables, that of which most is freed first; those that cannot be read come last and say why."""
         listed = list(self.tables)
         survey = Survey(
-            tables=listed, opener=self.opener, policy=self.policy, as_of_ms=self.as_of_ms, jobs=self.jobs
+            tables=listed,
+            opener=self.opener,
+            policy=self.policy,
+            as_of_ms=self.as_of_ms,
+            now_ms=_now_ms(),
+            jobs=self.jobs,
+            facts=self.facts,
         )
         freed: dict[str, int] = {}
         for each in survey:
@@ -317,6 +356,8 @@ class Maintenance:
     def _refusal(self, listed: ListedTable, table: Table | None) -> str | None:
         """Why nothing runs on a table now by the policy file, or None."""
         location = None if table is None else table.identity["location"]
+        if location is not None and (reason := self._held.get(key_of_location(location))):
+            return reason
         own = self.policy.of_table(names_of(listed, location))
         if own is None:
             return "no entry of the policy file matches it"
@@ -398,6 +439,8 @@ def _settled(table: Mapping[str, Any], done: RecoveredOperation, deleted: tuple[
 
 
 def _failed(table: Mapping[str, Any], verb: str | None, error: IcebergCliError, **more: Any) -> VerbRun:
+    if isinstance(error, Cancelled):  # before anything was written
+        return VerbRun(table=table, verb=verb, status=LEFT, reason="a signal asked to stop", **more)
     status = next((status for kind, status in _STATUS_OF if isinstance(error, kind)), FAILED)
     return VerbRun(
         table=table,

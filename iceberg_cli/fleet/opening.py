@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from iceberg_cli.errors import TableNotFound
 from iceberg_cli.plan.events import Event, Listener, unheard
@@ -14,7 +14,21 @@ if TYPE_CHECKING:
     from iceberg_cli.api import Table
     from iceberg_cli.engines.selection import EngineChoice
     from iceberg_cli.fleet.listing import ListedTable
+    from iceberg_cli.iceberg.catalogs.configured import Catalogs
     from iceberg_cli.plan.events import AnyEvent
+    from iceberg_cli.storage import Storage
+
+
+class Pointer(NamedTuple):
+    """Where a catalog points for a table.
+
+    Args:
+        location: of its metadata file.
+        document: the metadata, where the catalog gave that as well.
+    """
+
+    location: str
+    document: Any = None
 
 
 @dataclass(kw_only=True)
@@ -44,18 +58,53 @@ class TableOpener:
     on_event: Listener = unheard
     _own: threading.local = field(default_factory=threading.local, repr=False)
 
-    def open(self, listed: ListedTable, *, believe_list: bool = False) -> Table:
+    def pointer(self, listed: ListedTable) -> Pointer | None:
+        """Where a catalog points for a table; None where only opening it tells.
+
+        Of a table whose catalog told it in its list that is believed, and a REST catalog is asked, once.
+
+        Raises:
+            As `RestConnection`.
+        """
+        if listed.metadata_location is not None:
+            return Pointer(listed.metadata_location)
+        if listed.catalog is None or self._catalogs().kind(listed.catalog) != "rest":
+            return None
+        from iceberg_cli.iceberg.catalogs.rest_listing import metadata_of
+
+        levels = tuple((listed.namespace or "").split("."))
+        found = metadata_of(
+            self._catalogs().rest(listed.catalog), listed.catalog, levels, listed.name.rpartition(".")[2]
+        )
+        return None if found is None else Pointer(*found)
+
+    def read(self, listed: ListedTable, path: str) -> bytes:
+        """A file of a catalog's table that is not opened.
+
+        Raises:
+            TableNotFound: it is not there. BackendUnavailable: it cannot be read.
+        """
+        storage = self._storages().get(listed.catalog)
+        if storage is None:
+            from iceberg_cli.storage.router import open_storage
+
+            own = {} if listed.catalog is None else self._catalogs().configured(listed.catalog)[1]
+            storage = self._storages()[listed.catalog] = open_storage({**own, **self.storage_options})
+        try:
+            return storage.read(path)
+        except FileNotFoundError:
+            raise TableNotFound(f"Cannot open {listed.name}: its metadata file {path} is not there") from None
+
+    def open(self, listed: ListedTable, *, seen: str | None = None) -> Table:
         """Open a table.
 
         Args:
             listed: which one.
-            believe_list: whether the catalog's list is believed as to where the table's metadata is, where it told:
-                for what only looks.
+            seen: where its catalog was just seen to point, which is believed: for what only looks.
 
         Raises:
             As `iceberg_cli.open_table`.
         """
-        seen = listed.metadata_location if believe_list else None
         try:
             return self._open(listed.name, seen)
         except TableNotFound:
@@ -64,17 +113,29 @@ class TableOpener:
             # It has moved since, and the file that it pointed to then is gone.
             return self._open(listed.name, None)
 
-    def _open(self, name: str, seen: str | None) -> Table:
-        from iceberg_cli.api import open_table
+    def _catalogs(self) -> Catalogs:
+        """Those of this thread."""
         from iceberg_cli.iceberg.catalogs.configured import Catalogs
 
-        catalogs = getattr(self._own, "catalogs", None)
-        if catalogs is None:
-            catalogs = self._own.catalogs = Catalogs(self.catalog_config)
+        if not hasattr(self._own, "catalogs"):
+            self._own.catalogs = Catalogs(self.catalog_config)
+        found: Catalogs = self._own.catalogs
+        return found
+
+    def _storages(self) -> dict[str | None, Storage]:
+        """Those of this thread, by catalog."""
+        if not hasattr(self._own, "storages"):
+            self._own.storages = {}
+        found: dict[str | None, Storage] = self._own.storages
+        return found
+
+    def _open(self, name: str, seen: str | None) -> Table:
+        from iceberg_cli.api import open_table
+
         return open_table(
             name,
             storage_options=self.storage_options,
-            catalogs=catalogs,
+            catalogs=self._catalogs(),
             seen=seen,
             forks=False,
             allow_roots=self.allow_roots,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -115,11 +116,10 @@ class VerbPolicy:
         try:
             return own.from_options(given, now_ms=now_ms, sources=sources)
         except UsageError as error:
-            named = [
-                f"{flag} comes from {source}" for flag, source in sources.items() if flag in error.message
-            ]
-            if named:
-                error.message = f"{error.message} ({'; '.join(named)})"
+            named = re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", error.message)
+            added = [f"{flag} comes from {sources[flag]}" for flag in dict.fromkeys(named) if flag in sources]
+            if added:
+                error.message = f"{error.message} ({'; '.join(added)})"
             raise
 
     def _given(self) -> GivenOptions:
@@ -216,6 +216,15 @@ class PolicyFile:
     def patterns(self) -> tuple[Pattern, ...]:
         """Every `match` once, those of tables that are not to be maintained, too: by these they are recognised."""
         return tuple(dict.fromkeys(pattern for entry in self.entries for pattern in entry.match))
+
+    @property
+    def holds(self) -> tuple[Pattern, ...]:
+        """Every `match` of entries with `maintain = false`, once: a table may have another name beside that one."""
+        return tuple(
+            dict.fromkeys(
+                pattern for entry in self.entries if entry.maintain is False for pattern in entry.match
+            )
+        )
 
     def of_table(self, names: Sequence[str]) -> TablePolicy | None:
         """What the file has for a table.

@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from iceberg_cli.errors import BackendUnavailable, CorruptFile, IcebergCliError
+from iceberg_cli.errors import CorruptFile, IcebergCliError
 from iceberg_cli.fleet.due import FleetPolicy, PlannedVerb, is_due, names_of, plans_of
+from iceberg_cli.fleet.facts import FactsStore, decision_key
+from iceberg_cli.fleet.grades import OK, DueVerb, grade_of, grade_of_error
 from iceberg_cli.fleet.side_by_side import side_by_side
-from iceberg_cli.plan.findings import ERROR
-from iceberg_cli.plan.text import age, count, iso
+from iceberg_cli.formats import format_of
+from iceberg_cli.paths import canonical
+from iceberg_cli.plan.text import iso
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Plan, Table
     from iceberg_cli.fleet.listing import ListedTable
-    from iceberg_cli.fleet.opening import TableOpener
-    from iceberg_cli.fleet.policy_file import TablePolicy
+    from iceberg_cli.fleet.opening import Pointer, TableOpener
+    from iceberg_cli.fleet.policy_file import TablePolicy, VerbPolicy
     from iceberg_cli.fleet.prices import Prices
+    from iceberg_cli.plan.decision import Glances
 
-OK, DUE, OVERDUE, BROKEN, UNREADABLE = "ok", "due", "overdue", "broken", "unreadable"
-GRADES: Final = (OK, DUE, OVERDUE, BROKEN, UNREADABLE)  # the worse the later
 _BUG: Final = 1  # exit code
-# Beyond these something is overdue and not only due.
-_OVERDUE_AGES: Final = 2  # times the age that a policy lets a snapshot get
-_OVERDUE_DELETE_RATIO: Final = 0.3
-_OVERDUE_MANIFESTS: Final = 10  # times as many as would do, of so many at least:
-_MANY_MANIFESTS: Final = 100
-_OVERDUE_INTERVALS: Final = 10  # of checkpoints
 _COLUMNS: Final = (
     "snapshots", "oldest_snapshot_ms", "files", "small_files", "data_bytes", "delete_ratio", "manifests",
     "manifest_target_ratio", "metadata_bytes", "log_versions_since_checkpoint",
 )  # fmt: skip
+_MOST_DECISIONS: Final = 32  # of one table that are kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,16 +42,18 @@ class SurveyedTable:
         row: as an element of `fleet/1`.
         exit_code: 0, unless it is broken or cannot be read.
         traceback: of a bug.
+        key: what it has in common with itself under another name; None where it could not be read.
     """
 
     listed: ListedTable
     row: Mapping[str, Any]
     exit_code: int = 0
     traceback: str = ""
+    key: tuple[str, str] | None = None
 
     @property
     def freed_bytes(self) -> int:
-        """What carrying out all that is due frees, in bytes."""
+        """What carrying out all that is due frees, in bytes, as far as it was looked for."""
         return sum(each["bytes"] or 0 for each in self.row["due"] if not each["blocked_by"])
 
     @property
@@ -72,16 +71,22 @@ class Survey:
         opener: opens them.
         policy: says which verbs are looked at.
         as_of_ms: the "now" of every age.
+        now_ms: the time, by which what is kept for later surveys is dated.
         jobs: how many tables are read side by side.
         prices: of storage and requests; None: no cost is shown.
+        facts: what earlier surveys read, and where this one keeps what it reads.
+        quick: read no manifest: of what is due only expiries are told, and no bytes but those that are known.
     """
 
     tables: Iterable[ListedTable]
     opener: TableOpener
     policy: FleetPolicy = field(default_factory=FleetPolicy)
     as_of_ms: int
-    jobs: int = 4
+    now_ms: int = 0
+    jobs: int = 2
     prices: Prices | None = None
+    facts: FactsStore = field(default_factory=lambda: FactsStore(None))
+    quick: bool = False
     _seen: set[tuple[str, str]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -93,8 +98,16 @@ class Survey:
         """One table; nothing where another name of it was looked at."""
         table: Table | None = None
         try:
-            table = self.opener.open(listed, believe_list=True)
-            yield from self._row_of(listed, table)
+            pointer = self.opener.pointer(listed)
+            glances = format_of(listed.format).glances
+            found: SurveyedTable | None = None
+            if pointer is not None and glances is not None:
+                found = self._by_glance(listed, pointer, glances)
+            if found is None:
+                table = self.opener.open(listed, seen=None if pointer is None else pointer.location)
+                found = self._by_plans(listed, table)
+            if self._is_first(found):
+                yield found
         except IcebergCliError as error:
             identity = _identity(listed) if table is None else table.identity
             yield unreadable(listed, identity, error)
@@ -104,40 +117,165 @@ class Survey:
             if table is not None:
                 table.save_cache()
 
-    def _row_of(self, listed: ListedTable, table: Table) -> Iterator[SurveyedTable]:
-        inspection = table.inspect("summary", as_of_ms=self.as_of_ms)
-        summary = inspection.to_json()
+    def _is_first(self, found: SurveyedTable) -> bool:
+        """Whether no other name of the table was looked at before."""
+        if found.key is None:
+            return True
         with self._lock:
-            if table.key in self._seen:
-                return
-            self._seen.add(table.key)
-        columns = table.fleet_columns(summary)
-        findings = table.quick_check(as_of_ms=self.as_of_ms)
-        own = self.policy.of_table(names_of(listed, table.identity["location"]))
+            is_first = found.key not in self._seen
+            self._seen.add(found.key)
+        return is_first
+
+    # -- what metadata and earlier surveys tell ----------------------------------------------------------------
+
+    def _by_glance(self, listed: ListedTable, pointer: Pointer, glances: Glances) -> SurveyedTable | None:
+        """The table by what is known of its metadata file; None where manifests must be read."""
+        known = self.facts.get(pointer.location)
+        if known is None and not self.quick:
+            return None
+        glance = known["glance"] if known else self._read_glance(listed, pointer, glances)
+        own = self.policy.of_table(names_of(listed, glance["location"]))
         verbs = self.policy.verbs(own)
+        due: list[DueVerb] = []
+        for verb in verbs:
+            if known is None and verb.verb not in glances.decides:
+                continue
+            policy = self.policy.policy_of(verb, listed.format, as_of_ms=self.as_of_ms)
+            decision = glances.decide(glance, policy, pointer.location, as_of_ms=self.as_of_ms)
+            freed = known["decisions"].get(decision_key(verb.verb, decision.decided)) if known else None
+            if freed is None and not self.quick:
+                return None
+            if freed is not None and not freed["is_due"]:
+                continue
+            if freed is None and not decision.is_due:
+                continue
+            due.append(
+                DueVerb(
+                    verb=verb.verb,
+                    size_bytes=None if freed is None else freed["bytes"],
+                    files=None if freed is None else freed["files"],
+                    blocked_by=decision.blocked_by,
+                    oldest_ms=decision.oldest_ms,
+                    allowed_ms=decision.allowed_ms,
+                )
+            )
+        identity = {"name": listed.name, "location": glance["location"], "format": listed.format}
+        return self._surveyed(
+            listed,
+            identity=identity,
+            uuid=glance["table_uuid"],
+            format_version=glance["format_version"],
+            columns=known["columns"] if known else glances.columns(glance),
+            findings=known["findings"] if known else [],
+            due=due,
+            own=own,
+            verbs=verbs,
+            from_cache=known is not None,
+        )
+
+    def _read_glance(self, listed: ListedTable, pointer: Pointer, glances: Glances) -> Mapping[str, Any]:
+        if pointer.document is not None:
+            return glances.of_document(pointer.document, pointer.location)
+        return glances.read(self.opener.read(listed, pointer.location), pointer.location)
+
+    # -- what plans tell ---------------------------------------------------------------------------------------
+
+    def _by_plans(self, listed: ListedTable, table: Table) -> SurveyedTable:
+        summary = table.inspect("summary", as_of_ms=self.as_of_ms).to_json()
+        findings = [each.to_json() for each in table.quick_check(as_of_ms=self.as_of_ms).findings()]
+        own = self.policy.of_table(names_of(listed, table.identity["location"]))
+        verbs = [] if self.quick else self.policy.verbs(own)
         planned = list(plans_of(table, self.policy, verbs, as_of_ms=self.as_of_ms))
-        due = [_due(each.plan) for each in planned if each.plan is not None and is_due(each.plan, each.verb)]
+        due = [
+            _due(each.plan, as_of_ms=self.as_of_ms)
+            for each in planned
+            if each.plan is not None and is_due(each.plan, each.verb)
+        ]
+        columns = table.fleet_columns(summary)
+        self._keep(table, columns, findings, planned)
+        return self._surveyed(
+            listed,
+            identity=table.identity,
+            uuid=summary["table_uuid"],
+            format_version=summary["format_version"],
+            columns=columns,
+            findings=[*findings, *(_finding_of(each) for each in planned if each.error is not None)],
+            due=due,
+            own=own,
+            verbs=self.policy.verbs(own),
+            failed=[each.error for each in planned if each.error is not None],
+            open_operations=len(summary["open_operations"]),
+        )
+
+    def _keep(
+        self,
+        table: Table,
+        columns: Mapping[str, Any],
+        findings: Sequence[Mapping[str, Any]],
+        planned: Sequence[PlannedVerb],
+    ) -> None:
+        """Keep what later surveys need of this version of a table."""
+        kept = table.glance()
+        if kept is None or any(each.error is not None for each in planned):
+            return
+        location, glance = kept
+        glances = format_of(table.format).glances
+        assert glances is not None
+        decisions = dict((self.facts.get(location) or {}).get("decisions", {}))
+        for each in planned:
+            policy = self.policy.policy(each.verb, table, as_of_ms=self.as_of_ms)
+            decision = glances.decide(glance, policy, location, as_of_ms=self.as_of_ms)
+            assert each.plan is not None
+            key = decision_key(each.verb.verb, decision.decided)
+            decisions.pop(key, None)
+            # What else blocks a plan is beside the metadata, and may be otherwise next time.
+            if set(each.plan.blocked_by) <= set(decision.blocked_by):
+                removals = each.plan.removals
+                decisions[key] = {
+                    "is_due": is_due(each.plan, each.verb),
+                    "bytes": removals.size_bytes,
+                    "files": removals.count,
+                }
+        newest = dict(list(decisions.items())[-_MOST_DECISIONS:])
+        facts = {"glance": glance, "columns": columns, "findings": findings, "decisions": newest}
+        self.facts.put(location, facts, now_ms=self.now_ms)
+
+    def _surveyed(
+        self,
+        listed: ListedTable,
+        *,
+        identity: Mapping[str, Any],
+        uuid: str | None,
+        format_version: int,
+        columns: Mapping[str, Any],
+        findings: Sequence[Mapping[str, Any]],
+        due: Sequence[DueVerb],
+        own: TablePolicy | None,
+        verbs: Sequence[VerbPolicy],
+        failed: Sequence[IcebergCliError] = (),
+        open_operations: int | None = None,
+        from_cache: bool = False,
+    ) -> SurveyedTable:
         row: dict[str, Any] = {
-            "table": {**table.identity, "also": list(listed.also)},
-            "format_version": summary["format_version"],
-            **dict.fromkeys(("grade", "rule"), ""),
+            "table": {**identity, "also": list(listed.also)},
+            "format_version": format_version,
+            "grade": "",
+            "rule": "",
             **{name: columns[name] for name in _COLUMNS},
             "oldest_snapshot": iso(columns["oldest_snapshot_ms"]),
-            "due": sorted(due, key=lambda each: -(each["bytes"] or 0)),
-            "open_operations": len(summary["open_operations"]),
-            "findings": [
-                *(each.to_json() for each in findings.findings()),
-                *(_finding_of(each) for each in planned if each.error is not None),
-            ],
+            "due": [each.to_json() for each in sorted(due, key=lambda each: -(each.size_bytes or 0))],
+            "open_operations": open_operations,
+            "findings": list(findings),
             "cost": None,
-            "from_cache": False,
+            "from_cache": from_cache,
         }
-        row["grade"], row["rule"], code = _grade(row, planned, as_of_ms=self.as_of_ms)
+        row["grade"], row["rule"], code = grade_of(row, due, failed, as_of_ms=self.as_of_ms)
         if row["grade"] == OK and self.policy.file is not None and not verbs:
             row["rule"] = _why_no_verb(own)
         if self.prices is not None:
             row["cost"] = self.prices.cost(row)
-        yield SurveyedTable(listed=listed, row=row, exit_code=code)
+        key = (uuid or "", canonical(str(identity["location"])).rstrip("/"))
+        return SurveyedTable(listed=listed, row=row, exit_code=code, key=key)
 
 
 def unreadable(listed: ListedTable, identity: Mapping[str, Any], error: IcebergCliError) -> SurveyedTable:
@@ -151,7 +289,7 @@ def unreadable(listed: ListedTable, identity: Mapping[str, Any], error: IcebergC
     row: dict[str, Any] = {
         "table": {**identity, "also": list(listed.also)},
         "format_version": None,
-        "grade": UNREADABLE,
+        "grade": grade_of_error(error),
         "rule": error.message,
         **dict.fromkeys(_COLUMNS),
         "oldest_snapshot": None,
@@ -165,8 +303,7 @@ def unreadable(listed: ListedTable, identity: Mapping[str, Any], error: IcebergC
 
 
 def _bug(listed: ListedTable, error: Exception) -> SurveyedTable:
-    told = IcebergCliError(f"a bug of iceberg-cli was met: {error!r}")
-    found = unreadable(listed, _identity(listed), told)
+    found = unreadable(listed, _identity(listed), IcebergCliError(f"a bug of iceberg-cli was met: {error!r}"))
     return SurveyedTable(
         listed=listed, row=found.row, exit_code=_BUG, traceback="".join(traceback.format_exception(error))
     )
@@ -185,15 +322,22 @@ def _why_no_verb(own: TablePolicy | None) -> str:
     return "the policy file names no verb for it"
 
 
-def _due(plan: Plan) -> dict[str, Any]:
-    """An element of `due`."""
-    return {
-        "operation": plan.verb,
-        "bytes": plan.removals.size_bytes,
-        "files": plan.removals.count,
-        "exact": True,
-        "blocked_by": list(plan.blocked_by),
-    }
+def _due(plan: Plan, *, as_of_ms: int) -> DueVerb:
+    cutoff = plan.content.options.get("older_than_ms")
+    going = [
+        each.timestamp_ms
+        for each in plan.verdicts
+        if not each.keep and each.subject == "snapshot" and each.timestamp_ms is not None
+    ]
+    by_age = cutoff is not None and cutoff.value is not None
+    return DueVerb(
+        verb=plan.verb,
+        size_bytes=plan.removals.size_bytes,
+        files=plan.removals.count,
+        blocked_by=tuple(plan.blocked_by),
+        oldest_ms=min(going, default=None) if by_age else None,
+        allowed_ms=as_of_ms - int(cutoff.value) if cutoff is not None and by_age else None,
+    )
 
 
 def _finding_of(planned: PlannedVerb) -> dict[str, Any]:
@@ -202,67 +346,9 @@ def _finding_of(planned: PlannedVerb) -> dict[str, Any]:
     assert error is not None
     return {
         "id": f"{planned.verb.verb}-cannot-be-planned",
-        "severity": ERROR if isinstance(error, CorruptFile) else "warning",
+        "severity": "error" if isinstance(error, CorruptFile) else "warning",
         "where": getattr(error, "path", "") or planned.verb.verb,
         "message": error.message,
         "section": "",
         "remedy": error.next_step,
     }
-
-
-def _grade(row: Mapping[str, Any], planned: list[PlannedVerb], *, as_of_ms: int) -> tuple[str, str, int]:
-    """The grade of a table that could be opened, the rule that gave it, and its exit code."""
-    failed = [each.error for each in planned if each.error is not None]
-    if unanswered := next((each for each in failed if isinstance(each, BackendUnavailable)), None):
-        return UNREADABLE, unanswered.message, unanswered.exit_code
-    errors = [each for each in row["findings"] if each["severity"] == ERROR]
-    if errors:
-        more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
-        return BROKEN, f"{errors[0]['message']}{more}", CorruptFile.exit_code
-    if failed:
-        return UNREADABLE, failed[0].message, failed[0].exit_code
-    due = [each for each in planned if each.plan is not None and is_due(each.plan, each.verb)]
-    free = [each.plan for each in due if each.plan is not None and not each.plan.blocked_by]
-    if not free:
-        blocked = [f"{each.plan.verb} is blocked by {each.plan.blocked_by[0]}" for each in due if each.plan]
-        return OK, blocked[0] if blocked else "nothing is due", 0
-    for plan in free:
-        if rule := _overdue(plan, row, as_of_ms=as_of_ms):
-            return OVERDUE, f"{plan.verb}: {rule}", 0
-    return DUE, f"{', '.join(plan.verb for plan in free)} {'is' if len(free) == 1 else 'are'} due", 0
-
-
-def _overdue(plan: Plan, row: Mapping[str, Any], *, as_of_ms: int) -> str | None:
-    """Why a verb that is due is overdue, or None."""
-    match plan.verb:
-        case "expire-snapshots":
-            cutoff = plan.content.options.get("older_than_ms")
-            going = [
-                each.timestamp_ms
-                for each in plan.verdicts
-                if not each.keep and each.subject == "snapshot" and each.timestamp_ms is not None
-            ]
-            if cutoff is None or cutoff.value is None or not going:
-                return None
-            allowed_ms, oldest_ms = as_of_ms - int(cutoff.value), as_of_ms - min(going)
-            if oldest_ms > _OVERDUE_AGES * allowed_ms:
-                return (
-                    f"its oldest snapshot is {age(oldest_ms)} old, more than {_OVERDUE_AGES} times the"
-                    f" {age(allowed_ms)} that it may get"
-                )
-        case "merge-dvs":
-            ratio = row["delete_ratio"]
-            if ratio is not None and ratio > _OVERDUE_DELETE_RATIO:
-                return f"{ratio:.0%} of its rows are deleted, more than {_OVERDUE_DELETE_RATIO:.0%}"
-        case "rewrite-manifests":
-            ratio, versions = row["manifest_target_ratio"], row["log_versions_since_checkpoint"]
-            if ratio is not None and ratio > _OVERDUE_MANIFESTS and row["manifests"] >= _MANY_MANIFESTS:
-                return (
-                    f"it has {ratio:.0f} times as many manifests as would do, more than {_OVERDUE_MANIFESTS}"
-                )
-            interval = plan.content.options.get("checkpoint_interval")
-            usual = int(interval.value) if interval is not None and interval.value else 10
-            if versions is not None and versions > _OVERDUE_INTERVALS * usual:
-                since = count(versions, "versions")
-                return f"{since} since its last checkpoint, more than {_OVERDUE_INTERVALS} intervals"
-    return None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from iceberg_cli import delta, iceberg
     from iceberg_cli.operation.ports import Verb
     from iceberg_cli.operation.table import OpenRequest, OpenTable
+    from iceberg_cli.plan.decision import Glances
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.inspection import Column, Part, Row, StateSelector
     from iceberg_cli.plan.policy import Policy
@@ -227,6 +228,15 @@ class Format(Protocol):
         Raises:
             UsageError: it has no such state.
         """
+        ...
+
+    @property
+    def glances(self) -> Glances | None:
+        """What metadata alone tells; None where that is not in one file that never changes."""
+        ...
+
+    def glance(self, table: Any) -> tuple[str, dict[str, Any]] | None:
+        """The metadata file of an opened table and its glance; None where the format has none, or it may change."""
         ...
 
     def fleet_columns(self, summary: Row) -> dict[str, Any]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
     from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
     from iceberg_cli.operation.table import OpenRequest
+    from iceberg_cli.plan.decision import Glances
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.inspection import Row, StateSelector
     from iceberg_cli.plan.policy import Policy
@@ -114,6 +115,22 @@ class IcebergFormat:
         chosen = select_snapshot(metadata, snapshot_id=state.snapshot_id, ref=state.ref, at_ms=state.at_ms)
         schema = schema_of(metadata, chosen, state)
         return SnapshotSample(table=table, snapshot=chosen, schema=schema, columns=columns, as_of_ms=as_of_ms)
+
+    @property
+    def glances(self) -> Glances:
+        """What a metadata file tells."""
+        from iceberg_cli.iceberg.inspect.glance import MetadataGlances
+
+        return MetadataGlances()
+
+    def glance(self, table: IcebergTable) -> tuple[str, dict[str, Any]] | None:
+        """Of a table in a catalog: in a folder the names of files have numbers that may come again."""
+        from iceberg_cli.iceberg.catalogs.filesystem import is_by_file_names
+        from iceberg_cli.iceberg.inspect.glance import glance_of_metadata
+
+        if is_by_file_names(table.committer):
+            return None
+        return table.metadata_location, glance_of_metadata(table.metadata)
 
     def fleet_columns(self, summary: Row) -> dict[str, Any]:
         """The columns of `fleet/1` about size and shape."""

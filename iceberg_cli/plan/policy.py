@@ -557,6 +557,8 @@ class Policy:
             names: of the fields.
             instead: by name of a field the source of what decides in its place.
         """
+        if not names and not instead:
+            return self
         sources = {name: source for name, source in self.sources.items() if name not in names}
         return replace(self, **dict.fromkeys(names)).with_sources({**sources, **instead})  # type: ignore[type-var]
 

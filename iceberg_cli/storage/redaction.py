@@ -11,7 +11,6 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies
 
 _NAMED = re.compile(
     r"""(?ix)
@@ -44,6 +43,8 @@ def secrets_of(properties: Mapping[str, Any]) -> Sequence[str]:
 
 def secrets_of_proxies() -> Sequence[str]:
     """The passwords of the proxies that the environment names, each also as a request to its proxy has it."""
+    from urllib.request import getproxies  # takes as long to load as most of this program
+
     secrets: list[str] = []
     for url in getproxies().values():
         parts = urlsplit(url)

@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 
+from iceberg_cli.cli.commands import policy
 from iceberg_cli.cli.commands.policy import FORMATS
-from iceberg_cli.fleet.policy_file import load_policy
+from iceberg_cli.cli.context import Run
+from iceberg_cli.fleet.due import FleetPolicy
+from iceberg_cli.fleet.listing import ListedTable
+from iceberg_cli.fleet.opening import TableOpener
+from iceberg_cli.fleet.policy_file import load_policy, parse_policy
 from iceberg_cli.fleet.policy_import import SOURCES
 from iceberg_cli.testing.delta_writer import a_metadata, a_protocol, an_add, write_log
 from tests.builders import DAY_MS, HOUR_MS
-from tests.cli.lakes import AS_OF, AS_OF_MS, four_snapshots
+from tests.cli.lakes import AS_OF, AS_OF_MS, catalog_table, four_snapshots
 from tests.cli.running import JSON, iceberg_cli
 
 AGE = "history.expire.max-snapshot-age-ms"
@@ -49,6 +54,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def checked(*words: str) -> dict[str, Any]:
     ran = iceberg_cli("policy", "check", "policy.toml", *words, *AS_OF, *JSON)
+    assert ran.code == 0, ran.err
+    return ran.json
+
+
+def checked_now(*words: str) -> dict[str, Any]:
+    ran = iceberg_cli("policy", "check", "policy.toml", *words, *JSON)
     assert ran.code == 0, ran.err
     return ran.json
 
@@ -136,6 +147,48 @@ def test_tables_on_which_nothing_runs_say_why_and_are_not_opened(place: Path) ->
     text = iceberg_cli("policy", "check", "policy.toml", "./wh/*").out
     assert "Nothing runs on it: litigation hold (policy.toml: tables[1].maintain)." in text
     assert "No table among these matches prod.sales.*." in text
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ("", None),
+        ('match = ["PLACE/**"]\nmaintain = false\nreason = "hold"', "hold (policy.toml: tables[1].maintain)"),
+        ('match = ["PLACE/**"]\nexcept = ["lake.shop"]\nmaintain = false',
+         "maintain = false (policy.toml: tables[1].maintain)"),
+        ('match = ["PLACE/*"]\nmaintain = false', None),  # the table lies deeper
+    ],
+)  # fmt: skip
+def test_where_a_table_of_a_catalog_lies_is_a_name_of_it(
+    entry: str, reason: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = catalog_table(tmp_path, monkeypatch)
+    entry = entry and f"[[tables]]\n{entry}".replace("PLACE", f"{tmp_path}/warehouse")
+    text = f'version = 1\n[[tables]]\nmatch = ["lake.shop.*"]\nexpire-snapshots = {{}}\n{entry}\n'
+    (tmp_path / "policy.toml").write_text(text)
+    (row,) = checked_now("lake")["tables"]
+    assert (row["table"]["name"], row["reason"]) == ("lake.shop.events", reason)
+    excepted = text.replace('*"]', f'*"]\nexcept = ["{table.folder}"]', 1)
+    (tmp_path / "policy.toml").write_text(excepted)
+    (row,) = checked_now("lake")["tables"]
+    assert row["reason"] == (reason or "no entry of policy.toml matches it")
+
+
+def test_a_location_that_no_list_tells_is_known_once_the_table_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = catalog_table(tmp_path, monkeypatch)
+    listed = ListedTable(name="lake.shop.events", catalog="lake", namespace="shop")
+    entry = f'[[tables]]\nmatch = ["lake"]\nexcept = ["{table.folder}"]\nexpire-snapshots = {{}}\n'
+    hold = f'[[tables]]\nmatch = ["lake"]\nmerge-dvs = {{}}\n[[tables]]\nmatch = ["{table.folder}"]\nmaintain = false\n'
+    for text, reason in (
+        (entry, "no entry of p.toml matches it"),
+        (hold, "maintain = false (p.toml: tables[1].maintain)"),
+    ):
+        chosen = FleetPolicy(file=parse_policy("p.toml", f"version = 1\n{text}".encode()))
+        row = policy._row(Run(), chosen, TableOpener(), listed)
+        assert (row["maintain"], row["reason"], row["options"]) == (False, reason, {})
 
 
 def test_a_table_that_cannot_be_opened_is_named_and_the_others_are_shown(place: Path) -> None:

@@ -1,4 +1,4 @@
-"""A fleet of 300 tables, 10 of them broken and 3 written to, is maintained: twice at once, killed, and again."""
+"""A fleet, 10 of its tables broken and 3 written to, is maintained: twice at once, killed, and again."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.budget import FULL
 from tests.cli.lakes import listing
 from tests.cli.running import JSON, Ran, iceberg_cli
 from tests.fleet.builder import BROKEN, Fleet, FleetTable, Format, Place, build_fleet
@@ -20,9 +21,13 @@ from tests.fleet.maintaining import policy_file
 from tests.paths import ROOT
 from tests.servers import Versitygw
 
+# 300 tables, and an eighth of them where the deep suite has a budget.
 COUNTS: dict[tuple[Place, Format], int] = {
-    ("folder", "iceberg"): 60, ("folder", "delta"): 60, ("sqlite", "iceberg"): 60,
-    ("rest", "iceberg"): 40, ("s3", "iceberg"): 40, ("s3", "delta"): 40,
+    place: count if FULL else count // 8
+    for place, count in {
+        ("folder", "iceberg"): 60, ("folder", "delta"): 60, ("sqlite", "iceberg"): 60,
+        ("rest", "iceberg"): 40, ("s3", "iceberg"): 40, ("s3", "delta"): 40,
+    }.items()
 }  # fmt: skip
 VERBS = {
     "expire-snapshots": '{ older-than = "5d", retain-last = 1 }',
@@ -30,8 +35,9 @@ VERBS = {
     "merge-dvs": "{ min-files = 2 }",
 }
 BY_SEVERITY = (1, 13, 15, 14, 16, 12, 10, 11, 0)  # of exit codes, the worst first
+VOUCHED = "--unsafe-conditional-writes"  # for Delta tables on S3
 WRITTEN = 4  # the table of this number, of three places
-LINES_BEFORE_THE_KILL = 60
+RECORDS_BEFORE_THE_KILL = sum(COUNTS.values()) // 5
 
 
 def worst(codes: Sequence[int]) -> int:
@@ -80,7 +86,7 @@ def test_a_small_fleet_is_maintained_and_its_broken_tables_are_named(tmp_path: P
         ("folder", "iceberg"): 5, ("folder", "delta"): 5, ("sqlite", "iceberg"): 6,
     }  # fmt: skip
     fleet = build_fleet(tmp_path, counts, broken=BROKEN)
-    check_survey(fleet, iceberg_cli("survey", *fleet.patterns, *fleet.options, *JSON))
+    check_survey(fleet, iceberg_cli("survey", *fleet.patterns, *fleet.options, VOUCHED, *JSON))
     with the_broken_as_they_are(fleet):
         check_last_runs(fleet, {}, command_for(fleet))
 
@@ -92,7 +98,7 @@ def test_a_fleet_is_maintained_whatever_happens_meanwhile(
 ) -> None:
     fleet = build_fleet(tmp_path, COUNTS, rest_uri=rest_server, s3=versitygw, broken=BROKEN)
     check_rows(fleet, {})
-    check_survey(fleet, iceberg_cli("survey", *fleet.patterns, *fleet.options, *JSON))
+    check_survey(fleet, iceberg_cli("survey", *fleet.patterns, *fleet.options, VOUCHED, *JSON))
     command = command_for(fleet)
     places = [("sqlite", "iceberg"), ("rest", "iceberg"), ("folder", "delta")]
     written = [
@@ -105,7 +111,7 @@ def test_a_fleet_is_maintained_whatever_happens_meanwhile(
         with writers(fleet, written) as committed:
             first, second = start(command), start(command)
             assert first.stdout is not None
-            for _ in range(LINES_BEFORE_THE_KILL):
+            for _ in range(RECORDS_BEFORE_THE_KILL):
                 assert json.loads(first.stdout.readline())["schema"] == "iceberg-cli/maintenance-run/1"
             first.kill()
             first.communicate()
@@ -118,8 +124,7 @@ def test_a_fleet_is_maintained_whatever_happens_meanwhile(
 def command_for(fleet: Fleet) -> list[str]:
     """The command that maintains all tables by one policy."""
     policy = policy_file(fleet.root / "policy.toml", VERBS, fleet.patterns)
-    vouched = "--unsafe-conditional-writes"  # for Delta tables on S3
-    return ["maintain", *fleet.patterns, *fleet.options, "--policy", str(policy), "--yes", vouched]
+    return ["maintain", *fleet.patterns, *fleet.options, "--policy", str(policy), "--yes", VOUCHED]
 
 
 @contextmanager
@@ -159,7 +164,11 @@ def check_survey(fleet: Fleet, surveyed: Ran) -> None:
         else:
             assert row["grade"] in ("due", "overdue"), (table.name, row)
             due = {each["operation"] for each in row["due"]}
-            assert {"expire-snapshots", "rewrite-manifests"} <= due, table.name
+            # A Delta table may have a checkpoint that is new enough.
+            always = {"expire-snapshots"} | (
+                {"rewrite-manifests"} if table.table_format == "iceberg" else set()
+            )
+            assert always <= due, table.name
     assert surveyed.code == worst([BROKEN[table.broken].exit_code for table in fleet.tables if table.broken])
 
 

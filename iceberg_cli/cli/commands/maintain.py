@@ -18,6 +18,7 @@ from iceberg_cli.cli.commands.many_tables import (
     JsonLines,
     Patterns,
     TableOutput,
+    facts_of,
     failed_json,
     fleet_policy,
     leave_with_worst,
@@ -28,8 +29,8 @@ from iceberg_cli.cli.commands.many_tables import (
     tell_failures,
 )
 from iceberg_cli.cli.context import Run, command
-from iceberg_cli.errors import UsageError
-from iceberg_cli.plan.events import Event
+from iceberg_cli.errors import Interrupted, UsageError
+from iceberg_cli.plan.events import Event, FleetCounted
 from iceberg_cli.plan.text import duration_ms, size_bytes
 
 if TYPE_CHECKING:
@@ -127,7 +128,9 @@ def register(app: typer.Typer) -> None:
             output.end(worst, more, field="runs", head=head)
             if not (jsonl or run.json or run.quiet):
                 _show_totals(run, totals, work.left, dry=dry_run)
-            leave_with_worst(codes)
+            leave_with_worst(
+                [*codes, Interrupted.exit_code] if stopping.heard() and totals.is_any_changed else codes
+            )
             if stopping.heard():
                 raise typer.Exit(128 + stopping.heard())
             if exit_code and dry_run and totals.statuses["due"]:
@@ -186,6 +189,7 @@ class _Work:
             jobs=self._jobs,
             stop_requested=lambda: bool(stopping.heard()),
             on_event=run.on_event,
+            facts=facts_of(run),
             **more,
         )
 
@@ -233,6 +237,7 @@ class _Work:
         """Maintain the tables, and print each run of a verb as it is known; their exit codes."""
         run, codes = self._run, []
         tables: set[str] = set()
+        run.progress.of_tables = True
         run.on_event(Event(phase=_PHASE, done=0, total=None, unit="tables"))
         for each in self._runs(
             allowance=bounds.allowance,
@@ -262,6 +267,9 @@ class _Work:
                 name, verb = each.table["name"], each.verb or "maintain"
                 run.tell(f"{verb} {name}: {each.status}: {each.reason}")
         run.progress.close()
+        run.on_event(
+            FleetCounted(what="verb_runs", label="outcome", counts=self.totals.to_json(codes)["statuses"])
+        )
         return codes
 
     def _is_shown(self, each: VerbRun, output: TableOutput) -> bool:
@@ -285,6 +293,11 @@ class _Totals:
         self.statuses: Counter[str] = Counter()
         self.tables: set[str] = set()
         self.files = self.size_bytes = 0
+
+    @property
+    def is_any_changed(self) -> bool:
+        """Whether something was written."""
+        return any(self.statuses[status] for status in _CHANGING)
 
     def add(self, each: VerbRun) -> None:
         """Take a run into account."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -18,6 +19,7 @@ from iceberg_cli.plan.text import did_you_mean, size_bytes
 
 if TYPE_CHECKING:
     from iceberg_cli.fleet.due import FleetPolicy
+    from iceberg_cli.fleet.facts import FactsStore
     from iceberg_cli.fleet.listing import TableList
     from iceberg_cli.fleet.opening import TableOpener
     from iceberg_cli.fleet.patterns import Pattern
@@ -87,6 +89,13 @@ def opener_of(run: Run) -> TableOpener:
         cache_bytes=None if run.no_cache else size_bytes(run.cache_size, "--cache-size"),
         on_event=run.on_event,
     )
+
+
+def facts_of(run: Run) -> FactsStore:
+    """What earlier surveys read; with --no-cache nothing."""
+    from iceberg_cli.fleet.facts import FactsStore, facts_folder
+
+    return FactsStore(None if run.no_cache else facts_folder(os.environ))
 
 
 def fleet_policy(run: Run, path: str | None, *, only: Iterable[str] = ()) -> FleetPolicy:

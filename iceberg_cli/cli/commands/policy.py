@@ -10,7 +10,9 @@ import typer
 
 from iceberg_cli.cli.commands.many_tables import (
     failed_json,
+    fleet_policy,
     leave_with_worst,
+    opener_of,
     patterns_of,
     tables_of,
     tell_failures,
@@ -20,6 +22,10 @@ from iceberg_cli.errors import IcebergCliError, UsageError
 from iceberg_cli.plan.text import count, did_you_mean, listed
 
 if TYPE_CHECKING:
+    from iceberg_cli.api import Table
+    from iceberg_cli.fleet.due import FleetPolicy
+    from iceberg_cli.fleet.listing import ListedTable
+    from iceberg_cli.fleet.opening import TableOpener
     from iceberg_cli.fleet.policy_file import PolicyEntry, PolicyFile, TablePolicy
     from iceberg_cli.plan.plan import Option
 
@@ -103,22 +109,25 @@ def register(app: typer.Typer) -> None:
 
 
 def _check(run: Run, path: str, patterns: Sequence[str]) -> None:
-    from iceberg_cli.fleet.policy_file import load_policy
+    from iceberg_cli.cli.render.report import show_error
+    from iceberg_cli.fleet.due import names_of
 
-    policy = load_policy(path)
+    chosen = fleet_policy(run, path)
+    assert chosen.file is not None, "a path was given"
     rows: list[dict[str, Any]] = []
     errors: list[tuple[str, IcebergCliError]] = []
-    unmatched = dict.fromkeys(each.text for each in policy.patterns)
+    unmatched = dict.fromkeys(each.text for each in chosen.file.patterns)
     found = tables_of(run, patterns_of(patterns)) if patterns else None
-    for table in found or ():
-        names = [table.name, *table.also, *filter(None, [table.location])]
-        for text in set(unmatched) - set(policy.unmatched(names)):
+    opener = opener_of(run)
+    for each in found or ():
+        for text in set(unmatched) - set(chosen.file.unmatched(names_of(each))):
             del unmatched[text]
         try:
-            rows.append(_row(run, policy, names))
+            rows.append(_row(run, chosen, opener, each))
         except IcebergCliError as error:
-            errors.append((table.name, error))
-            _tell(run, error)
+            errors.append((each.name, error))
+            run.progress.close()
+            show_error(run.err, error)
     if found is not None:
         errors += tell_failures(run, found)
     run.progress.close()
@@ -126,9 +135,9 @@ def _check(run: Run, path: str, patterns: Sequence[str]) -> None:
     if run.json:
         from iceberg_cli.cli.render import print_json
 
-        print_json(_document(policy, checked))
+        print_json(_document(chosen.file, checked))
     else:
-        _show(run, policy, checked)
+        _show(run, chosen.file, checked)
     leave_with_worst(error.exit_code for _, error in errors)
 
 
@@ -147,26 +156,29 @@ class _Checked:
     unmatched: tuple[str, ...] | None
 
 
-def _row(run: Run, policy: PolicyFile, names: Sequence[str]) -> dict[str, Any]:
+def _row(run: Run, chosen: FleetPolicy, opener: TableOpener, listed: ListedTable) -> dict[str, Any]:
     """What the file means for one table; only one that is maintained is opened.
 
     Raises:
         IcebergCliError: it cannot be opened, or an option makes no sense for it.
     """
-    found = policy.of_table(names)
-    identity: Mapping[str, str | None] = {"name": names[0], "location": None, "format": None}
+    from iceberg_cli.fleet.due import names_of
+
+    found = chosen.of_table(names_of(listed))
+    identity: Mapping[str, str | None] = {"name": listed.name, "location": None, "format": None}
     options: dict[str, Option] = {}
     if found is not None and found.maintain and found.verbs:
-        table = run.open(names[0])
+        table = opener.open(listed, seen=listed.metadata_location)
         identity = table.identity
-        own = policy.of_table([*names, table.identity["location"]])
-        found = own or found  # where the table lies is another name of it
-        if found.maintain:
-            options = _options(run, found, table)
+        # Where it lies is a name of it, too, which not every list tells.
+        found = chosen.of_table(names_of(listed, table.identity["location"]))
+        if found is not None and found.maintain:
+            options = _options(run, chosen, found, table)
+    assert chosen.file is not None
     return {
         "table": dict(identity),
         "maintain": found is not None and found.maintain,
-        "reason": _reason(policy, found),
+        "reason": _reason(chosen.file, found),
         "window": None if found is None or found.window is None else found.window.text,
         "options": {name: {"value": each.value, "source": each.source} for name, each in options.items()},
     }
@@ -181,21 +193,21 @@ def _reason(policy: PolicyFile, found: TablePolicy | None) -> str | None:
     return None if found.verbs else f"{policy.path} names no verb for it"
 
 
-def _options(run: Run, found: TablePolicy, table: Any) -> dict[str, Option]:
-    """`VERB.OPTION` of each verb that the file names, `VERB.when` first."""
-    from iceberg_cli.cli.policy_values import values_around
+def _options(run: Run, chosen: FleetPolicy, found: TablePolicy, table: Table) -> dict[str, Option]:
+    """`VERB.OPTION` of each verb that the file names, in the order in which they run, `VERB.when` first."""
+    from iceberg_cli.fleet.due import ORDER
     from iceberg_cli.fleet.policy_file import NEVER
     from iceberg_cli.plan.plan import Option
 
     options: dict[str, Option] = {}
-    for verb, own in found.verbs.items():
-        options[f"{verb}.when"] = Option(value=own.when, source=own.when_source)
-        if own.when == NEVER:
+    for verb in ORDER:
+        if (own := found.verbs.get(verb)) is None:
             continue
-        weaker, stronger = values_around(run.settings.every, verb)
-        chosen = own.policy(table.format, now_ms=run.as_of_ms, weaker=weaker, stronger=stronger)
-        for name, value in table.options(chosen, as_of_ms=run.as_of_ms).items():
-            options[f"{verb}.{name}"] = value
+        options[f"{verb}.when"] = Option(value=own.when, source=own.when_source)
+        if own.when != NEVER:
+            policy = chosen.policy(own, table, as_of_ms=run.as_of_ms)
+            for name, value in table.options(policy, as_of_ms=run.as_of_ms).items():
+                options[f"{verb}.{name}"] = value
     return options
 
 
@@ -226,13 +238,6 @@ def _import(run: Run, source: str, path: str, patterns: Sequence[str], output: s
         typer.echo(imported.text, nl=False)
     for note in imported.notes:
         run.warn(f"{path}: {note.path}: {note.text}")
-
-
-def _tell(run: Run, error: IcebergCliError) -> None:
-    from iceberg_cli.cli.render.report import show_error
-
-    run.progress.close()
-    show_error(run.err, error)
 
 
 def _document(policy: PolicyFile, checked: _Checked) -> dict[str, Any]:

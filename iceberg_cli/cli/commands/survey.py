@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from iceberg_cli.cli.arguments import ReportOption, integer, positive
+from iceberg_cli.cli.commands.carry_out import Metrics, measure
 from iceberg_cli.cli.commands.many_tables import (
     DEFAULT_JOBS,
     Jobs,
     JsonLines,
     Patterns,
     TableOutput,
+    facts_of,
     failed_json,
     fleet_policy,
     leave_with_worst,
@@ -26,7 +28,7 @@ from iceberg_cli.cli.commands.many_tables import (
 )
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan.events import Event
+from iceberg_cli.plan.events import Event, FleetCounted
 
 if TYPE_CHECKING:
     from iceberg_cli.fleet.survey import SurveyedTable
@@ -60,7 +62,15 @@ def register(app: typer.Typer) -> None:
         limit: Annotated[
             int | None, typer.Option(metavar="N", parser=integer, help="Show the first N rows only.")
         ] = None,
+        quick: Annotated[
+            bool,
+            typer.Option(
+                "--quick",
+                help="Read no manifests: tells of expiries alone, and of no bytes that are not known yet.",
+            ),
+        ] = False,
         exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 3 if something is due.")] = False,
+        metrics: Metrics = None,
         jsonl: JsonLines = False,
         report: ReportOption = None,
     ) -> None:
@@ -73,6 +83,7 @@ def register(app: typer.Typer) -> None:
         from iceberg_cli.fleet.prices import load_prices
         from iceberg_cli.fleet.survey import Survey
 
+        measure(metrics, looks=True)
         if sort not in _SORTS:
             raise UsageError(f"--sort must be freed, grade or name, not {sort!r}")
         if jsonl and limit is not None and "--limit" in run.settings.typed:
@@ -85,13 +96,18 @@ def register(app: typer.Typer) -> None:
         surveyed: list[SurveyedTable] = []
         codes: list[int] = []
         totals = _Totals()
+        run.progress.of_tables = True
         run.on_event(Event(phase=_PHASE, done=0, total=None, unit="tables"))
         for each in Survey(
             tables=found,
             opener=opener_of(run),
             policy=chosen,
             as_of_ms=run.as_of_ms,
-            jobs=positive(jobs, "--jobs") or DEFAULT_JOBS,
+            now_ms=run.started_ms,
+            facts=facts_of(run),
+            quick=quick,
+            # Without manifests most of the time goes into work that threads do one after the other.
+            jobs=positive(jobs, "--jobs") or (1 if quick else DEFAULT_JOBS),
             prices=priced,
         ):
             codes.append(each.exit_code)
@@ -104,6 +120,7 @@ def register(app: typer.Typer) -> None:
                 surveyed.append(each)
             run.on_event(Event(phase=_PHASE, done=totals.tables, total=None, unit="tables"))
         run.progress.close()
+        run.on_event(totals.counted())
         ranked = sorted(surveyed, key=_rank(sort))
         for place, each in enumerate(ranked):
             is_printed = limit is None or place < limit
@@ -142,9 +159,18 @@ class _Totals:
         if (cost := found.row["cost"]) is not None:
             self.money[cost["currency"]] += cost["month"]
 
+    def counted(self) -> FleetCounted:
+        """The same for listeners."""
+        return FleetCounted(
+            what="tables",
+            label="grade",
+            counts=self.to_json()["grades"],
+            due=(self.sums["freed_files"], self.sums["freed_bytes"]),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The field `totals`."""
-        from iceberg_cli.fleet.survey import GRADES
+        from iceberg_cli.fleet.grades import GRADES
 
         return {
             "tables": self.tables,
@@ -169,7 +195,7 @@ class _Totals:
 
 
 def _rank(sort: str) -> Callable[[SurveyedTable], Any]:
-    from iceberg_cli.fleet.survey import GRADES
+    from iceberg_cli.fleet.grades import GRADES
 
     def grade(each: SurveyedTable) -> int:
         return -GRADES.index(each.row["grade"])
@@ -195,7 +221,7 @@ def _show(run: Run, rows: Sequence[Mapping[str, Any]], totals: _Totals) -> None:
         Column("table", lambda row: row["table"]["name"], ID),
         Column("grade", "grade", ID),
         Column("frees", freed, SIZE),
-        Column("due", lambda row: ", ".join(each["operation"] for each in row["due"]), TEXT, leaves=8),
+        Column("due", lambda row: _verbs(row["due"], all_of_them=run.verbose), ID),
         Column("snapshots", "snapshots", NUMBER, leaves=6),
         Column("oldest", "oldest_snapshot_ms", TIME, leaves=5),
         Column("files", "files", NUMBER, leaves=4),
@@ -212,6 +238,14 @@ def _show(run: Run, rows: Sequence[Mapping[str, Any]], totals: _Totals) -> None:
     run.out.grid(columns, rows)
 
 
+def _verbs(due: Sequence[Mapping[str, Any]], *, all_of_them: bool) -> str:
+    """The verb that frees most, and how many others are due; or all of them."""
+    names = [each["operation"] for each in due]
+    if all_of_them or len(names) < 2:
+        return ", ".join(names)
+    return f"{names[0]} +{len(names) - 1}"
+
+
 def _percent(ratio: float | None) -> str | None:
     return f"{ratio:.1%}" if ratio else None
 
@@ -221,7 +255,7 @@ def _money(cost: Mapping[str, Any] | None) -> str | None:
 
 
 def _show_totals(run: Run, totals: _Totals, *, shown: int) -> None:
-    from iceberg_cli.fleet.survey import GRADES
+    from iceberg_cli.fleet.grades import GRADES
     from iceberg_cli.plan.text import count, listed, size
 
     grades = [f"{totals.grades[grade]:,} {grade}" for grade in GRADES if totals.grades[grade]]

@@ -98,7 +98,7 @@ class Catalogs:
                 from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
             except ImportError as error:
                 raise not_installed(name, error) from error
-            self._databases[name] = SqlDatabase(self._uri(name))
+            self._databases[name] = SqlDatabase(self.uri(name))
         return self._databases[name]
 
     def rest(self, name: str) -> RestConnection:
@@ -113,11 +113,16 @@ class Catalogs:
                 from iceberg_cli.iceberg.catalogs.rest_connection import RestConnection
             except ImportError as error:
                 raise not_installed(name, error) from error
-            self._uri(name)
+            self.uri(name)
             self._connections[name] = RestConnection(name, {**sections, **properties})
         return self._connections[name]
 
-    def _uri(self, name: str) -> str:
+    def uri(self, name: str) -> str:
+        """The URI of a catalog.
+
+        Raises:
+            UsageError: see `configured`; or it has none.
+        """
         uri = self.configured(name)[1].get("uri")
         if not uri:
             raise UsageError(f"Cannot open the catalog {name}: its configuration has no uri.")

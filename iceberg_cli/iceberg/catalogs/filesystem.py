@@ -195,6 +195,11 @@ class PinnedCommitter(ReadOnlyCommitter):
             raise TableNotFound(f"Cannot find {self._location}.") from error
 
 
+def is_by_file_names(committer: object) -> bool:
+    """Whether file names alone tell which metadata is current."""
+    return isinstance(committer, FilesystemCommitter | PinnedCommitter)
+
+
 def open_folder(
     path: str, storage: Storage, overrides: UnsafeOverrides = NO_OVERRIDES
 ) -> FilesystemCommitter | PinnedCommitter:

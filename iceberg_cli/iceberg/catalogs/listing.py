@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.catalogs.configured import PYTHON_CLASS, Catalogs, not_installed
 from iceberg_cli.iceberg.catalogs.entries import CatalogEntry, MayMatch
+from iceberg_cli.iceberg.catalogs.sqlite_listing import duplicates_in_sqlite, list_sqlite, sqlite_file
 
 
 def list_catalog(catalogs: Catalogs, name: str, may_match: MayMatch) -> Iterator[CatalogEntry]:
@@ -23,6 +24,8 @@ def list_catalog(catalogs: Catalogs, name: str, may_match: MayMatch) -> Iterator
     """
     kind = catalogs.kind(name)
     try:
+        if kind == "sql" and (path := sqlite_file(catalogs.uri(name))) is not None:
+            return list_sqlite(path, name, may_match)
         if kind == "sql":
             from iceberg_cli.iceberg.catalogs.sql_listing import list_sql
 
@@ -51,6 +54,8 @@ def duplicates_in(catalogs: Catalogs, name: str) -> dict[str, list[CatalogEntry]
     """
     if catalogs.kind(name) != "sql":
         return {}
+    if (path := sqlite_file(catalogs.uri(name))) is not None:
+        return duplicates_in_sqlite(path, name)
     try:
         from iceberg_cli.iceberg.catalogs.sql_listing import duplicates_in_sql
     except ImportError as error:

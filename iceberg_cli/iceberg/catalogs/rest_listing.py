@@ -80,8 +80,10 @@ def _joined(connection: RestConnection, levels: Sequence[str]) -> str:
     return unquote(_encoded(connection, levels))
 
 
-def location_of(connection: RestConnection, name: str, levels: Sequence[str], table: str) -> str | None:
-    """The folder of a table, as its metadata has it; None where the server does not say.
+def metadata_of(
+    connection: RestConnection, name: str, levels: Sequence[str], table: str
+) -> tuple[str, Mapping[str, Any]] | None:
+    """The location of a table's metadata, and the metadata, by one request; None where the server does not tell.
 
     Raises:
         BackendUnavailable: it gave no answer.
@@ -89,9 +91,10 @@ def location_of(connection: RestConnection, name: str, levels: Sequence[str], ta
     url = connection.catalog.url(
         Endpoints.load_table, namespace=_encoded(connection, levels), table=quote(table, safe="")
     )
-    answer = connection.get(url, f"the catalog {name}", params={"snapshots": "refs"})
+    answer = connection.get(url, f"the catalog {name}", params={"snapshots": "all"})
     if answer.status_code != requests.codes.ok:
         return None
-    metadata = object_of(answer).get("metadata")
-    location = metadata.get("location") if isinstance(metadata, Mapping) else None
-    return location if isinstance(location, str) else None
+    document = object_of(answer)
+    location, metadata = document.get("metadata-location"), document.get("metadata")
+    is_whole = isinstance(location, str) and location and isinstance(metadata, Mapping)
+    return (location, metadata) if is_whole else None  # type: ignore[return-value]

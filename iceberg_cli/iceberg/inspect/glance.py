@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.errors import CorruptFile, IcebergCliError, InvalidMetadata
 from iceberg_cli.iceberg.spec.metadata import Snapshot, SnapshotRef, TableMetadata, derived_refs
-from iceberg_cli.iceberg.verbs.expire_snapshots.retention import Judgement, SnapshotRetention, judge
+from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpireSnapshots
+from iceberg_cli.iceberg.verbs.expire_snapshots.retention import KeptSnapshots, SnapshotRetention, kept_by
 from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import (
     interlock_of,
     retention_of,
     within_properties,
 )
+from iceberg_cli.plan.decision import Decision
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
+    from iceberg_cli.plan.policy import Policy
 
 _COMPRESSED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 _RETENTION: Final = "history.expire."  # what the properties that decide begin with
@@ -94,14 +96,45 @@ def glance_of(document: Any, path: str, *, size_bytes: int | None) -> dict[str, 
                 )
                 for name, each in (document.get("refs") or {}).items()
             },
-            "properties": {
-                name: text for name, text in properties.items() if name.startswith(_RETENTION) or name == _GC
-            },
+            "properties": _kept_properties(properties),
             "summary": {name: summary[name] for name in _SUMMARY if name in summary},
         }
     except (KeyError, TypeError, AttributeError) as error:
         field = error.args[0] if isinstance(error, KeyError) else "the document"
         raise InvalidMetadata(path, str(field), "it is missing or of another type") from error
+
+
+def glance_of_metadata(metadata: TableMetadata) -> dict[str, Any]:
+    """The glance of metadata that was read whole; how large its file is a summary tells."""
+    current = metadata.current_snapshot()
+    summary = {} if current is None else current.summary or {}
+    return {
+        "format_version": metadata.format_version,
+        "table_uuid": metadata.table_uuid,
+        "location": metadata.location,
+        "metadata_bytes": None,
+        "current_snapshot_id": metadata.current_snapshot_id,
+        "snapshots": [
+            (each.snapshot_id, each.parent_snapshot_id, each.timestamp_ms, each.sequence_number)
+            for each in metadata.snapshots
+        ],
+        "refs": {
+            name: (
+                each.snapshot_id,
+                each.type,
+                each.min_snapshots_to_keep,
+                each.max_snapshot_age_ms,
+                each.max_ref_age_ms,
+            )
+            for name, each in metadata.refs.items()
+        },
+        "properties": _kept_properties(metadata.properties),
+        "summary": {name: summary[name] for name in _SUMMARY if name in summary},
+    }
+
+
+def _kept_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in properties.items() if name.startswith(_RETENTION) or name == _GC}
 
 
 def columns_of(glance: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,20 +165,19 @@ def _count(summary: Mapping[str, Any], key: str) -> int | None:
     )
 
 
-def expiry_of(
-    glance: Mapping[str, Any], policy: ExpireSnapshots, path: str, *, as_of_ms: int
-) -> tuple[Judgement, SnapshotRetention]:
+def _expiry_of(
+    history: TableMetadata, policy: ExpireSnapshots, path: str, *, as_of_ms: int
+) -> tuple[KeptSnapshots, SnapshotRetention]:
     """What expires by a policy, by the rules that `expire-snapshots` goes by.
 
     Raises:
         InvalidMetadata: the snapshots contradict themselves.
         UsageError: the policy has no meaning for the table.
     """
-    history = _history(glance)
     try:
         policy = within_properties(history, policy, as_of_ms=as_of_ms)
         retention = retention_of(history, policy, as_of_ms=as_of_ms)
-        return judge(history, retention, as_of_ms=as_of_ms), retention
+        return kept_by(history, retention, as_of_ms=as_of_ms), retention
     except IcebergCliError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -191,7 +223,38 @@ def _history(glance: Mapping[str, Any]) -> TableMetadata:
     )
 
 
-def interlocks_of(glance: Mapping[str, Any]) -> list[str]:
-    """What in the metadata itself blocks an expiry."""
-    reason = interlock_of(_history(glance))
-    return [] if reason is None else [reason]
+class MetadataGlances:
+    """What metadata files tell; see `plan.decision.Glances`."""
+
+    decides: Final = (VERB_NAME,)
+    read = staticmethod(read_glance)
+    columns = staticmethod(columns_of)
+
+    @staticmethod
+    def of_document(document: Any, path: str) -> dict[str, Any]:
+        """The glance of a metadata document as a REST catalog gives it."""
+        return glance_of(document, path, size_bytes=None)
+
+    @staticmethod
+    def decide(glance: Mapping[str, Any], policy: Policy, path: str, *, as_of_ms: int) -> Decision:
+        """What a verb would do; manifests decide about all but expiries, and time about none of those."""
+        if not isinstance(policy, ExpireSnapshots):
+            return Decision(decided=policy.to_json(), is_due=None)
+        history = _history(glance)
+        kept, retention = _expiry_of(history, policy, path, as_of_ms=as_of_ms)
+        going, dropped = kept.expired(history), kept.dropped_refs(history)
+        cutoff_ms = retention.cutoff_ms.value
+        blocked = interlock_of(history)
+        by_age = retention.by_age and cutoff_ms is not None
+        return Decision(
+            decided=[
+                sorted(str(each.snapshot_id) for each in going),
+                list(dropped),
+                policy.cleanup,
+                policy.clean_metadata,
+            ],
+            is_due=bool(going or dropped),
+            blocked_by=(*([] if blocked is None else [blocked]), *kept.problems),
+            oldest_ms=going[-1].timestamp_ms if going and by_age else None,
+            allowed_ms=as_of_ms - int(cutoff_ms) if by_age else None,
+        )

@@ -59,16 +59,37 @@ class Judgement:
     warnings: tuple[str, ...]
 
 
-def judge(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: int) -> Judgement:
-    """Apply a retention policy to a table.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSnapshots:
+    """What a retention policy keeps, before it is put in words.
+
+    `reasons` are by snapshot id, `refs` those that stay, `ref_verdicts` of all refs; `problems` and `warnings` see
+    `Judgement`.
+    """
+
+    reasons: Mapping[int, Reason]
+    refs: Mapping[str, SnapshotRef]
+    ref_verdicts: tuple[Verdict, ...]
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def expired(self, metadata: TableMetadata) -> list[Snapshot]:
+        """The snapshots that go, newest first."""
+        going = (each for each in metadata.snapshots if each.snapshot_id not in self.reasons)
+        return sorted(going, key=_newest_first)
+
+    def dropped_refs(self, metadata: TableMetadata) -> tuple[str, ...]:
+        """The names of the refs that go, in order."""
+        return tuple(sorted(metadata.refs.keys() - self.refs.keys()))
+
+
+def kept_by(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: int) -> KeptSnapshots:
+    """What a retention policy keeps of a table.
 
     Args:
         metadata: the table.
         retention: for refs that set none of their own.
         as_of_ms: the "now" of every age, in ms since the epoch.
-
-    Returns:
-        One verdict for each ref, then one for each snapshot, newest first.
 
     Spec: "Snapshot Retention Policy", steps 1 to 5.
     """
@@ -100,14 +121,33 @@ def judge(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: in
                 reasons.setdefault(
                     snapshot.snapshot_id, Reason("kept: the plan that is carried out keeps it")
                 )
+    return KeptSnapshots(
+        reasons=reasons,
+        refs=kept_refs,
+        ref_verdicts=tuple(ref_verdicts),
+        problems=tuple(problems),
+        warnings=tuple(warnings),
+    )
+
+
+def judge(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: int) -> Judgement:
+    """Apply a retention policy to a table.
+
+    Args:
+        metadata: see `kept_by`.
+        retention: see `kept_by`.
+        as_of_ms: see `kept_by`.
+
+    Returns:
+        One verdict for each ref, then one for each snapshot, newest first.
+    """
+    kept = kept_by(metadata, retention, as_of_ms=as_of_ms)
     verdicts, expired = [], []
-    for snapshot in sorted(
-        metadata.snapshots, key=lambda s: (-s.timestamp_ms, -s.sequence_number, s.snapshot_id)
-    ):
-        keep = snapshot.snapshot_id in reasons
+    for snapshot in sorted(metadata.snapshots, key=_newest_first):
+        keep = snapshot.snapshot_id in kept.reasons
         if not keep:
             expired.append(snapshot.snapshot_id)
-        reason, gist = reasons.get(snapshot.snapshot_id) or _why_expired(
+        reason, gist = kept.reasons.get(snapshot.snapshot_id) or _why_expired(
             snapshot, retention, as_of_ms=as_of_ms
         )
         verdicts.append(
@@ -121,13 +161,17 @@ def judge(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: in
             )
         )
     return Judgement(
-        verdicts=(*ref_verdicts, *verdicts),
-        kept=frozenset(reasons),
+        verdicts=(*kept.ref_verdicts, *verdicts),
+        kept=frozenset(kept.reasons),
         expired=tuple(expired),
-        dropped_refs=tuple(sorted(set(refs) - set(kept_refs))),
-        problems=tuple(problems),
-        warnings=tuple(warnings),
+        dropped_refs=kept.dropped_refs(metadata),
+        problems=kept.problems,
+        warnings=kept.warnings,
     )
+
+
+def _newest_first(snapshot: Snapshot) -> tuple[int, int, int]:
+    return -snapshot.timestamp_ms, -snapshot.sequence_number, snapshot.snapshot_id
 
 
 def _refs(metadata: TableMetadata) -> dict[str, SnapshotRef]:

@@ -1,0 +1,245 @@
+"""What `maintain` does of what a policy names, where it stops, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.lakes import listing, unchanged
+from tests.cli.running import JSON, iceberg_cli
+from tests.fleet.builder import Fleet, build_fleet
+from tests.fleet.maintaining import EXPIRE, maintain, policy_file, runs_of
+from tests.paths import ROOT
+
+VERBS = {**EXPIRE, "rewrite-manifests": "{ min-manifests = 2 }", "merge-dvs": "{ min-files = 2 }"}
+ORDER = ["merge-dvs", "rewrite-manifests", "expire-snapshots"]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    """Tables of versions 1, 2 and 3 in a SQLite catalog."""
+    return build_fleet(tmp_path, {("sqlite", "iceberg"): 3})
+
+
+def files_of(fleet: Fleet) -> set[Path]:
+    """All but journals."""
+    found = {path for table in fleet.tables for path in table.folder.rglob("*") if path.is_file()}
+    return {path for path in found if "_iceberg_cli" not in path.parts}
+
+
+def check_rows(fleet: Fleet) -> None:
+    for table in fleet.tables:
+        assert fleet.rows_of(table) == sorted(table.rows), table.name
+
+
+def test_the_verbs_of_a_table_run_in_the_order_that_frees_most(fleet: Fleet, tmp_path: Path) -> None:
+    ran = maintain(tmp_path, VERBS, *fleet.patterns, options=fleet.options)
+    assert ran.code == 0, ran.err
+    operations: dict[str, list[str]] = {}
+    for run in ran.json["runs"]:
+        operations.setdefault(run["table"]["name"], []).append(run["operation"])
+    assert operations == {table.name: ORDER for table in fleet.tables}
+    totals = ran.json["totals"]
+    for name in ("deleted_files_count", "reclaimed_bytes"):
+        assert totals[name] == sum(run[name] for run in ran.json["runs"])
+    check_rows(fleet)
+
+
+def test_a_dry_run_says_what_is_due_and_writes_nothing(fleet: Fleet, tmp_path: Path) -> None:
+    policy = policy_file(tmp_path / "policy.toml", VERBS, fleet.patterns)
+    with unchanged(tmp_path):
+        ran = iceberg_cli("maintain", *fleet.patterns, *fleet.options, "--policy", policy, "-n", *JSON)
+    assert ran.code == 0, ran.err
+    due = {
+        name
+        for (name, verb), run in runs_of(ran).items()
+        if verb == "expire-snapshots" and run["status"] == "due"
+    }
+    assert due == {table.name for table in fleet.tables}
+
+
+def test_a_verb_that_the_policy_does_not_name_never_runs(fleet: Fleet, tmp_path: Path) -> None:
+    ran = maintain(tmp_path, {"rewrite-manifests": "{}"}, *fleet.patterns, options=fleet.options)
+    assert {run["operation"] for run in ran.json["runs"]} == {"rewrite-manifests"}
+    before = files_of(fleet)
+    ran = maintain(tmp_path, {"merge-dvs": '{ when = "never" }'}, *fleet.patterns, options=fleet.options)
+    assert ran.code == 0
+    assert files_of(fleet) == before
+
+
+def test_the_bound_of_deletions_is_of_the_whole_run(fleet: Fleet, tmp_path: Path) -> None:
+    gone = 0
+    while True:
+        before = files_of(fleet)
+        ran = maintain(tmp_path, EXPIRE, *fleet.patterns, options=[*fleet.options, "--limit-deletes", 10])
+        assert ran.code == 0, ran.err
+        deleted = len(before - files_of(fleet))
+        assert deleted <= 10
+        check_rows(fleet)
+        gone += deleted
+        if not ran.json["left"]:
+            break
+        assert deleted == 10
+    assert gone == 8 * len(fleet.tables)  # as each plan had it
+    assert (
+        maintain(tmp_path, EXPIRE, *fleet.patterns, options=fleet.options).json["totals"][
+            "deleted_files_count"
+        ]
+        == 0
+    )
+
+
+def test_the_bound_of_bytes_is_spent_first_where_most_is_freed(fleet: Fleet, tmp_path: Path) -> None:
+    planned = iceberg_cli("survey", *fleet.patterns, *fleet.options, *JSON).json["tables"]
+    bytes_of = {
+        each["table"]["name"]: next(d["bytes"] for d in each["due"] if d["operation"] == "expire-snapshots")
+        for each in planned
+    }
+    most = max(bytes_of, key=lambda name: bytes_of[name])
+    ran = maintain(
+        tmp_path,
+        EXPIRE,
+        *fleet.patterns,
+        options=[*fleet.options, "--max-bytes", bytes_of[most], "--jobs", 1],
+    )
+    assert ran.code == 0, ran.err
+    runs = runs_of(ran)
+    assert runs[most, "expire-snapshots"]["status"] == "done"
+    assert ran.json["totals"]["reclaimed_bytes"] <= bytes_of[most]
+    left = {each["table"]["name"] for each in ran.json["left"]}
+    assert left >= {table.name for table in fleet.tables} - {most}
+    check_rows(fleet)
+
+
+def test_after_the_deadline_nothing_begins(fleet: Fleet, tmp_path: Path) -> None:
+    before = files_of(fleet)
+    ran = maintain(tmp_path, EXPIRE, *fleet.patterns, options=[*fleet.options, "--deadline", "0s"])
+    assert ran.code == 0, ran.err
+    assert files_of(fleet) == before
+    assert {each["table"]["name"] for each in ran.json["left"]} == {table.name for table in fleet.tables}
+
+
+# -- holds -----------------------------------------------------------------------------------------------------
+
+
+def hold(fleet: Fleet, name: str) -> list[str]:
+    return ["[[tables]]", f'match = ["{name}"]', "maintain = false", 'reason = "litigation hold"']
+
+
+@pytest.mark.parametrize("by", ["name", "location"])
+def test_a_table_on_hold_is_left_alone_by_whichever_name(fleet: Fleet, tmp_path: Path, by: str) -> None:
+    held = fleet.tables[1]
+    name = held.name if by == "name" else held.location
+    policy = policy_file(tmp_path / "policy.toml", VERBS, fleet.patterns, more=hold(fleet, name))
+    before = listing(held.folder)
+    ran = iceberg_cli("maintain", *fleet.patterns, *fleet.options, "--policy", policy, "--yes", *JSON)
+    assert ran.code == 0, ran.err
+    assert listing(held.folder) == before
+    mine = [run for run in ran.json["runs"] if run["table"]["name"] == held.name]
+    assert {run["status"] for run in mine} == {"skipped"}
+    assert all("litigation hold" in run["reason"] for run in mine)
+    others = {run["table"]["name"] for run in ran.json["runs"] if run["status"] == "done"}
+    assert others == {table.name for table in fleet.tables} - {held.name}
+
+
+def interrupted(fleet: Fleet, number: int) -> None:
+    """Kill an expiry of a table after its first record."""
+    table = fleet.tables[number]
+    command = [
+        "expire-snapshots",
+        table.name,
+        *fleet.options,
+        "--older-than",
+        "5d",
+        "--retain-last",
+        "1",
+        "--yes",
+    ]
+    for _ in range(20):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "iceberg_cli", *command],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while process.poll() is None and not list(table.folder.glob("_iceberg_cli/ops/*/000000.json")):
+            pass
+        process.kill()
+        process.wait()
+        if (table.folder / "_iceberg_cli" / "ops").exists():
+            return
+    pytest.fail("it was never killed in the middle")
+
+
+def test_an_open_operation_is_settled_but_not_on_a_table_on_hold(fleet: Fleet, tmp_path: Path) -> None:
+    interrupted(fleet, 1)
+    table = fleet.tables[1]
+    held = policy_file(tmp_path / "policy.toml", VERBS, fleet.patterns, more=hold(fleet, table.name))
+    command = ["maintain", *fleet.patterns, *fleet.options, "--yes", *JSON]
+    with unchanged(table.folder):
+        assert iceberg_cli(*command, "--policy", held).code == 0
+    free = policy_file(tmp_path / "free.toml", VERBS, fleet.patterns)
+    ran = iceberg_cli(*command, "--policy", free)
+    assert ran.code == 0, ran.err
+    assert not (table.folder / "_iceberg_cli" / "ops").exists()
+    check_rows(fleet)
+    last = maintain(tmp_path, EXPIRE, *fleet.patterns, options=fleet.options)
+    assert {run["status"] for run in last.json["runs"]} == {"not_due"}
+
+
+def test_a_catalogs_table_is_not_written_to_by_way_of_its_folder(fleet: Fleet, tmp_path: Path) -> None:
+    pattern = f"{tmp_path}/sqlite/iceberg/*"
+    with unchanged(tmp_path / "sqlite"):
+        ran = maintain(tmp_path, VERBS, pattern)
+    assert ran.code == 11
+    assert {run["status"] for run in ran.json["runs"]} <= {"refused", "blocked", "not_due"}
+
+
+# -- two at once, signals --------------------------------------------------------------------------------------
+
+
+def start(fleet: Fleet, policy: Path) -> subprocess.Popen[str]:
+    command = ["maintain", *fleet.patterns, *fleet.options, "--policy", str(policy), "--yes", "--jsonl"]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, "-m", "iceberg_cli", *command], cwd=ROOT, stdout=pipe, stderr=pipe, text=True
+    )
+
+
+def test_two_at_once_do_the_work_of_one(fleet: Fleet, tmp_path: Path) -> None:
+    policy = policy_file(tmp_path / "policy.toml", VERBS, fleet.patterns)
+    both = [start(fleet, policy) for _ in range(2)]
+    for process in both:
+        out, err = process.communicate()
+        assert process.returncode == 0, err
+        assert [json.loads(line)["schema"] for line in out.splitlines()][-1] == "iceberg-cli/totals/1"
+    check_rows(fleet)
+    last = maintain(tmp_path, VERBS, *fleet.patterns, options=fleet.options)
+    assert (last.code, {run["status"] for run in last.json["runs"]}) == (0, {"not_due"})
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.deep)])
+def test_a_signal_ends_it_at_the_next_safe_point_and_the_same_command_does_the_rest(
+    fleet: Fleet, tmp_path: Path, number: signal.Signals
+) -> None:
+    policy = policy_file(tmp_path / "policy.toml", VERBS, fleet.patterns)
+    process = start(fleet, policy)
+    assert process.stdout is not None
+    while json.loads(process.stdout.readline())["status"] != "done":
+        pass
+    process.send_signal(number)
+    out, err = process.communicate()
+    assert process.returncode == 14, err
+    assert json.loads(out.splitlines()[-1])["schema"] == "iceberg-cli/totals/1"
+    assert "Traceback" not in err
+    check_rows(fleet)
+    again = maintain(tmp_path, VERBS, *fleet.patterns, options=fleet.options)
+    assert again.code == 0, again.err
+    last = maintain(tmp_path, VERBS, *fleet.patterns, options=fleet.options)
+    assert {run["status"] for run in last.json["runs"]} == {"not_due"}
+    check_rows(fleet)
