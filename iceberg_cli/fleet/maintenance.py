@@ -25,6 +25,7 @@ from iceberg_cli.errors import (
 )
 from iceberg_cli.fleet.due import FleetPolicy, is_due, names_of
 from iceberg_cli.fleet.facts import FactsStore
+from iceberg_cli.fleet.listing import key_of_location, list_tables
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.fleet.survey import Survey
 from iceberg_cli.plan.events import FilesDeleted, Listener, unheard
@@ -156,14 +157,42 @@ class Maintenance:
     stop_requested: Callable[[], bool] = lambda: False
     on_event: Listener = unheard
     facts: FactsStore = field(default_factory=lambda: FactsStore(None))
+    _held: dict[str, str] = field(default_factory=dict)
     _names: dict[tuple[str, str], str] = field(default_factory=dict)  # of tables that were come to
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __iter__(self) -> Iterator[VerbRun]:
         """One for each table and verb, as it is known."""
+        self._held = self._find_held()
         tables = self._ranked() if self.ranked else self.tables
         # Where a signal asks to stop, the tables that were not come to yet are still told of, one by one.
         yield from side_by_side(self._maintained, tables, jobs=self.jobs)
+
+    def _find_held(self) -> dict[str, str]:
+        """By its folder the reason why nothing runs on a table, whatever other name of it is listed.
+
+        Raises:
+            IcebergCliError: a place in which tables are held cannot be listed: nothing runs then.
+        """
+        assert self.policy.file is not None
+        if not self.policy.file.holds:
+            return {}
+        found = list_tables(
+            self.policy.file.holds,
+            catalog_config=self.opener.catalog_config,
+            storage_options=self.opener.storage_options,
+        )
+        held: dict[str, str] = {}
+        for listed in found:
+            own = self.policy.of_table(names_of(listed))
+            if own is not None and not own.maintain:
+                reason = f": {own.reason}" if own.reason else ""
+                held[found.key_of(listed)] = f"maintain = false for {listed.name}{reason}"
+        if found.failed:
+            error = found.failed[0].error
+            error.message = f"Cannot find out on which tables nothing may run: {error.message}"
+            raise error
+        return held
 
     def _ranked(self) -> list[ListedTable]:
         """The tables, that of which most is freed first; those that cannot be read come last and say why."""
@@ -327,6 +356,8 @@ class Maintenance:
     def _refusal(self, listed: ListedTable, table: Table | None) -> str | None:
         """Why nothing runs on a table now by the policy file, or None."""
         location = None if table is None else table.identity["location"]
+        if location is not None and (reason := self._held.get(key_of_location(location))):
+            return reason
         own = self.policy.of_table(names_of(listed, location))
         if own is None:
             return "no entry of the policy file matches it"

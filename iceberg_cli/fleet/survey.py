@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from iceberg_cli.fleet.opening import Pointer, TableOpener
     from iceberg_cli.fleet.policy_file import TablePolicy, VerbPolicy
     from iceberg_cli.fleet.prices import Prices
-    from iceberg_cli.formats import Glances
+    from iceberg_cli.plan.decision import Glances
 
 _BUG: Final = 1  # exit code
 _COLUMNS: Final = (

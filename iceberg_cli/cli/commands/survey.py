@@ -106,7 +106,8 @@ def register(app: typer.Typer) -> None:
             now_ms=run.started_ms,
             facts=facts_of(run),
             quick=quick,
-            jobs=positive(jobs, "--jobs") or DEFAULT_JOBS,
+            # Without manifests most of the time goes into work that threads do one after the other.
+            jobs=positive(jobs, "--jobs") or (1 if quick else DEFAULT_JOBS),
             prices=priced,
         ):
             codes.append(each.exit_code)
@@ -220,7 +221,7 @@ def _show(run: Run, rows: Sequence[Mapping[str, Any]], totals: _Totals) -> None:
         Column("table", lambda row: row["table"]["name"], ID),
         Column("grade", "grade", ID),
         Column("frees", freed, SIZE),
-        Column("due", lambda row: ", ".join(each["operation"] for each in row["due"]), TEXT, leaves=8),
+        Column("due", lambda row: ", ".join(each["operation"] for each in row["due"]), TEXT),
         Column("snapshots", "snapshots", NUMBER, leaves=6),
         Column("oldest", "oldest_snapshot_ms", TIME, leaves=5),
         Column("files", "files", NUMBER, leaves=4),
