@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import subprocess
 import sys
+import time
+from glob import glob
 from pathlib import Path
 
 import pytest
 
+from tests.budget import few_or_many
 from tests.cli.lakes import listing, unchanged
 from tests.cli.running import JSON, iceberg_cli
 from tests.fleet.builder import Fleet, build_fleet
@@ -243,3 +247,29 @@ def test_a_signal_ends_it_at_the_next_safe_point_and_the_same_command_does_the_r
     last = maintain(tmp_path, VERBS, *fleet.patterns, options=fleet.options)
     assert {run["status"] for run in last.json["runs"]} == {"not_due"}
     check_rows(fleet)
+
+
+@few_or_many(1, many=12, all_of=60)
+def test_killed_at_random_moments_it_goes_on_where_it_was(tmp_path: Path, budget: int) -> None:
+    rng = random.Random(17)
+    open_after = 0
+    for number in range(budget):
+        folder = tmp_path / f"fleet{number}"
+        folder.mkdir()
+        fleet = build_fleet(folder, {("sqlite", "iceberg"): 3, ("folder", "delta"): 2})
+        process = start(fleet, policy_file(folder / "policy.toml", VERBS, fleet.patterns))
+        record = rng.randrange(7)
+        while process.poll() is None and not glob(f"{folder}/*/*/*/_iceberg_cli/ops/*/{record:06d}.json"):
+            pass
+        time.sleep(rng.uniform(0, 0.1) if number % 2 else 0)
+        process.kill()
+        process.communicate()
+        open_after += bool(glob(f"{folder}/*/*/*/_iceberg_cli/ops/*"))
+        check_rows(fleet)
+        again = maintain(folder, VERBS, *fleet.patterns, options=fleet.options)
+        assert again.code == 0, again.err
+        check_rows(fleet)
+        last = maintain(folder, VERBS, *fleet.patterns, options=fleet.options)
+        assert {run["status"] for run in last.json["runs"]} == {"not_due"}
+    print(f"{open_after} of {budget} kills left an operation open")
+    assert open_after
