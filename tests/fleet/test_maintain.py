@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.budget import few_or_many
+from tests.budget import FULL, few_or_many
 from tests.cli.lakes import listing, unchanged
 from tests.cli.running import JSON, iceberg_cli
-from tests.fleet.builder import Fleet, build_fleet
+from tests.fleet.builder import Fleet, Format, Place, build_fleet
 from tests.fleet.maintaining import EXPIRE, maintain, policy_file, runs_of
 from tests.paths import ROOT
 
@@ -222,6 +222,29 @@ def test_two_at_once_do_the_work_of_one(fleet: Fleet, tmp_path: Path) -> None:
         out, err = process.communicate()
         assert process.returncode == 0, err
         assert [json.loads(line)["schema"] for line in out.splitlines()][-1] == "iceberg-cli/totals/1"
+    check_rows(fleet)
+    last = maintain(tmp_path, VERBS, *fleet.patterns, options=fleet.options)
+    assert (last.code, {run["status"] for run in last.json["runs"]}) == (0, {"not_due"})
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("number", range(60 if FULL else 8))
+def test_many_at_once_end_well(tmp_path: Path, number: int) -> None:
+    """None takes for damage what another has just deleted."""
+    rng = random.Random(number)
+    counts: dict[tuple[Place, Format], int] = {
+        ("sqlite", "iceberg"): 3, ("folder", "iceberg"): 3, ("folder", "delta"): 2,
+    }  # fmt: skip
+    fleet = build_fleet(tmp_path, counts)
+    policy = policy_file(tmp_path / "policy.toml", VERBS, fleet.patterns)
+    processes = []
+    for _ in range(3):
+        processes.append(start(fleet, policy))
+        time.sleep(rng.uniform(0, 0.3) if number % 2 else 0)
+    for process in processes:
+        out, err = process.communicate()
+        wrong = [run for run in map(json.loads, out.splitlines()) if run.get("exit_code")]
+        assert (process.returncode, wrong) == (0, []), err
     check_rows(fleet)
     last = maintain(tmp_path, VERBS, *fleet.patterns, options=fleet.options)
     assert (last.code, {run["status"] for run in last.json["runs"]}) == (0, {"not_due"})
