@@ -72,6 +72,9 @@ if TYPE_CHECKING:
     OnSettled = Callable[[RecoveredOperation], None]
 
 _FRESH_S: Final = 1.0  # how long what was read of a table in opening it is as good as another look
+_MORE_PLANS: Final = (
+    3  # where the table moves while it is planned for, and files of the version before are gone
+)
 _PLAN_AGAIN: Final = "The file is not as `plan --output` wrote it: plan again."
 
 
@@ -518,8 +521,33 @@ class Table:
         self._check_format(policy)
         verb = format_of(self.format).verbs[policy.verb]
         with phase(PLAN, self._opened.on_event, table=self.name):
-            planned = verb.plan(self._newest(), policy.at(as_of_ms), as_of_ms=as_of_ms)
+            for is_last in (*[False] * _MORE_PLANS, True):
+                table = self._newest()
+                version = self.version
+                try:
+                    planned = verb.plan(table, policy.at(as_of_ms), as_of_ms=as_of_ms)
+                    break
+                except CorruptFile:
+                    # Whoever made a later version may have deleted files that this one needed.
+                    if is_last or not self.has_moved_from(version):
+                        raise
         return self._made(Plan(planned.plan, planned.build))
+
+    @property
+    def version(self) -> str:
+        """What its pointer named when it was looked at last: a metadata file, or a version of a log."""
+        return self._opened.base().version
+
+    def has_moved_from(self, version: str) -> bool:
+        """Whether its pointer, looked at now, names another version than this one; that is what is read from now on.
+
+        Raises:
+            TableNotFound: it is gone.
+            CorruptFile: its metadata cannot be read.
+            BackendUnavailable: storage or catalog did not answer.
+        """
+        self._opened.load()
+        return self.version != version
 
     def options(self, policy: Policy, *, as_of_ms: int | None = None) -> Mapping[str, Option]:
         """What a verb would go by on the table as it was opened: the value and the source of every option.

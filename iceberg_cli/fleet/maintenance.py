@@ -18,6 +18,7 @@ from iceberg_cli.errors import (
     Cancelled,
     CommitConflict,
     CommitStateUnknown,
+    CorruptFile,
     DeletesFailed,
     IcebergCliError,
     Interrupted,
@@ -270,6 +271,11 @@ class Maintenance:
                 yield VerbRun(table=_identity(listed, table), verb=verb.verb, status=SKIPPED, reason=reason)
                 continue
             run = self._run(listed, table, verb, runtime, counted)
+            if isinstance(run.error, CorruptFile) and run.exit_code == CommitConflict.exit_code:
+                # What it had begun is given up first; then what is due now is found anew.
+                for done in table.recover(runtime=runtime) if self.settle else ():
+                    yield _settled(_identity(listed, table), done, counted.take())
+                run = self._run(listed, table, verb, runtime, counted)
             yield run
             if run.exit_code:
                 failed.add(verb.verb)
@@ -285,9 +291,11 @@ class Maintenance:
         if reason := self._why_not_begin(runtime):
             return VerbRun(**about, status=LEFT, reason=reason)
         started_s = time.monotonic()
+        version = table.version
         try:
             policy = self.policy.policy(verb, table, as_of_ms=self.as_of_ms)
             plan = table.plan(policy, as_of_ms=self.as_of_ms)
+            version = table.version
             planned = {**about, "duration_ms": _since_ms(started_s)}
             if not is_due(plan, verb):
                 reason = plan.content.offer if plan.due else None
@@ -317,6 +325,7 @@ class Maintenance:
                 about["table"],
                 verb.verb,
                 error,
+                is_overtaken=isinstance(error, CorruptFile) and table.has_moved_from(version),
                 deleted_files=files,
                 freed_bytes=size_bytes,
                 duration_ms=_since_ms(started_s),
@@ -442,19 +451,31 @@ def _settled(table: Mapping[str, Any], done: RecoveredOperation, deleted: tuple[
     )
 
 
-def _failed(table: Mapping[str, Any], verb: str | None, error: IcebergCliError, **more: Any) -> VerbRun:
+def _failed(
+    table: Mapping[str, Any],
+    verb: str | None,
+    error: IcebergCliError,
+    *,
+    is_overtaken: bool = False,
+    **more: Any,
+) -> VerbRun:
+    """A verb that ended by an error.
+
+    Args:
+        table: as `VerbRun` has it.
+        verb: its name, or None.
+        error: what it ended by.
+        is_overtaken: a file was gone that another writer, who made a later version, may have deleted.
+        more: of `VerbRun`.
+    """
     if isinstance(error, Cancelled):  # before anything was written
         return VerbRun(table=table, verb=verb, status=LEFT, reason="a signal asked to stop", **more)
     status = next((status for kind, status in _STATUS_OF if isinstance(error, kind)), FAILED)
-    return VerbRun(
-        table=table,
-        verb=verb,
-        status=status,
-        reason=error.message,
-        exit_code=error.exit_code,
-        error=error,
-        **more,
-    )
+    about = {"table": table, "verb": verb, "error": error, **more}
+    if is_overtaken:
+        reason = f"another writer made a later version meanwhile: {error.message}"
+        return VerbRun(**about, status="conflict", reason=reason, exit_code=CommitConflict.exit_code)
+    return VerbRun(**about, status=status, reason=error.message, exit_code=error.exit_code)
 
 
 def _bug(table: Mapping[str, Any], error: Exception) -> VerbRun:

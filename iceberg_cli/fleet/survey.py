@@ -109,7 +109,7 @@ class Survey:
             if found is None:
                 table = self.opener.open(listed, seen=None if pointer is None else pointer.location)
                 with self.memory.room(needed_by(table)):
-                    found = self._by_plans(listed, table)
+                    found = self._of_newest(listed, table)
             if self._is_first(found):
                 yield found
         except IcebergCliError as error:
@@ -183,6 +183,16 @@ class Survey:
         return glances.read(self.opener.read(listed, pointer.location), pointer.location)
 
     # -- what plans tell ---------------------------------------------------------------------------------------
+
+    def _of_newest(self, listed: ListedTable, table: Table) -> SurveyedTable:
+        """The table as it is now, also where another writer deletes files of the version before while it is read."""
+        version = table.version
+        try:
+            return self._by_plans(listed, table)
+        except CorruptFile:
+            if not table.has_moved_from(version):
+                raise
+            return self._by_plans(listed, table)
 
     def _by_plans(self, listed: ListedTable, table: Table) -> SurveyedTable:
         summary = table.inspect("summary", as_of_ms=self.as_of_ms).to_json()
