@@ -1,14 +1,16 @@
 """Maintain Apache Iceberg and Delta tables. A pure core decides and a thin shell acts.
 
-    cli -> api -> formats -> iceberg | delta -> operation -> engines -> storage -> plan -> encoding -> paths, errors
+    cli -> fleet -> api -> formats -> iceberg | delta -> operation -> engines -> storage -> plan -> encoding -> paths,
+    errors
 
 A format owns everything that knows it, under the same names: `spec/` reads and writes its files, `reachability` tells
 which files its snapshots need, `commit` makes the next version, `verbs/<verb>/` decide and build, `inspect/` and
 `check/` look, `table.py` is an open table. The formats do not know each other. `formats/` finds out which one a name
 means, by what each answers (`FORMAT`), and opens the table with a storage and an engine. `api.py` is all that the
-command line, Airflow tasks and notebooks call. What stands below the formats knows none: `plan/` are values that can be
-printed, saved, compared and refused; `operation/` is the only place where things happen, `stage -> bind -> commit ->
-sweep`, journalled, by the rules of its docstring, which keep data safe; `engines/` and
+command line, Airflow tasks and notebooks call about one table; `fleet/` is about many, by `api` and by the lists of
+catalogs and folders: patterns, policy files, surveys, maintenance. What stands below the formats knows none: `plan/`
+are values that can be printed, saved, compared and refused; `operation/` is the only place where things happen,
+`stage -> bind -> commit -> sweep`, journalled, by the rules of its docstring, which keep data safe; `engines/` and
 `storage/` are ports; `encoding/` are bytes and columns that both formats share. Others plug in by the entry points
 `iceberg_cli.storage`, `iceberg_cli.committers` and `iceberg_cli.formats`.
 
@@ -70,6 +72,11 @@ Where building showed something better than the first design:
   Delta log needs nothing of the one before it, as a snapshot of Iceberg does.
 - What happens in a run is passed to listeners at once, by classes of `plan/events.py`: the display of progress, the log
   file, the metrics file and spans are made of the same events, and nothing below the command line knows them.
+- The metadata file of an Iceberg table alone, a glance (`plan/decision.py`), tells a survey what expires; it is kept
+  with what decisions by it would free, so that a table whose pointer did not move is not read again. Nothing is planned
+  on it.
+- Tables are worked on side by side in threads, each with connections to catalogs of its own, and then no process is
+  forked. What may be deleted by all of them together is one `DeletionAllowance`.
 - Text for people is parts with typed values (`plan/inspection.py`): formats say what stands where and what a value is,
   and `cli/render/layout.py` alone decides by the width what a time or a path looks like.
 - Local files go through plain system calls instead of fsspec: `link`, `fsync` and unlinking inside an opened folder

@@ -53,7 +53,10 @@ def test_what_to_install_is_what_the_extra_asks_for(module: str, extra: str) -> 
     ("absent", "forgotten", "arguments", "stated"),
     [
         ("s3fs", "iceberg_cli.storage.s3", ["inspect", "s3://b/t"], "pip install 's3fs>=2025.3'"),
-        ("pyiceberg.utils.config", None, ["inspect", "prod.db.t"], "pip install 'pyiceberg>=0.9'"),
+        (
+            "strictyaml", None, ["inspect", "prod.db.t", "--catalog-config", "{table}/.pyiceberg.yaml"],
+            "pip install 'pyiceberg>=0.9'",
+        ),
         (
             "pyspark.errors", None, ["plan", "{table}", "--engine", "spark"],
             "pip install 'pyspark>=4.1,<4.2'",

@@ -6,6 +6,7 @@ Few modules are imported here, for the program imports this first.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -44,6 +45,8 @@ class _Run:
         self.error: BaseException | None = None
         self.erase: Callable[[], None] = lambda: None
         self.is_broken = False  # a listener raised an error
+        # A signal may strike between taking and releasing it: the thread that it strikes takes it once more.
+        self.lock = threading.RLock()
 
 
 _run = _Run()
@@ -103,10 +106,11 @@ def shows(erase: Callable[[], None]) -> None:
 
 
 def tell(event: AnyEvent) -> None:
-    """Pass on an event."""
-    for listener in _run.listeners:
-        with _going_on():
-            listener(event)
+    """Pass on an event; those of tables that are worked on side by side one after the other."""
+    with _run.lock:
+        for listener in _run.listeners:
+            with _going_on():
+                listener(event)
 
 
 def warned(text: str) -> None:

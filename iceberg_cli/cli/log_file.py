@@ -28,6 +28,7 @@ from iceberg_cli.plan.events import (
     PhaseEnded,
     PlanMade,
 )
+from iceberg_cli.plan.open_phases import OpenPhases
 from iceberg_cli.plan.text import iso
 from iceberg_cli.storage.redaction import redact
 
@@ -107,7 +108,7 @@ class LogFile:
     descriptor: int
     before: Any = None  # the handler of SIGHUP
     _began_s: float = field(default_factory=time.monotonic)
-    _phases: list[tuple[PhaseBegun, float]] = field(default_factory=list)
+    _phases: OpenPhases[tuple[PhaseBegun, float]] = field(default_factory=OpenPhases)
     _lost: bool = False
     _torn: bool = False  # the last line has no end
     _not_opened: str = ""  # why the file could not be opened anew
@@ -118,7 +119,7 @@ class LogFile:
             case Event():
                 pass
             case PhaseBegun(phase=name):
-                self._phases.append((event, time.monotonic()))
+                self._phases.begin(name, (event, time.monotonic()))
                 self.write(INFO, "phase_begun", f"{name} begins")
             case PhaseEnded():
                 self._end_phase(event)
@@ -130,6 +131,7 @@ class LogFile:
                     "commit",
                     f"{event.step}: {outcome}" + (f", {reason}" if reason else ""),
                     operation_id=event.operation_id,
+                    table=event.table,
                     step=event.step,
                     outcome=outcome,
                     reason=reason or None,
@@ -143,6 +145,7 @@ class LogFile:
                     "operation_ended",
                     " ".join([f"{event.verb}: {event.status}.", *event.notes]),
                     operation_id=event.operation_id,
+                    table=event.table,
                     operation=event.verb,
                     status=event.status,
                     earlier=event.earlier,
@@ -152,28 +155,27 @@ class LogFile:
                 )
 
     def _end_phase(self, event: PhaseEnded) -> None:
-        # Where a signal struck, the end of an inner phase may be missing.
-        while self._phases:
-            begun, begun_s = self._phases[-1]
-            if begun.phase == event.phase:
-                lasted_ms = round((time.monotonic() - begun_s) * 1_000)
-                text = (
-                    f"{event.phase} ends" if event.error is None else f"{event.phase} ends by {event.error}"
-                )
-                self.write(INFO, "phase_ended", text, duration_ms=lasted_ms, error=event.error)
-                self._phases.pop()
-                return
-            self._phases.pop()
+        found = self._phases.end(event.phase)
+        if found is None:
+            return
+        _, begun_s = found
+        lasted_ms = round((time.monotonic() - begun_s) * 1_000)
+        text = f"{event.phase} ends" if event.error is None else f"{event.phase} ends by {event.error}"
+        # The line is one of the phase that it ends.
+        self._phases.begin(event.phase, found)
+        self.write(INFO, "phase_ended", text, duration_ms=lasted_ms, error=event.error)
+        self._phases.end(event.phase)
 
     def _plan(self, event: PlanMade) -> None:
         for text in event.warnings:
-            self.warned(text)
+            self.write(WARNING, "warning", text, table=event.table)
         for reason in event.blocked_by:
-            self.write(WARNING, "blocked", f"blocked by: {reason}")
+            self.write(WARNING, "blocked", f"blocked by: {reason}", table=event.table)
         self.write(
             INFO,
             "plan",
             f"{event.verb}: {event.files} files would go" if event.due else f"{event.verb}: nothing is due",
+            table=event.table,
             operation=event.verb,
             due=event.due,
             files=event.files,
@@ -188,6 +190,7 @@ class LogFile:
                 "delete_failed",
                 f"still there: {path}: {reason}",
                 operation_id=event.operation_id,
+                table=event.table,
                 path=path,
                 reason=reason,
             )
@@ -196,6 +199,7 @@ class LogFile:
             "deleted",
             f"{files} files deleted",
             operation_id=event.operation_id,
+            table=event.table,
             files=files,
             bytes=sum(size for _, size in event.by_kind.values()),
             by_kind={kind: count for kind, (count, _) in event.by_kind.items()},
@@ -230,7 +234,14 @@ class LogFile:
         os.close(self.descriptor)
 
     def write(
-        self, level: str, event: str, message: str, *, operation_id: str | None = None, **values: Any
+        self,
+        level: str,
+        event: str,
+        message: str,
+        *,
+        operation_id: str | None = None,
+        table: str | None = None,
+        **values: Any,
     ) -> None:
         """Write one line; the first one that cannot be written is a warning on standard error.
 
@@ -239,18 +250,19 @@ class LogFile:
             event: what kind of line it is, in a word.
             message: for people.
             operation_id: by default that of the phase.
+            table: which it is about, where the command line names none; by default that of the phase.
             values: more fields.
         """
         if self._not_opened:
             self._warn_once(self._not_opened)
-        phases = [begun for begun, _ in self._phases]
+        phases = [begun for begun, _ in self._phases.values]
         of_phase = next((each.operation_id for each in reversed(phases) if each.operation_id), None)
         document = {
             "time": iso(now_ms()),
             "level": level,
             "event": event,
             "verb": subject.command(),
-            "table": subject.name(),
+            "table": subject.name() or table or (phases[-1].table if phases else None),
             "operation_id": operation_id or of_phase,
             "phase": phases[-1].phase if phases else None,
             "message": message,

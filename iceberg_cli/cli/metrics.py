@@ -31,13 +31,16 @@ from iceberg_cli.plan.events import (
     AnyEvent,
     CommitEnded,
     FilesDeleted,
+    FleetCounted,
     OperationEnded,
     PhaseBegun,
     PhaseEnded,
     PlanMade,
 )
+from iceberg_cli.plan.open_phases import OpenPhases
 from iceberg_cli.storage.redaction import redact
 
+_Plan = tuple[str, str]  # the table's name and the verb
 STATUSES: Final = (
     "done", "nothing_to_do", "waiting", "partial", "conflict", "unknown", "refused", "stopped", "failed", "not_run",
 )  # fmt: skip
@@ -67,6 +70,8 @@ _HELP: Final = {
     "iceberg_cli_commit_attempts": "Commits that the last run tried, by outcome.",
     "iceberg_cli_due_bytes": "Bytes of files that the last plan would delete and that are still there.",
     "iceberg_cli_due_files": "Files that the last plan would delete and that are still there.",
+    "iceberg_cli_tables": "Tables that the last survey looked at, by grade.",
+    "iceberg_cli_verb_runs": "Verbs on tables that the last maintain came to, by what came of them.",
     "iceberg_cli_oldest_snapshot_timestamp_seconds": "Time of the table's oldest snapshot, or of the oldest version in "
     "a Delta log.",
     "iceberg_cli_oldest_snapshot_age_seconds": "Age of that at the end of the last run.",
@@ -107,25 +112,31 @@ class MetricsFile:
     looks: bool
     _began_s: float = field(default_factory=time.monotonic)
     _phase_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_PHASES, 0.0))
-    _phases: list[tuple[str, float]] = field(default_factory=list)  # begun and not ended, with when
+    _phases: OpenPhases[float] = field(default_factory=OpenPhases)  # with when they began
     _deleted: Counter[str] = field(default_factory=Counter)
     _attempts: Counter[str] = field(default_factory=Counter)
     _reclaimed_bytes: int = 0
     _failures: set[str] = field(default_factory=set)
-    _due: tuple[int, int] | None = None  # files and bytes that the plan takes
-    _gone: tuple[int, int] = (0, 0)  # of these
-    _report: OperationEnded | None = None  # of the plan, or of an earlier operation that stands for the run
+    _due: dict[_Plan, tuple[int, int]] = field(
+        default_factory=dict
+    )  # files and bytes that each last plan takes
+    _gone: dict[_Plan, tuple[int, int]] = field(default_factory=dict)  # of these
+    _reports: dict[_Plan, OperationEnded] = field(default_factory=dict)
+    _fleet: FleetCounted | None = None
     _settled: list[OperationEnded] = field(default_factory=list)
 
     def __call__(self, event: AnyEvent) -> None:
         """Count what happened."""
         match event:
             case PhaseBegun(phase=name):
-                self._phases.append((name, time.monotonic()))
+                self._phases.begin(name, time.monotonic())
             case PhaseEnded(phase=name):
                 self._end_phase(name)
             case PlanMade(files=files, size_bytes=size_bytes):
-                self._due, self._gone = (files, size_bytes), (0, 0)
+                plan = event.table, event.verb
+                self._due[plan], self._gone[plan] = (files, size_bytes), (0, 0)
+            case FleetCounted():
+                self._fleet = event
             case CommitEnded(outcome=outcome):
                 self._attempts[outcome] += 1
             case FilesDeleted():
@@ -133,17 +144,11 @@ class MetricsFile:
             case OperationEnded(earlier=True):
                 self._settled.append(event)
             case OperationEnded():
-                self._report = event
+                self._reports[event.table, event.verb] = event
 
     def _end_phase(self, name: str) -> None:
-        # Where a signal struck, the end of an inner phase may be missing.
-        while self._phases:
-            begun, begun_s = self._phases.pop()
-            if begun == name:
-                break
-        else:
-            return
-        if not self._phases and name in self._phase_s:
+        begun_s = self._phases.end(name)
+        if begun_s is not None and not self._phases.values and name in self._phase_s:
             self._phase_s[name] += time.monotonic() - begun_s
 
     def _count_deleted(self, event: FilesDeleted) -> None:
@@ -153,7 +158,9 @@ class MetricsFile:
             self._deleted[kind] += count
         self._reclaimed_bytes += size_bytes
         self._failures.update(event.failures)
-        self._gone = (self._gone[0] + files + event.kept, self._gone[1] + size_bytes + event.kept_bytes)
+        plan = event.table, event.verb
+        gone, gone_bytes = self._gone.get(plan, (0, 0))
+        self._gone[plan] = gone + files + event.kept, gone_bytes + size_bytes + event.kept_bytes
 
     def warned(self, text: str) -> None:
         """Nothing: warnings are for the log."""
@@ -195,6 +202,11 @@ class MetricsFile:
                 ("iceberg_cli_due_bytes", {}, str(left[1])),
                 ("iceberg_cli_due_files", {}, str(left[0])),
             ]
+        if self._fleet is not None:
+            values += [
+                (f"iceberg_cli_{self._fleet.what}", {self._fleet.label: name}, str(number))
+                for name, number in self._fleet.counts.items()
+            ]
         if error is None and (oldest_ms := self._oldest_ms()) is not None:
             age_ms = ended_ms - oldest_ms
             values += [
@@ -209,22 +221,30 @@ class MetricsFile:
             return _STATUS_OF.get(exit_code, "failed")
         if self.looks:
             return "not_run"
-        if self._report is not None:
-            return self._report.status
-        if subject.command() != "resume":
+        if len(self._reports) == 1 and self._fleet is None:
+            return next(iter(self._reports.values())).status
+        if subject.command() != "resume" and self._fleet is None:
             return "not_run"
-        found = {each.status for each in self._settled}
+        found = {each.status for each in (*self._settled, *self._reports.values())}
         return next(
             (each for each in ("partial", "waiting", "refused", "done") if each in found), "nothing_to_do"
         )
 
     def _left(self) -> tuple[int, int] | None:
         """Files and bytes that the plan takes and that are still there; None where no plan was made."""
-        if self._due is None:
+        if self._fleet is not None and self._fleet.due is not None:
+            return self._fleet.due
+        if not self._due:
             return None
-        if self._report is not None and self._report.status in ("done", "nothing_to_do"):
-            return 0, 0
-        return max(0, self._due[0] - self._gone[0]), max(0, self._due[1] - self._gone[1])
+        left_files = left_bytes = 0
+        for plan, (files, size_bytes) in self._due.items():
+            report = self._reports.get(plan)
+            if report is not None and report.status in ("done", "nothing_to_do"):
+                continue
+            gone, gone_bytes = self._gone[plan]
+            left_files += max(0, files - gone)
+            left_bytes += max(0, size_bytes - gone_bytes)
+        return left_files, left_bytes
 
     def _oldest_ms(self) -> int | None:
         table = listeners.table()

@@ -92,12 +92,14 @@ class Progress:
         mode: see `mode_of`.
         clock: monotonic, in seconds.
         columns: the width of the terminal; None: that of `stream`.
+        of_tables: show how many tables are done, and not the phases of those that are worked on side by side.
     """
 
     stream: TextIO
     mode: str
     clock: Callable[[], float] = time.monotonic
     columns: Callable[[], int] | None = None
+    of_tables: bool = False
     _outer: list[_Track] = field(
         default_factory=list
     )  # phases that have begun and not ended, the innermost last
@@ -111,7 +113,7 @@ class Progress:
 
     def __call__(self, event: AnyEvent) -> None:
         """Take note of an event, and show it if it is time."""
-        if self.mode == "none":
+        if self.mode == "none" or (self.of_tables and not isinstance(event, Event)):
             return
         now_s = self.clock()
         with self._lock:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.errors import CorruptFile, IcebergCliError
-from iceberg_cli.plan.text import age, count
+from iceberg_cli.plan.text import age, count, listed
 
 OK, DUE, OVERDUE, BROKEN, UNREADABLE = "ok", "due", "overdue", "broken", "unreadable"
 GRADES: Final = (OK, DUE, OVERDUE, BROKEN, UNREADABLE)  # the worse the later
@@ -81,7 +81,8 @@ def grade_of(
     for each in free:
         if rule := _overdue(each, row, as_of_ms=as_of_ms):
             return OVERDUE, f"{each.verb}: {rule}", 0
-    return DUE, f"{', '.join(each.verb for each in free)} {'is' if len(free) == 1 else 'are'} due", 0
+    names = listed([each.verb for each in free])
+    return DUE, f"{names} {'is' if len(free) == 1 else 'are'} due", 0
 
 
 def _overdue(due: DueVerb, row: Mapping[str, Any], *, as_of_ms: int) -> str | None:

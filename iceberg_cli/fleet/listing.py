@@ -228,7 +228,7 @@ class TableList:
                     row = [getattr(table, column) for column in _COLUMNS]
                     spool.execute(
                         "INSERT INTO listed VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                        [self._key(table), "\n".join(table.also), *row],
+                        [self.key_of(table), "\n".join(table.also), *row],
                     )
             spool.execute("COMMIT")
             spool.execute("CREATE INDEX by_key ON listed (key)")
@@ -244,15 +244,16 @@ class TableList:
                 names = [also, *(text for pair in others for text in pair)]
                 yield replace(table, also=tuple(each for text in names for each in text.split("\n") if each))
 
-    def _key(self, table: ListedTable) -> str:
-        """What two names of one table have in common: its folder, after links where it is a local one."""
+    def key_of(self, table: ListedTable) -> str:
+        """What two names of one table have in common: its folder, after links where it is a local one.
+
+        Raises:
+            AccessDenied, BackendUnavailable: a REST catalog that is asked for it gives no answer.
+        """
         location = table.location
         if location is None:
             location = self._ask_location(table)
-        if location is None:
-            return f"name:{table.name}"
-        folder = canonical(location).rstrip("/")
-        return os.path.realpath(folder) if scheme_of(folder) == "file" else folder
+        return f"name:{table.name}" if location is None else key_of_location(location)
 
     def _ask_location(self, table: ListedTable) -> str | None:
         """The folder of a REST catalog's table; None where it does not say: opening the table tells why."""
@@ -304,6 +305,12 @@ def list_tables(
 
         catalogs = Catalogs(catalog_config)
     return TableList(patterns=patterns, catalogs=catalogs, storage_options=storage_options or {})
+
+
+def key_of_location(location: str) -> str:
+    """The one spelling of a table's folder, after links where it is a local one."""
+    folder = canonical(location).rstrip("/")
+    return os.path.realpath(folder) if scheme_of(folder) == "file" else folder
 
 
 def _is_named(table: ListedTable, pattern: Pattern) -> bool:

@@ -217,6 +217,15 @@ class PolicyFile:
         """Every `match` once, those of tables that are not to be maintained, too: by these they are recognised."""
         return tuple(dict.fromkeys(pattern for entry in self.entries for pattern in entry.match))
 
+    @property
+    def holds(self) -> tuple[Pattern, ...]:
+        """Every `match` of entries with `maintain = false`, once: a table may have another name beside that one."""
+        return tuple(
+            dict.fromkeys(
+                pattern for entry in self.entries if entry.maintain is False for pattern in entry.match
+            )
+        )
+
     def of_table(self, names: Sequence[str]) -> TablePolicy | None:
         """What the file has for a table.
 

@@ -19,7 +19,7 @@ _DAY_S: Final = 86_400
 _MIDNIGHT: Final = "24:00"  # the end of a day
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
-_HORIZON_MS: Final = 400 * _DAY_MS  # a window that did not open or close by then never does
+_HORIZON_MS: Final = 400 * _DAY_MS  # every window opens and closes sooner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,9 @@ class Window:
         Returns:
             None where it never ends: it is all of every day.
         """
-        return next((each for each in self._changes(time_ms) if not self.contains(each)), None)
+        if len(self.days) == len(DAYS) and (self.from_s, self.to_s) == (0, _DAY_S):
+            return None
+        return next(each for each in self._changes(time_ms) if not self.contains(each))
 
     def _changes(self, after_ms: int) -> Iterator[int]:
         """The times after this one, in order, at which a time in it may follow one outside, or the other way round."""
@@ -83,10 +85,10 @@ class Window:
             yield from sorted(each for each in found if start_ms < each <= end_ms)
 
     def _shown(self, start_ms: int, end_ms: int) -> Iterator[int]:
-        """The times between these, and some others, at which clocks show midnight, or it begins or ends."""
+        """The times between these, and some others, at which clocks show that it begins or ends."""
         day, last = (_local(each, self.zone).date() for each in (start_ms, end_ms))
         while day <= last:
-            for second in {0, self.from_s, self.to_s % _DAY_S}:
+            for second in (self.from_s, self.to_s % _DAY_S):
                 shown = datetime(day.year, day.month, day.day, tzinfo=self.zone) + timedelta(seconds=second)
                 for fold in (0, 1):
                     yield round(shown.replace(fold=fold).timestamp() * 1_000)

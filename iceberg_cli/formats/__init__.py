@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from iceberg_cli import delta, iceberg
     from iceberg_cli.operation.ports import Verb
     from iceberg_cli.operation.table import OpenRequest, OpenTable
-    from iceberg_cli.plan.decision import Decision
+    from iceberg_cli.plan.decision import Glances
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.inspection import Column, Part, Row, StateSelector
     from iceberg_cli.plan.policy import Policy
@@ -122,44 +122,6 @@ class Checker(Protocol):
 
         Raises:
             BackendUnavailable: the storage did not answer.
-        """
-        ...
-
-
-class Glances(Protocol):
-    """What the metadata file of a table tells by itself, for surveys: a glance, which is JSON."""
-
-    @property
-    def decides(self) -> Collection[str]:
-        """The verbs about which it says whether they are due."""
-        ...
-
-    def read(self, data: bytes, path: str, /) -> dict[str, Any]:
-        """The glance of a metadata file.
-
-        Raises:
-            CorruptFile: it cannot be read.
-        """
-        ...
-
-    def of_document(self, document: Any, path: str, /) -> dict[str, Any]:
-        """The glance of a metadata document as a catalog gives it.
-
-        Raises:
-            CorruptFile: it is none.
-        """
-        ...
-
-    def columns(self, glance: Mapping[str, Any], /) -> dict[str, Any]:
-        """The columns of `fleet/1`, as far as it tells them."""
-        ...
-
-    def decide(self, glance: Mapping[str, Any], policy: Any, path: str, /, *, as_of_ms: int) -> Decision:
-        """What a verb would do by a policy.
-
-        Raises:
-            UsageError: the policy has no meaning for the table.
-            CorruptFile: what it says contradicts itself.
         """
         ...
 

@@ -9,7 +9,6 @@ from iceberg_cli.operation.verbs import Verbs, policy_called, policy_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from iceberg_cli.formats import Glances
     from iceberg_cli.iceberg.check.table_check import TableCheck
     from iceberg_cli.iceberg.inspect.difference import SnapshotDifference
     from iceberg_cli.iceberg.inspect.inspector import TableInspector
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
     from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
     from iceberg_cli.operation.table import OpenRequest
+    from iceberg_cli.plan.decision import Glances
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.inspection import Row, StateSelector
     from iceberg_cli.plan.policy import Policy

@@ -1,8 +1,9 @@
-"""What a verb would do, as far as the metadata of a table alone decides it."""
+"""What the metadata of a table alone tells: its shape, and what a verb would do as far as that decides it."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple, Protocol
 
 
 class Decision(NamedTuple):
@@ -21,3 +22,41 @@ class Decision(NamedTuple):
     blocked_by: tuple[str, ...] = ()
     oldest_ms: int | None = None
     allowed_ms: int | None = None
+
+
+class Glances(Protocol):
+    """What the metadata file of a table tells by itself, for surveys: a glance, which is JSON."""
+
+    @property
+    def decides(self) -> Collection[str]:
+        """The verbs about which it says whether they are due."""
+        ...
+
+    def read(self, data: bytes, path: str, /) -> dict[str, Any]:
+        """The glance of a metadata file.
+
+        Raises:
+            CorruptFile: it cannot be read.
+        """
+        ...
+
+    def of_document(self, document: Any, path: str, /) -> dict[str, Any]:
+        """The glance of a metadata document as a catalog gives it.
+
+        Raises:
+            CorruptFile: it is none.
+        """
+        ...
+
+    def columns(self, glance: Mapping[str, Any], /) -> dict[str, Any]:
+        """The columns of `fleet/1`, as far as it tells them."""
+        ...
+
+    def decide(self, glance: Mapping[str, Any], policy: Any, path: str, /, *, as_of_ms: int) -> Decision:
+        """What a verb would do by a policy.
+
+        Raises:
+            UsageError: the policy has no meaning for the table.
+            CorruptFile: what it says contradicts itself.
+        """
+        ...

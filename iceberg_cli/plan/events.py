@@ -125,7 +125,25 @@ class OperationEnded(NamedTuple):
     notes: tuple[str, ...]
 
 
-AnyEvent = Event | PhaseBegun | PhaseEnded | PlanMade | CommitEnded | FilesDeleted | OperationEnded
+class FleetCounted(NamedTuple):
+    """The end of a command about many tables.
+
+    Args:
+        what: is counted: `tables` or `verb_runs`.
+        label: by what.
+        counts: by value of that.
+        due: files and bytes that what is due would free; None where plans tell.
+    """
+
+    what: str
+    label: str
+    counts: Mapping[str, int]
+    due: tuple[int, int] | None = None
+
+
+AnyEvent = (
+    FleetCounted | Event | PhaseBegun | PhaseEnded | PlanMade | CommitEnded | FilesDeleted | OperationEnded
+)
 Listener = Callable[[AnyEvent], None]
 OnProgress = Callable[[Event], None]  # a listener of progress alone; every other one is one too
 

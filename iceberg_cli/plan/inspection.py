@@ -11,6 +11,9 @@ from iceberg_cli.plan.text import count, listed
 INSPECTION_SCHEMA: Final = "iceberg-cli/inspection/2"
 Row = Mapping[str, Any]
 
+SIZES: Final = "sizes"
+"""Rows that no command prints, for distributions: `content` and `size_bytes` of each file, a DV's of its blob alone."""
+
 # Kinds of values. All but texts and paths are never broken.
 TEXT: Final = "text"
 ID: Final = "id"  # a name or a number that is copied

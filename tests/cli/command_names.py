@@ -3,4 +3,7 @@
 from __future__ import annotations
 
 VERBS = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
-COMMANDS = ("inspect", "plan", *VERBS, "apply", "resume", "demo", "policy", "config", "completion")
+COMMANDS = (
+    "inspect", "plan", *VERBS, "apply", "resume", "demo", "policy", "config", "completion", "list", "survey",
+    "maintain",
+)  # fmt: skip

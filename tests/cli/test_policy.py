@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
+from iceberg_cli.cli.commands import policy
 from iceberg_cli.cli.commands.policy import FORMATS
-from iceberg_cli.fleet.policy_file import load_policy
+from iceberg_cli.cli.context import Run
+from iceberg_cli.fleet.due import FleetPolicy
+from iceberg_cli.fleet.listing import ListedTable
+from iceberg_cli.fleet.opening import TableOpener
+from iceberg_cli.fleet.policy_file import load_policy, parse_policy
 from iceberg_cli.fleet.policy_import import SOURCES
 from iceberg_cli.testing.delta_writer import a_metadata, a_protocol, an_add, write_log
 from tests.builders import DAY_MS, HOUR_MS
@@ -168,6 +173,22 @@ def test_where_a_table_of_a_catalog_lies_is_a_name_of_it(
     (tmp_path / "policy.toml").write_text(excepted)
     (row,) = checked_now("lake")["tables"]
     assert row["reason"] == (reason or "no entry of policy.toml matches it")
+
+
+def test_a_location_that_no_list_tells_is_known_once_the_table_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = catalog_table(tmp_path, monkeypatch)
+    listed = ListedTable(name="lake.shop.events", catalog="lake", namespace="shop")
+    entry = f'[[tables]]\nmatch = ["lake"]\nexcept = ["{table.folder}"]\nexpire-snapshots = {{}}\n'
+    hold = f'[[tables]]\nmatch = ["lake"]\nmerge-dvs = {{}}\n[[tables]]\nmatch = ["{table.folder}"]\nmaintain = false\n'
+    for text, reason in (
+        (entry, "no entry of p.toml matches it"),
+        (hold, "maintain = false (p.toml: tables[1].maintain)"),
+    ):
+        chosen = FleetPolicy(file=parse_policy("p.toml", f"version = 1\n{text}".encode()))
+        row = policy._row(Run(), chosen, TableOpener(), listed)
+        assert (row["maintain"], row["reason"], row["options"]) == (False, reason, {})
 
 
 def test_a_table_that_cannot_be_opened_is_named_and_the_others_are_shown(place: Path) -> None:

@@ -266,6 +266,13 @@ def test_a_window_is_replaced_whole(tmp_path: Path) -> None:
     assert own.window_source.endswith("policy.toml: tables[1].window")
 
 
+def test_times_of_a_window_may_be_written_as_toml_does(tmp_path: Path) -> None:
+    text = '[[tables]]\nmatch = ["p"]\nwindow = { from = 01:00:00, to = 05:30:00, zone = "UTC" }'
+    window = of_table(tmp_path, text, "p.a.t").window
+    assert window is not None
+    assert (window.from_s, window.to_s) == (3_600, 19_800)
+
+
 def test_patterns_that_mean_no_table_are_told(tmp_path: Path) -> None:
     policy = a_policy(tmp_path, EXAMPLE)
     assert policy.unmatched([]) == ("prod.sales.*", "s3://lake/events/*", "prod.legal.*")

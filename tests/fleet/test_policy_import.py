@@ -436,7 +436,7 @@ tables:
     engine: trino
   analytics.*:
     expire-snapshots: {older-than: 36h}
-    rewrite-manifests: {}
+    rewrite-manifests: {target-manifest-size: 4MB}
   raw.tmp_*:
     disabled: true
   raw.*:
@@ -450,7 +450,7 @@ def test_the_policy_of_iceops(tmp_path: Path) -> None:
     usual = {"older-than": "14d", "retain-last": 20}
     assert verbs(policy, "prod.sales.orders") == {EXPIRE: usual}
     assert verbs(policy, "prod.analytics.clicks") == {
-        EXPIRE: {**usual, "older-than": "36h"}, REWRITE: {"target-size": str(8 << 20)},
+        EXPIRE: {**usual, "older-than": "36h"}, REWRITE: {"target-size": str(4 << 20)},
     }  # fmt: skip
     assert verbs(policy, "prod.analytics.events") == {
         EXPIRE: {**usual, "older-than": "36h"}, REWRITE: {"target-size": str(16 << 20)},

@@ -126,6 +126,13 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def test_its_tables_have_no_page(table: Path, tmp_path: Path) -> None:
+    ran = iceberg_cli("inspect", table, "--report", tmp_path / "page.html")
+    assert ran.code == 2
+    assert "--report shows Iceberg and Delta tables, and" in ran.err
+    assert not (tmp_path / "page.html").exists()
+
+
 def test_its_tables_are_inspected_and_checked_as_all_others(table: Path) -> None:
     opened = ic.open_table(str(table))
     assert opened.format == "lines"

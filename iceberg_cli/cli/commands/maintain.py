@@ -30,7 +30,7 @@ from iceberg_cli.cli.commands.many_tables import (
 )
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.errors import Interrupted, UsageError
-from iceberg_cli.plan.events import Event
+from iceberg_cli.plan.events import Event, FleetCounted
 from iceberg_cli.plan.text import duration_ms, size_bytes
 
 if TYPE_CHECKING:
@@ -237,6 +237,7 @@ class _Work:
         """Maintain the tables, and print each run of a verb as it is known; their exit codes."""
         run, codes = self._run, []
         tables: set[str] = set()
+        run.progress.of_tables = True
         run.on_event(Event(phase=_PHASE, done=0, total=None, unit="tables"))
         for each in self._runs(
             allowance=bounds.allowance,
@@ -266,6 +267,9 @@ class _Work:
                 name, verb = each.table["name"], each.verb or "maintain"
                 run.tell(f"{verb} {name}: {each.status}: {each.reason}")
         run.progress.close()
+        run.on_event(
+            FleetCounted(what="verb_runs", label="outcome", counts=self.totals.to_json(codes)["statuses"])
+        )
         return codes
 
     def _is_shown(self, each: VerbRun, output: TableOutput) -> bool:

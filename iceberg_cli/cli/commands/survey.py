@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from iceberg_cli.cli.arguments import ReportOption, integer, positive
+from iceberg_cli.cli.commands.carry_out import Metrics, measure
 from iceberg_cli.cli.commands.many_tables import (
     DEFAULT_JOBS,
     Jobs,
@@ -27,7 +28,7 @@ from iceberg_cli.cli.commands.many_tables import (
 )
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan.events import Event
+from iceberg_cli.plan.events import Event, FleetCounted
 
 if TYPE_CHECKING:
     from iceberg_cli.fleet.survey import SurveyedTable
@@ -69,6 +70,7 @@ def register(app: typer.Typer) -> None:
             ),
         ] = False,
         exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 3 if something is due.")] = False,
+        metrics: Metrics = None,
         jsonl: JsonLines = False,
         report: ReportOption = None,
     ) -> None:
@@ -81,6 +83,7 @@ def register(app: typer.Typer) -> None:
         from iceberg_cli.fleet.prices import load_prices
         from iceberg_cli.fleet.survey import Survey
 
+        measure(metrics, looks=True)
         if sort not in _SORTS:
             raise UsageError(f"--sort must be freed, grade or name, not {sort!r}")
         if jsonl and limit is not None and "--limit" in run.settings.typed:
@@ -93,6 +96,7 @@ def register(app: typer.Typer) -> None:
         surveyed: list[SurveyedTable] = []
         codes: list[int] = []
         totals = _Totals()
+        run.progress.of_tables = True
         run.on_event(Event(phase=_PHASE, done=0, total=None, unit="tables"))
         for each in Survey(
             tables=found,
@@ -102,7 +106,8 @@ def register(app: typer.Typer) -> None:
             now_ms=run.started_ms,
             facts=facts_of(run),
             quick=quick,
-            jobs=positive(jobs, "--jobs") or DEFAULT_JOBS,
+            # Without manifests most of the time goes into work that threads do one after the other.
+            jobs=positive(jobs, "--jobs") or (1 if quick else DEFAULT_JOBS),
             prices=priced,
         ):
             codes.append(each.exit_code)
@@ -115,6 +120,7 @@ def register(app: typer.Typer) -> None:
                 surveyed.append(each)
             run.on_event(Event(phase=_PHASE, done=totals.tables, total=None, unit="tables"))
         run.progress.close()
+        run.on_event(totals.counted())
         ranked = sorted(surveyed, key=_rank(sort))
         for place, each in enumerate(ranked):
             is_printed = limit is None or place < limit
@@ -152,6 +158,15 @@ class _Totals:
             self.sums[name] += found.row[name] or 0
         if (cost := found.row["cost"]) is not None:
             self.money[cost["currency"]] += cost["month"]
+
+    def counted(self) -> FleetCounted:
+        """The same for listeners."""
+        return FleetCounted(
+            what="tables",
+            label="grade",
+            counts=self.to_json()["grades"],
+            due=(self.sums["freed_files"], self.sums["freed_bytes"]),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The field `totals`."""
@@ -206,7 +221,7 @@ def _show(run: Run, rows: Sequence[Mapping[str, Any]], totals: _Totals) -> None:
         Column("table", lambda row: row["table"]["name"], ID),
         Column("grade", "grade", ID),
         Column("frees", freed, SIZE),
-        Column("due", lambda row: ", ".join(each["operation"] for each in row["due"]), TEXT, leaves=8),
+        Column("due", lambda row: _verbs(row["due"], all_of_them=run.verbose), ID),
         Column("snapshots", "snapshots", NUMBER, leaves=6),
         Column("oldest", "oldest_snapshot_ms", TIME, leaves=5),
         Column("files", "files", NUMBER, leaves=4),
@@ -221,6 +236,14 @@ def _show(run: Run, rows: Sequence[Mapping[str, Any]], totals: _Totals) -> None:
         columns.append(Column("a month", lambda row: _money(row["cost"]), ID, leaves=7))
     columns.append(Column("why", "rule", TEXT, leaves=7))
     run.out.grid(columns, rows)
+
+
+def _verbs(due: Sequence[Mapping[str, Any]], *, all_of_them: bool) -> str:
+    """The verb that frees most, and how many others are due; or all of them."""
+    names = [each["operation"] for each in due]
+    if all_of_them or len(names) < 2:
+        return ", ".join(names)
+    return f"{names[0]} +{len(names) - 1}"
 
 
 def _percent(ratio: float | None) -> str | None:

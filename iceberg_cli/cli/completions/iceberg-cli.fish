@@ -422,6 +422,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l sort -x -a 'freed grad
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l limit -x -d 'Show the first N rows only.'
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l quick -d 'Read no manifests: tells of expiries alone, and of no bytes that are not known yet.'
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l exit-code -d 'Exit 3 if something is due.'
+complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l metrics -r -F -d 'Write what the run did to FILE, for Prometheus, also where it fails; the textfile collector wants names that end in .prom. FILE is replaced whole: give each command in cron one of its own.'
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l jsonl -d 'One JSON object a line for each table as it is known; the last line has the totals.'
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l report -x -d 'Write the result as one page too, with charts and without network; an existing one is replaced.'
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l format -x -a 'text json' -d 'json: one document on standard output. Default: text.'

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.cli.page.distributions import SizeDistribution
-from iceberg_cli.errors import IcebergCliError
-from iceberg_cli.formats import format_of, policies_of
-from iceberg_cli.plan.inspection import Row, partition_text
+from iceberg_cli.errors import IcebergCliError, UsageError
+from iceberg_cli.formats import BUILT_IN, format_of, policies_of
+from iceberg_cli.plan.inspection import SIZES, Row, partition_text
 from iceberg_cli.plan.policy import Policy
 
 if TYPE_CHECKING:
@@ -103,7 +103,14 @@ def read_content(
         summary: where the command has one.
         state: which state of the table is meant, as `Table.inspect` takes it.
         plans: that were made already.
+
+    Raises:
+        UsageError: the table is of a format that a package brings.
     """
+    if table.format not in BUILT_IN:
+        raise UsageError(
+            f"--report shows Iceberg and Delta tables, and {table.name} is of format {table.format}"
+        )
     reader = _Reader(table=table, as_of_ms=as_of_ms, state=state or {})
     inspected = format_of(table.format).inspected
     document, parts = reader.part("the summary", lambda: _summary(summary or reader.rows("summary"))) or (
@@ -174,18 +181,10 @@ def _marks(document: Row) -> dict[str, int]:
 
 def _file_sizes(files: Inspection) -> dict[str, SizeDistribution]:
     data, deletes = SizeDistribution(), SizeDistribution()
-    for rows in files.inspector.tables("files", limit=None):
-        if "content" not in rows.column_names:
-            data.add(rows["size"])
-            vectors = rows["deletionVector"]
-            deletes.add(
-                pc.struct_field(pa.chunked_array(vectors.chunks, vectors.type), "sizeInBytes").drop_null()
-            )
-            continue
+    for rows in files.inspector.tables(SIZES, limit=None):
         is_data = pc.equal(rows["content"], 0)
-        own = pc.coalesce(rows["content_size_in_bytes"], rows["file_size_in_bytes"])
-        data.add(own.filter(is_data))
-        deletes.add(own.filter(pc.invert(is_data)))
+        data.add(rows["size_bytes"].filter(is_data))
+        deletes.add(rows["size_bytes"].filter(pc.invert(is_data)))
     return {"data files": data, "deletes": deletes}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -94,6 +95,14 @@ def row_ids_table(adds: pa.Table) -> pa.Table:
     """`ROW_IDS_SCHEMA` of n files."""
     columns = [adds["path"], adds["baseRowId"], adds["defaultRowCommitVersion"], num_records(adds)]
     return pa.Table.from_arrays(columns, schema=ROW_IDS_SCHEMA)
+
+
+def sizes_table(adds: pa.Table) -> pa.Table:
+    """`content`, 0 for data files and 1 for their deletion vectors, and `size_bytes` of each."""
+    vectors = pc.struct_field(one_array(adds["deletionVector"]), "sizeInBytes").drop_null()
+    sizes = pa.concat_arrays([one_array(adds["size"]).cast(pa.int64()), vectors.cast(pa.int64())])
+    content = np.arange(len(sizes)) >= adds.num_rows
+    return pa.table({"content": pa.array(content.astype(np.int32)), "size_bytes": sizes})
 
 
 def partitions_table(adds: pa.Table, metadata: Metadata) -> pa.Table:

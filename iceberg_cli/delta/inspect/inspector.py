@@ -15,7 +15,7 @@ from iceberg_cli.delta.spec.columns import ADD, AS_JSON, plain_values
 from iceberg_cli.delta.spec.log import Listing
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan.inspection import Column, Part, Row
+from iceberg_cli.plan.inspection import SIZES, Column, Part, Row
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.table import DeltaTable
@@ -153,7 +153,7 @@ class DeltaTableInspector:
         return {"row_id_high_water_mark": None if mark is None else str(mark)}
 
     def tables(self, what: str, *, limit: int | None) -> Iterator[pa.Table]:
-        """Streamed rows as columns of `schema`.
+        """Streamed rows as columns of `schema`, or sizes.
 
         Raises:
             CorruptFile: a field of an action cannot be read.
@@ -162,6 +162,7 @@ class DeltaTableInspector:
             deletes_table,
             partitions_table,
             row_ids_table,
+            sizes_table,
             with_vectors,
         )
 
@@ -179,6 +180,8 @@ class DeltaTableInspector:
                     yield deletes_table(part, self.location)
                 case "row-ids":
                     yield row_ids_table(part)
+                case _ if what == SIZES:
+                    yield sizes_table(part)
                 case _:
                     yield part
 

@@ -96,5 +96,5 @@ def metadata_of(
         return None
     document = object_of(answer)
     location, metadata = document.get("metadata-location"), document.get("metadata")
-    told = isinstance(location, str) and location and isinstance(metadata, Mapping)
-    return (location, metadata) if told else None  # type: ignore[return-value]
+    is_whole = isinstance(location, str) and location and isinstance(metadata, Mapping)
+    return (location, metadata) if is_whole else None  # type: ignore[return-value]

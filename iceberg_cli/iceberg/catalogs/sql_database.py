@@ -85,12 +85,12 @@ class SqlDatabase:
                     f"SET SESSION innodb_lock_wait_timeout = {wait_s}, SESSION lock_wait_timeout = {wait_s}"
                 )
 
-    def of_tables(self, connection: sa.Connection, wanted: str) -> sa.ColumnElement[bool]:
+    def of_tables(self, connection: sa.Connection, what: str) -> sa.ColumnElement[bool]:
         """The condition that a row is a table's: V0 of the schema has no views and no column for it.
 
         Args:
             connection: of this database.
-            wanted: what is looked for, in words.
+            what: what is looked for, in words.
 
         Raises:
             TableNotFound: the database holds no catalog.
@@ -98,7 +98,7 @@ class SqlDatabase:
         if self._typed is None:
             inspector = sa.inspect(connection)
             if not inspector.has_table(TABLES):
-                raise TableNotFound(f"Cannot find {wanted}: its database holds no Iceberg catalog.")
+                raise TableNotFound(f"Cannot find {what}: its database holds no Iceberg catalog.")
             if self.engine.dialect.name in _MYSQL and connection.execute(_TRANSACTIONS).scalar() != "YES":
                 self._read_only = (
                     f"its catalog's table {TABLES} is kept without transactions, so that no change of it can be"

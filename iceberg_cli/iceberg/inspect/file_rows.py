@@ -63,6 +63,7 @@ FILES_SCHEMA: Final = pa.schema(
     ]
 )
 FILES_COLUMNS: Final = ("status", *(name for name in FILES_SCHEMA.names if name != "spec_id"))
+SIZES_COLUMNS: Final = ("status", "content", "file_size_in_bytes", "content_size_in_bytes")
 PARTITIONS_COLUMNS: Final = (
     "status", "content", "partition", "record_count", "file_size_in_bytes", "file_format", "snapshot_id",
 )  # fmt: skip
@@ -90,6 +91,13 @@ ID_COLUMNS: Final = (
     "file_sequence_number",
     "last_updated_snapshot_id",
 )
+
+
+def sizes_table(entries: pa.Table) -> pa.Table:
+    """`content` and `size_bytes` of live entries: of a deletion vector its blob's, of anything else its file's."""
+    rows = live(entries)
+    sizes = pc.coalesce(rows["content_size_in_bytes"], rows["file_size_in_bytes"])
+    return pa.table({"content": rows["content"], "size_bytes": sizes})
 
 
 @dataclass(frozen=True, slots=True)

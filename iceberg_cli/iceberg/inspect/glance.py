@@ -224,7 +224,7 @@ def _history(glance: Mapping[str, Any]) -> TableMetadata:
 
 
 class MetadataGlances:
-    """What metadata files tell; see `iceberg_cli.formats.Glances`."""
+    """What metadata files tell; see `plan.decision.Glances`."""
 
     decides: Final = (VERB_NAME,)
     read = staticmethod(read_glance)

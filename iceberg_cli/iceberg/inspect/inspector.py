@@ -26,6 +26,7 @@ from iceberg_cli.iceberg.spec.encryption import check_plain_list
 from iceberg_cli.iceberg.table import base_of
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
+from iceberg_cli.plan.inspection import SIZES
 from iceberg_cli.plan.text import iso
 
 if TYPE_CHECKING:
@@ -249,8 +250,18 @@ class TableInspector:
         return self.parts(what, shower, render, limit=limit)
 
     def tables(self, what: str, *, limit: int | None) -> Iterator[pa.Table]:
-        """Streamed rows as columns of `schema`."""
+        """Streamed rows as columns of `schema`, or sizes."""
+        if what == SIZES:
+            return self._sizes()
         return self.parts(what, self.shower(), lambda table: table, limit=limit)
+
+    def _sizes(self) -> Iterator[pa.Table]:
+        from iceberg_cli.iceberg.inspect.file_rows import SIZES_COLUMNS, sizes_table
+
+        reachability, manifests = self._manifests()
+        return reachability.from_entries(
+            manifests, SIZES_COLUMNS, lambda _, batch: sizes_table(batch.table), phase="reading manifests"
+        )
 
     @staticmethod
     def schema(what: str) -> pa.Schema:

@@ -83,3 +83,4 @@ def test_every_child_is_drawn_to_its_parent(backs: list[int], current: int, chan
 def test_snapshots_that_name_each_other_as_parents_are_drawn_all_the_same() -> None:
     graph = graph_of(nodes(a="b", b="a"), current_id="a", named=set())
     assert {row.node_id for row in graph.rows} == {"a", "b"}
+    assert drawn(graph) == {"b": "a"}

@@ -4,7 +4,7 @@ for (const table of document.querySelectorAll("table.rows")) {
   const rows = Array.from(body.rows);
   const heads = Array.from(table.tHead.rows[0].cells);
   const values = new Map(rows.map((row) => [row, Array.from(row.cells, (cell) => {
-    const text = cell.dataset.sort;
+    const text = cell.dataset.sort ?? cell.dataset.rank;
     return text === undefined ? cell.textContent.trim().toLowerCase() : text === "" ? null : Number(text);
   })]));
   const compare = (left, right) => {

@@ -1,0 +1,77 @@
+"""What surveys keep are facts: what is due is decided anew, by the time and the policy of each survey."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.budget import few_or_many
+from tests.builders import DAY_MS
+from tests.cli.lakes import AS_OF_MS
+from tests.cli.running import JSON, iceberg_cli
+from tests.fleet.builder import Fleet, build_fleet
+from tests.fleet.maintaining import policy_file
+
+AGES_DAYS = (
+    59,
+    58.2,
+    57.3,
+    55,
+    54.1,
+    50,
+    20,
+    0,
+)  # before `AS_OF_MS`: the tables' commits are 60 to 55 days old
+POLICIES: tuple[dict[str, str], ...] = (
+    {},
+    {"expire-snapshots": '{ older-than = "5d", retain-last = 1 }'},
+    {"expire-snapshots": '{ older-than = "1d", retain-last = 3 }', "merge-dvs": '{ when = "always" }'},
+    {
+        "expire-snapshots": '{ retain-last = 2, when = "always" }',
+        "rewrite-manifests": "{ min-manifests = 50 }",
+    },
+    {"rewrite-manifests": "{ min-manifests = 2 }", "merge-dvs": "{ min-files = 2 }"},
+    {"rewrite-manifests": '{ target-size = "8KiB" }', "merge-dvs": '{ min-files = 2, target-size = "1MiB" }'},
+    {"upgrade-v3": "{}", "assign-row-ids": "{}"},
+    {"upgrade-v3": '{ with = "merge-dvs,assign-row-ids" }'},
+    {"expire-snapshots": '{ older-than = "3d", clean-metadata = true }'},
+    {"expire-snapshots": '{ older-than = "3d", cleanup = "metadata", grace = "30d" }'},
+    {"expire-snapshots": '{ older-than = "3d", cleanup = "none" }'},
+)
+
+
+def surveyed(fleet: Fleet, policy: Path | None, as_of_ms: int, *options: str) -> tuple[dict[str, Any], int]:
+    """The rows by table, but for what only reading tells, and how many were known from before."""
+    by = () if policy is None else ("--policy", policy)
+    ran = iceberg_cli("survey", *fleet.patterns, *fleet.options, *by, "--as-of", as_of_ms, *options, *JSON)
+    assert ran.code == 0, ran.err
+    tables = ran.json["tables"]
+    known = sum(each.pop("from_cache") for each in tables)
+    for each in tables:
+        each.pop("open_operations")
+    return {each["table"]["name"]: each for each in tables}, known
+
+
+@few_or_many(2, many=40)
+def test_a_survey_is_that_of_tables_read_anew_whatever_was_looked_at_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    fleet = build_fleet(tmp_path, {("sqlite", "iceberg"): 3})
+    policies = [
+        policy_file(tmp_path / f"{number}.toml", verbs, fleet.patterns) if verbs else None
+        for number, verbs in enumerate(POLICIES)
+    ]
+    rng = random.Random(5)
+    known = 0
+    for _ in range(budget):
+        policy, age_days = rng.choice(policies), rng.choice(AGES_DAYS)
+        for _ in range(2):
+            asked = (fleet, policy, int(AS_OF_MS - age_days * DAY_MS))
+            found, kept = surveyed(*asked)
+            known += kept
+            assert found == surveyed(*asked, "--no-cache")[0], (policy, age_days)
+    assert known
