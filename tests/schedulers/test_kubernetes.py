@@ -75,7 +75,7 @@ def test_every_folder_that_it_writes_to_is_mounted() -> None:
     assert {each["name"]: each["value"] for each in CONTAINER["env"]} == {"XDG_CACHE_HOME": "/var/cache"}
 
 
-@pytest.mark.deep  # those of the crontab and the unit are alike
+@pytest.mark.deep  # the command of the crontab is alike
 def test_its_command_maintains_the_tables(machine: Machine) -> None:
     before = state(machine)
     pod = documents(machine.example("cronjob.yaml"))

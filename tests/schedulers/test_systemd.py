@@ -7,6 +7,8 @@ import subprocess
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from tests.schedulers.machine import (
     EXAMPLES,
     FOR_PEOPLE,
@@ -72,6 +74,7 @@ def test_it_starts_again_only_where_that_can_help() -> None:
     assert not prevented & RETRIED
 
 
+@pytest.mark.deep  # the command of the crontab is alike
 def test_exec_start_maintains_the_tables(machine: Machine) -> None:
     before = state(machine)
     unit = settings(machine.example(f"{UNIT}.service"))

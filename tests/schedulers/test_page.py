@@ -1,0 +1,34 @@
+"""The page of the examples shows all of them, and says what they do about exit codes."""
+
+from __future__ import annotations
+
+import re
+
+from iceberg_cli.cli.app import EXIT_CODES
+from tests.paths import ROOT
+from tests.schedulers.machine import EXAMPLES, FOR_PEOPLE, RETRIED
+
+PAGE = (ROOT / "docs" / "pages" / "schedulers.md").read_text(encoding="utf-8")
+
+
+def test_page_shows_every_example_from_its_file_and_links_to_it() -> None:
+    files = {path.name for path in EXAMPLES.iterdir() if path.is_file()}
+    assert set(re.findall(r'^--8<-- "(\S+)"$', PAGE, re.MULTILINE)) == files
+    assert set(re.findall(r"\]\(examples/(\S+)\)", PAGE)) == files
+
+
+def test_table_of_exit_codes_is_what_the_examples_do() -> None:
+    stated = re.findall(r"^\| ([\d, ]+) \| [^|]+ \| ([^|]+) \|$", PAGE, re.MULTILINE)
+    done = {int(code): does for codes, does in stated for code in codes.split(",")}
+    assert {code for code, does in done.items() if does.startswith("the same command again")} == RETRIED
+    assert {
+        code for code, does in done.items() if does.startswith(("stop", "the same"))
+    } - RETRIED == FOR_PEOPLE
+    assert set(done) == set(EXIT_CODES) - {3}, "3 comes with --exit-code only"
+
+
+def test_order_of_exit_codes_is_that_of_the_program() -> None:
+    from iceberg_cli.cli.commands.many_tables import WORST_FIRST
+
+    [order] = re.findall(r"in the order ([\d, ]+):", PAGE)
+    assert [int(code) for code in order.split(",")] == [*WORST_FIRST, 0]
