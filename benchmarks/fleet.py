@@ -30,6 +30,7 @@ from iceberg_cli.testing.iceberg_files import DATA, Json
 from iceberg_cli.testing.iceberg_writer import IcebergWriter, arrow_schema, parquet_metrics
 
 PEERS = {"zamboni": "iceberg-zamboni==0.7.0", "iceops": "iceops==0.1.0"}
+HEALTH, SCAN = "zamboni 0.7.0, health", "iceops 0.1.0, scan"
 TABLES = {"S": 100, "M": 1_000, "L": 1_000}
 DUE = 100  # of these, are maintained
 SNAPSHOTS = 20
@@ -180,11 +181,11 @@ def peers_of(fleet: Fleet) -> dict[str, tuple[Work, Callable[[], object]]]:
 
     first, last = (f"fleet.{name}" for name in (fleet.names[0], fleet.names[-1]))
     return {
-        "zamboni health": (
+        HEALTH: (
             partial(look, [*health, "--table-config", fleet.peer_tables], last),
             partial(look, [*health, first], first),
         ),
-        "iceops scan": (partial(look, [*scan, "*"], last), partial(look, [*scan, first], first)),
+        SCAN: (partial(look, [*scan, "*"], last), partial(look, [*scan, first], first)),
     }
 
 
@@ -197,11 +198,11 @@ def fleet_rows(bench: Bench) -> Iterator[Row]:
     name = "survey --quick, nothing cached"
     for peer, (theirs, first) in peers.items():
         yield Row(name, peer, quick, theirs, uncached, first, processor_bar=1 / 5, pairs=1)
-    theirs, _ = peers["zamboni health"]
-    yield Row("survey, nothing cached", "zamboni health", whole, theirs, uncached, pairs=1)
+    theirs, _ = peers[HEALTH]
+    yield Row("survey, nothing cached", HEALTH, whole, theirs, uncached, pairs=1)
     for name, mine in (("survey --quick", quick), ("survey", whole)):
         yield Row(
-            f"{name}, nothing changed", "zamboni health", mine, theirs, warm_up=mine, most_s=60, most_mb=1_000, pairs=1
+            f"{name}, nothing changed", HEALTH, mine, theirs, warm_up=mine, most_s=60, most_mb=1_000, pairs=1
         )  # fmt: skip
     names = [f"local.fleet.{name}" for name in fleet.names[:DUE]]
     alone = shlex.join([*OURS, "expire-snapshots", *EXPIRY, "--yes", "-q"])

@@ -20,7 +20,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from iceberg_cli.engines.selection import EngineChoice
 from iceberg_cli.errors import CorruptFile, DeletesFailed, Refused, StalePlan, UsageError
@@ -58,7 +58,7 @@ from iceberg_cli.telemetry import traced
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.catalogs.configured import Catalogs
-    from iceberg_cli.operation.ports import Build
+    from iceberg_cli.operation.ports import Build, Planned
     from iceberg_cli.operation.recovery import OpenOperation as OpenOperation  # noqa: PLC0414 - for callers
     from iceberg_cli.operation.table import OpenTable
     from iceberg_cli.plan.findings import CheckResult
@@ -69,8 +69,10 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.removals import Removals
     from iceberg_cli.plan.report import RecoveredOperation, Report
 
+    _Read = TypeVar("_Read")
     OnSettled = Callable[[RecoveredOperation], None]
 
+_MOVES: Final = 3  # commits of others during one look, after each of which it is taken again
 _FRESH_S: Final = 1.0  # how long what was read of a table in opening it is as good as another look
 _PLAN_AGAIN: Final = "The file is not as `plan --output` wrote it: plan again."
 
@@ -329,6 +331,11 @@ class Table:
         """What it has in common with itself under other names: its UUID, and its folder in one spelling."""
         return self._opened.base().table_uuid, canonical(self._opened.location).rstrip("/")
 
+    @property
+    def live_files(self) -> int:
+        """About how many data files it has; 0: not known."""
+        return self._opened.live_files()
+
     def oldest_snapshot_ms(self, *, again: bool = False) -> int | None:
         """The time of its oldest snapshot, or of a Delta table's oldest version in the log; None: there is none.
 
@@ -513,8 +520,24 @@ class Table:
         self._check_format(policy)
         verb = format_of(self.format).verbs[policy.verb]
         with phase(PLAN, self._opened.on_event, table=self.name):
-            planned = verb.plan(self._newest(), policy.at(as_of_ms), as_of_ms=as_of_ms)
+            planned = self._on_newest(lambda table: verb.plan(table, policy.at(as_of_ms), as_of_ms=as_of_ms))
         return self._made(Plan(planned.plan, planned.build))
+
+    @property
+    def version(self) -> str:
+        """What its pointer named when it was looked at last: a metadata file, or a version of a log."""
+        return self._opened.base().version
+
+    def has_moved_from(self, version: str) -> bool:
+        """Whether its pointer, looked at now, names another version than this one; that is what is read from now on.
+
+        Raises:
+            TableNotFound: it is gone.
+            CorruptFile: its metadata cannot be read.
+            BackendUnavailable: storage or catalog did not answer.
+        """
+        self._opened.load()
+        return self.version != version
 
     def options(self, policy: Policy, *, as_of_ms: int | None = None) -> Mapping[str, Option]:
         """What a verb would go by on the table as it was opened: the value and the source of every option.
@@ -561,11 +584,20 @@ class Table:
         """
         as_of_ms = _or_now(as_of_ms)
         self._check_format(policy)
-        return (
-            format_of(self.format)
-            .verbs[policy.verb]
-            .preflight(self._newest(), policy.at(as_of_ms), as_of_ms=as_of_ms)
-        )
+        verb = format_of(self.format).verbs[policy.verb]
+        return self._on_newest(lambda table: verb.preflight(table, policy.at(as_of_ms), as_of_ms=as_of_ms))
+
+    def _on_newest(self, read: Callable[[OpenTable], _Read]) -> _Read:
+        """What is read of the table as it is now, and anew where another commit came and the files before it went."""
+        table = self._newest()
+        for _ in range(_MOVES):
+            base = table.base()
+            try:
+                return read(table)
+            except CorruptFile:
+                if table.load() == base:
+                    raise
+        return read(table)
 
     def _newest(self) -> OpenTable:
         """The table as it is now: as it was opened, where that was a moment ago and nothing was done since."""
@@ -601,13 +633,18 @@ class Table:
         policy = verb.policy.of_plan(content)
         as_of_ms = content.as_of_ms
         with phase(PLAN, self._opened.on_event, table=self.name):
-            table = self._newest()
+
+            def plan_within(within: PlanContent | None) -> Planned:
+                return self._on_newest(
+                    lambda table: verb.plan(table, policy, as_of_ms=as_of_ms, within=within)
+                )
+
             try:
-                planned = verb.plan(table, policy, as_of_ms=as_of_ms, within=None if beyond else content)
+                planned = plan_within(None if beyond else content)
             except UsageError:  # snapshots that the policy names may have gone meanwhile
                 if not beyond:
                     raise
-                planned = verb.plan(table, policy, as_of_ms=as_of_ms, within=content)
+                planned = plan_within(content)
         found, expected = planned.plan.base.table_uuid, content.base.table_uuid
         if found != expected:
             raise Refused(

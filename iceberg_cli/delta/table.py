@@ -186,6 +186,10 @@ class DeltaTable(OpenTable):
         """What the table was when it was loaded last."""
         return Base(table_uuid=self.snapshot.metadata.id, version=str(self.snapshot.version))
 
+    def live_files(self) -> int:
+        """Those of the version that is loaded."""
+        return int(self.snapshot.adds.num_rows)
+
     def oldest_state_ms(self) -> int | None:
         """When the oldest version was made whose commit is in the log, by the time of that file."""
         commits = self.log.listing().commits

@@ -18,6 +18,7 @@ from iceberg_cli.errors import (
     Cancelled,
     CommitConflict,
     CommitStateUnknown,
+    CorruptFile,
     DeletesFailed,
     IcebergCliError,
     Interrupted,
@@ -26,6 +27,7 @@ from iceberg_cli.errors import (
 from iceberg_cli.fleet.due import FleetPolicy, is_due, names_of
 from iceberg_cli.fleet.facts import FactsStore
 from iceberg_cli.fleet.listing import key_of_location, list_tables
+from iceberg_cli.fleet.memory import MemoryBudget, needed_by
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.fleet.survey import Survey
 from iceberg_cli.plan.events import FilesDeleted, Listener, unheard
@@ -141,6 +143,7 @@ class Maintenance:
         stop_requested: whether to stop at the next safe point.
         on_event: gets what happens.
         facts: what surveys read before.
+        memory: of all tables that are worked on side by side.
     """
 
     tables: Iterable[ListedTable]
@@ -157,6 +160,7 @@ class Maintenance:
     stop_requested: Callable[[], bool] = lambda: False
     on_event: Listener = unheard
     facts: FactsStore = field(default_factory=lambda: FactsStore(None))
+    memory: MemoryBudget = field(default_factory=MemoryBudget)
     _held: dict[str, str] = field(default_factory=dict)
     _names: dict[tuple[str, str], str] = field(default_factory=dict)  # of tables that were come to
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -225,7 +229,8 @@ class Maintenance:
         table: Table | None = None
         try:
             table = self.opener.open(listed)
-            yield from self._of_table(listed, table)
+            with self.memory.room(needed_by(table)):
+                yield from self._of_table(listed, table)
         except IcebergCliError as error:
             yield _failed(_identity(listed, table), None, error)
         except Exception as error:  # noqa: BLE001 - a bug met on one table says nothing of the others
@@ -266,6 +271,11 @@ class Maintenance:
                 yield VerbRun(table=_identity(listed, table), verb=verb.verb, status=SKIPPED, reason=reason)
                 continue
             run = self._run(listed, table, verb, runtime, counted)
+            if isinstance(run.error, CorruptFile) and run.exit_code == CommitConflict.exit_code:
+                # What it had begun is given up first; then what is due now is found anew.
+                for done in table.recover(runtime=runtime) if self.settle else ():
+                    yield _settled(_identity(listed, table), done, counted.take())
+                run = self._run(listed, table, verb, runtime, counted)
             yield run
             if run.exit_code:
                 failed.add(verb.verb)
@@ -281,9 +291,11 @@ class Maintenance:
         if reason := self._why_not_begin(runtime):
             return VerbRun(**about, status=LEFT, reason=reason)
         started_s = time.monotonic()
+        version = table.version
         try:
             policy = self.policy.policy(verb, table, as_of_ms=self.as_of_ms)
             plan = table.plan(policy, as_of_ms=self.as_of_ms)
+            version = table.version
             planned = {**about, "duration_ms": _since_ms(started_s)}
             if not is_due(plan, verb):
                 reason = plan.content.offer if plan.due else None
@@ -313,6 +325,7 @@ class Maintenance:
                 about["table"],
                 verb.verb,
                 error,
+                is_overtaken=isinstance(error, CorruptFile) and table.has_moved_from(version),
                 deleted_files=files,
                 freed_bytes=size_bytes,
                 duration_ms=_since_ms(started_s),
@@ -438,19 +451,31 @@ def _settled(table: Mapping[str, Any], done: RecoveredOperation, deleted: tuple[
     )
 
 
-def _failed(table: Mapping[str, Any], verb: str | None, error: IcebergCliError, **more: Any) -> VerbRun:
+def _failed(
+    table: Mapping[str, Any],
+    verb: str | None,
+    error: IcebergCliError,
+    *,
+    is_overtaken: bool = False,
+    **more: Any,
+) -> VerbRun:
+    """A verb that ended by an error.
+
+    Args:
+        table: as `VerbRun` has it.
+        verb: its name, or None.
+        error: what it ended by.
+        is_overtaken: a file was gone that another writer, who made a later version, may have deleted.
+        more: of `VerbRun`.
+    """
     if isinstance(error, Cancelled):  # before anything was written
         return VerbRun(table=table, verb=verb, status=LEFT, reason="a signal asked to stop", **more)
     status = next((status for kind, status in _STATUS_OF if isinstance(error, kind)), FAILED)
-    return VerbRun(
-        table=table,
-        verb=verb,
-        status=status,
-        reason=error.message,
-        exit_code=error.exit_code,
-        error=error,
-        **more,
-    )
+    about = {"table": table, "verb": verb, "error": error, **more}
+    if is_overtaken:
+        reason = f"another writer made a later version meanwhile: {error.message}"
+        return VerbRun(**about, status="conflict", reason=reason, exit_code=CommitConflict.exit_code)
+    return VerbRun(**about, status=status, reason=error.message, exit_code=error.exit_code)
 
 
 def _bug(table: Mapping[str, Any], error: Exception) -> VerbRun:

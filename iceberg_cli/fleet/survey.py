@@ -12,6 +12,7 @@ from iceberg_cli.errors import CorruptFile, IcebergCliError
 from iceberg_cli.fleet.due import FleetPolicy, PlannedVerb, is_due, names_of, plans_of
 from iceberg_cli.fleet.facts import FactsStore, decision_key
 from iceberg_cli.fleet.grades import OK, DueVerb, grade_of, grade_of_error
+from iceberg_cli.fleet.memory import MemoryBudget, needed_by
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.formats import format_of
 from iceberg_cli.paths import canonical
@@ -76,6 +77,7 @@ class Survey:
         prices: of storage and requests; None: no cost is shown.
         facts: what earlier surveys read, and where this one keeps what it reads.
         quick: read no manifest: of what is due only expiries are told, and no bytes but those that are known.
+        memory: of all tables that are read side by side.
     """
 
     tables: Iterable[ListedTable]
@@ -87,6 +89,7 @@ class Survey:
     prices: Prices | None = None
     facts: FactsStore = field(default_factory=lambda: FactsStore(None))
     quick: bool = False
+    memory: MemoryBudget = field(default_factory=MemoryBudget)
     _seen: set[tuple[str, str]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -105,7 +108,8 @@ class Survey:
                 found = self._by_glance(listed, pointer, glances)
             if found is None:
                 table = self.opener.open(listed, seen=None if pointer is None else pointer.location)
-                found = self._by_plans(listed, table)
+                with self.memory.room(needed_by(table)):
+                    found = self._of_newest(listed, table)
             if self._is_first(found):
                 yield found
         except IcebergCliError as error:
@@ -179,6 +183,16 @@ class Survey:
         return glances.read(self.opener.read(listed, pointer.location), pointer.location)
 
     # -- what plans tell ---------------------------------------------------------------------------------------
+
+    def _of_newest(self, listed: ListedTable, table: Table) -> SurveyedTable:
+        """The table as it is now, also where another writer deletes files of the version before while it is read."""
+        version = table.version
+        try:
+            return self._by_plans(listed, table)
+        except CorruptFile:
+            if not table.has_moved_from(version):
+                raise
+            return self._by_plans(listed, table)
 
     def _by_plans(self, listed: ListedTable, table: Table) -> SurveyedTable:
         summary = table.inspect("summary", as_of_ms=self.as_of_ms).to_json()

@@ -198,6 +198,11 @@ class IcebergTable(OpenTable):
             ) from None
         return TableMetadata.from_json(decode_metadata_file(data, location), path=location)
 
+    def live_files(self) -> int:
+        """As the summary of the current snapshot says."""
+        current = self.metadata.current_snapshot()
+        return 0 if current is None else current.summary_count("total-data-files") or 0
+
     def oldest_state_ms(self) -> int | None:
         """The time of the oldest snapshot."""
         return min((snapshot.timestamp_ms for snapshot in self.metadata.snapshots), default=None)

@@ -102,6 +102,10 @@ class OpenTable(Table, ABC):
         """How every document names this table."""
         return {"name": self.name, "location": self.location, "format": self.format}
 
+    def live_files(self) -> int:
+        """About how many data files this table, as loaded last, has; 0: not known."""
+        return 0
+
     def oldest_state_ms(self) -> int | None:
         """The time of the oldest snapshot or version that this table, as loaded last, can show; None: not known."""
         return None

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import subprocess
 import sys
+import time
+from glob import glob
 from pathlib import Path
 
 import pytest
 
+from tests.budget import FULL, few_or_many
 from tests.cli.lakes import listing, unchanged
 from tests.cli.running import JSON, iceberg_cli
-from tests.fleet.builder import Fleet, build_fleet
+from tests.fleet.builder import Fleet, Format, Place, build_fleet
 from tests.fleet.maintaining import EXPIRE, maintain, policy_file, runs_of
 from tests.paths import ROOT
 
@@ -223,6 +227,29 @@ def test_two_at_once_do_the_work_of_one(fleet: Fleet, tmp_path: Path) -> None:
     assert (last.code, {run["status"] for run in last.json["runs"]}) == (0, {"not_due"})
 
 
+@pytest.mark.deep
+@pytest.mark.parametrize("number", range(60 if FULL else 8))
+def test_many_at_once_end_well(tmp_path: Path, number: int) -> None:
+    """None takes for damage what another has just deleted."""
+    rng = random.Random(number)
+    counts: dict[tuple[Place, Format], int] = {
+        ("sqlite", "iceberg"): 3, ("folder", "iceberg"): 3, ("folder", "delta"): 2,
+    }  # fmt: skip
+    fleet = build_fleet(tmp_path, counts)
+    policy = policy_file(tmp_path / "policy.toml", VERBS, fleet.patterns)
+    processes = []
+    for _ in range(3):
+        processes.append(start(fleet, policy))
+        time.sleep(rng.uniform(0, 0.3) if number % 2 else 0)
+    for process in processes:
+        out, err = process.communicate()
+        wrong = [run for run in map(json.loads, out.splitlines()) if run.get("exit_code")]
+        assert (process.returncode, wrong) == (0, []), err
+    check_rows(fleet)
+    last = maintain(tmp_path, VERBS, *fleet.patterns, options=fleet.options)
+    assert (last.code, {run["status"] for run in last.json["runs"]}) == (0, {"not_due"})
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.deep)])
 def test_a_signal_ends_it_at_the_next_safe_point_and_the_same_command_does_the_rest(
     fleet: Fleet, tmp_path: Path, number: signal.Signals
@@ -243,3 +270,29 @@ def test_a_signal_ends_it_at_the_next_safe_point_and_the_same_command_does_the_r
     last = maintain(tmp_path, VERBS, *fleet.patterns, options=fleet.options)
     assert {run["status"] for run in last.json["runs"]} == {"not_due"}
     check_rows(fleet)
+
+
+@few_or_many(1, many=12, all_of=60)
+def test_killed_at_random_moments_it_goes_on_where_it_was(tmp_path: Path, budget: int) -> None:
+    rng = random.Random(17)
+    open_after = 0
+    for number in range(budget):
+        folder = tmp_path / f"fleet{number}"
+        folder.mkdir()
+        fleet = build_fleet(folder, {("sqlite", "iceberg"): 3, ("folder", "delta"): 2})
+        process = start(fleet, policy_file(folder / "policy.toml", VERBS, fleet.patterns))
+        record = rng.randrange(7)
+        while process.poll() is None and not glob(f"{folder}/*/*/*/_iceberg_cli/ops/*/{record:06d}.json"):
+            pass
+        time.sleep(rng.uniform(0, 0.1) if number % 2 else 0)
+        process.kill()
+        process.communicate()
+        open_after += bool(glob(f"{folder}/*/*/*/_iceberg_cli/ops/*"))
+        check_rows(fleet)
+        again = maintain(folder, VERBS, *fleet.patterns, options=fleet.options)
+        assert again.code == 0, again.err
+        check_rows(fleet)
+        last = maintain(folder, VERBS, *fleet.patterns, options=fleet.options)
+        assert {run["status"] for run in last.json["runs"]} == {"not_due"}
+    print(f"{open_after} of {budget} kills left an operation open")
+    assert open_after

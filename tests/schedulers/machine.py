@@ -61,11 +61,27 @@ class Machine:
         )
         return Ran(done.returncode, done.stdout, done.stderr)
 
-    def table(self, name: str) -> Any:
-        """A table, as PyIceberg reads it."""
+    @property
+    def uri(self) -> str:
+        """Of the catalog's database."""
+        return f"sqlite:///{self.root}/catalog.db"
+
+    def catalog(self) -> Any:
+        """The catalog `prod`, as PyIceberg has it."""
         from pyiceberg.catalog.sql import SqlCatalog
 
-        return SqlCatalog("prod", uri=f"sqlite:///{self.root}/catalog.db").load_table(name)
+        return SqlCatalog("prod", uri=self.uri)
+
+    def register(self, name: str, table: Path) -> Path:
+        """Have the catalog name the table of a folder; the path of its metadata."""
+        version = (table / "metadata" / "version-hint.text").read_text().strip()
+        metadata = table / "metadata" / f"v{version}.metadata.json"
+        self.catalog().register_table(name, str(metadata))
+        return metadata
+
+    def table(self, name: str) -> Any:
+        """A table, as PyIceberg reads it."""
+        return self.catalog().load_table(name)
 
     def snapshots(self, name: str) -> int:
         """How many snapshots a table has, as PyIceberg reads it."""
@@ -80,8 +96,6 @@ class Machine:
 
 def make_machine(root: Path) -> Machine:
     """A machine with tables of `iceberg-cli demo`."""
-    from pyiceberg.catalog.sql import SqlCatalog
-
     made = Machine(root)
     for folder in ("home", "etc", "opt/bin"):
         (root / folder).mkdir(parents=True)
@@ -89,16 +103,12 @@ def make_machine(root: Path) -> Machine:
     program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m iceberg_cli "$@"\n')
     program.chmod(0o755)
     shutil.copy(EXAMPLES / "policy.toml", made.policy)
-    uri = f"sqlite:///{root}/catalog.db"
-    (made.home / ".pyiceberg.yaml").write_text(f"catalog:\n  prod:\n    type: sql\n    uri: {uri}\n")
-    catalog = SqlCatalog("prod", uri=uri)
+    (made.home / ".pyiceberg.yaml").write_text(f"catalog:\n  prod:\n    type: sql\n    uri: {made.uri}\n")
     for namespace in ("sales", "legal"):
-        catalog.create_namespace(namespace)
+        made.catalog().create_namespace(namespace)
         assert iceberg_cli("demo", root / namespace, "--quiet").code == 0
         for table in ("events", "orders"):
-            metadata = root / namespace / "db" / table / "metadata"
-            newest = max(metadata.glob("v*.metadata.json"), key=lambda path: int(path.name.split(".")[0][1:]))
-            catalog.register_table(f"{namespace}.{table}", str(newest))
+            made.register(f"{namespace}.{table}", root / namespace / "db" / table)
     return made
 
 
@@ -106,6 +116,38 @@ def make_machine(root: Path) -> Machine:
 def machine(tmp_path: Path) -> Machine:
     """A machine on which every table has something due."""
     return make_machine(tmp_path)
+
+
+def add_trouble(machine: Machine) -> None:
+    """What schedulers have to deal with beside the tables of a machine.
+
+    Of `prod.sales.orders` an earlier run left an expiry that is not finished; `prod.sales.broken` has metadata that is
+    cut off, which is 15; the disk does not give that of `prod.sales.away`, which is 16; and the policy file names a
+    namespace that is not there, too.
+    """
+    bounded = ["expire-snapshots", "prod.sales.orders", "--yes", "--quiet", "--limit-deletes", "1"]
+    left = machine.run([f"{machine.root}/opt/bin/iceberg-cli", *bounded], {"PATH": "/usr/bin:/bin"})
+    assert left.code == 0, left.err
+    assert open_operations(machine) == 1
+    assert iceberg_cli("demo", machine.root / "trouble", "--quiet").code == 0
+    tables = machine.root / "trouble" / "db"
+    broken = machine.register("sales.broken", tables / "events")
+    broken.write_text(broken.read_text()[:200])
+    away = machine.register("sales.away", tables / "orders")
+    away.unlink()
+    away.symlink_to(away.name)
+    with machine.policy.open("a") as policy:
+        policy.write('\n[[tables]]\nmatch = ["prod.nowhere.*"]\n')
+
+
+def open_operations(machine: Machine) -> int:
+    """How many operations of `prod.sales.orders` are open."""
+    table = machine.root / "sales" / "db" / "orders"
+    listed = machine.run(
+        [f"{machine.root}/opt/bin/iceberg-cli", "resume", str(table), "--list", "--format", "json"],
+        {"PATH": "/usr/bin:/bin"},
+    )
+    return len(listed.json["operations"])
 
 
 def assert_maintained(machine: Machine, before: Mapping[str, Any]) -> None:

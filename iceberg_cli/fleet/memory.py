@@ -1,0 +1,52 @@
+"""The memory that tables which are worked on side by side share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from iceberg_cli.api import Table
+
+BUDGET_BYTES: Final = 1 << 30
+# As measured by `python -m benchmarks growth`: of any table, and more for each live data file.
+_ANY_TABLE_BYTES: Final = 64 << 20
+_FILE_BYTES: Final = 64
+
+
+class MemoryBudget:
+    """Room for tables whose work takes so much memory together; one that needs more than all has it to itself.
+
+    Args:
+        size_bytes: of all together.
+    """
+
+    def __init__(self, size_bytes: int = BUDGET_BYTES) -> None:
+        self._size_bytes = size_bytes
+        self._taken = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def room(self, size_bytes: int) -> Iterator[None]:
+        """Wait until there is room for a table, and keep it for the block.
+
+        Args:
+            size_bytes: that its work takes, about.
+        """
+        taking = min(size_bytes, self._size_bytes)
+        with self._changed:
+            self._changed.wait_for(lambda: self._taken + taking <= self._size_bytes)
+            self._taken += taking
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= taking
+                self._changed.notify_all()
+
+
+def needed_by(table: Table) -> int:
+    """About how many bytes the work on an opened table takes."""
+    return _ANY_TABLE_BYTES + _FILE_BYTES * table.live_files
