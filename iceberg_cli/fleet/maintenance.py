@@ -138,8 +138,8 @@ class Maintenance:
         ranked: begin with the tables of which most is freed, for which all are looked at first: a bound is set.
         dry_run: only plan.
         settle: finish open operations of earlier runs first.
-        shown: by name of a table and verb what the operator was shown and agreed to; no more is deleted by that verb.
-            None: he agreed to whatever the policy says.
+        shown: by name of a table and verb what the operator was shown and agreed to: nothing else is carried out, and
+            no more is deleted by that verb. None: he agreed to whatever the policy says.
         stop_requested: whether to stop at the next safe point.
         on_event: gets what happens.
         facts: what surveys read before.
@@ -191,7 +191,8 @@ class Maintenance:
             own = self.policy.of_table(names_of(listed))
             if own is not None and not own.maintain:
                 reason = f": {own.reason}" if own.reason else ""
-                held[found.key_of(listed)] = f"maintain = false for {listed.name}{reason}"
+                location = listed.location or self.opener.location(listed)
+                held[key_of_location(location)] = f"maintain = false for {listed.name}{reason}"
         if found.failed:
             error = found.failed[0].error
             error.message = f"Cannot find out on which tables nothing may run: {error.message}"
@@ -316,6 +317,8 @@ class Maintenance:
                     freed_bytes=removals.size_bytes,
                     plan=plan,
                 )
+            if self.shown is not None and (table.name, plan.verb) not in self.shown:
+                return VerbRun(**planned, status=LEFT, reason="it became due after the question was asked")
             if plan.removals.count and self.allowance is not None and self.allowance.is_spent:
                 return VerbRun(**planned, status=LEFT, reason="as much is deleted as this run may delete")
             report = self._apply(table, plan, runtime)
@@ -343,15 +346,9 @@ class Maintenance:
         )
 
     def _apply(self, table: Table, plan: Plan, runtime: Runtime) -> Report:
-        """Carry a plan out; where the operator was shown one that deletes files, nothing beyond that one."""
+        """Carry a plan out; one that deletes files and was shown, bounded by what was shown of it."""
         if self.shown is not None and plan.removals.count:
-            agreed = self.shown.get((table.name, plan.verb))
-            if agreed is None:
-                raise Refused(
-                    f"Cannot {plan.verb} {table.name}: it became due after the question was asked",
-                    next_step="Run the same command again.",
-                )
-            return table.apply(Plan(agreed.content), runtime=runtime)
+            return table.apply(Plan(self.shown[table.name, plan.verb].content), runtime=runtime)
         return table.apply(plan, runtime=runtime)
 
     # -- whether at all ----------------------------------------------------------------------------------------

@@ -37,6 +37,9 @@ def on_a_terminal(
     return plain(stream.getvalue())
 
 
+_PROGRESS = re.compile(r"\r\x1b\[K[^\r\n\x1b]*")
+
+
 def plain(text: str) -> str:
     """A text without colours and blanks at the ends of lines."""
     return "".join(f"{line.rstrip()}\n" for line in _STYLES.sub("", text).splitlines())
@@ -55,7 +58,8 @@ def run_on_a_terminal(
         patched.setenv("PAGER", "")
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run([str(argument) for argument in arguments])
-    return Ran(code, out.getvalue(), err.getvalue())
+    # What a slow machine shows of progress is erased before anything else is printed.
+    return Ran(code, out.getvalue(), _PROGRESS.sub("", err.getvalue()))
 
 
 def piped(show: Callable[[Screen], None], *, as_of_ms: int = 0) -> str:

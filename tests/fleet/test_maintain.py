@@ -131,7 +131,7 @@ def test_after_the_deadline_nothing_begins(fleet: Fleet, tmp_path: Path) -> None
 # -- holds -----------------------------------------------------------------------------------------------------
 
 
-def hold(fleet: Fleet, name: str) -> list[str]:
+def hold(name: str) -> list[str]:
     return ["[[tables]]", f'match = ["{name}"]', "maintain = false", 'reason = "litigation hold"']
 
 
@@ -139,7 +139,7 @@ def hold(fleet: Fleet, name: str) -> list[str]:
 def test_a_table_on_hold_is_left_alone_by_whichever_name(fleet: Fleet, tmp_path: Path, by: str) -> None:
     held = fleet.tables[1]
     name = held.name if by == "name" else held.location
-    policy = policy_file(tmp_path / "policy.toml", VERBS, fleet.patterns, more=hold(fleet, name))
+    policy = policy_file(tmp_path / "policy.toml", VERBS, fleet.patterns, more=hold(name))
     before = listing(held.folder)
     ran = iceberg_cli("maintain", *fleet.patterns, *fleet.options, "--policy", policy, "--yes", *JSON)
     assert ran.code == 0, ran.err
@@ -149,6 +149,22 @@ def test_a_table_on_hold_is_left_alone_by_whichever_name(fleet: Fleet, tmp_path:
     assert all("litigation hold" in run["reason"] for run in mine)
     others = {run["table"]["name"] for run in ran.json["runs"] if run["status"] == "done"}
     assert others == {table.name for table in fleet.tables} - {held.name}
+
+
+def test_a_hold_by_the_name_in_another_catalog_holds(fleet: Fleet, tmp_path: Path) -> None:
+    held = fleet.tables[1]
+    fleet.register_in_sqlite("other", [("copy", fleet.pointer(held))])
+    configuration = tmp_path / ".pyiceberg.yaml"
+    configuration.write_text(
+        f"{configuration.read_text()}  other:\n    type: sql\n    uri: sqlite:///{tmp_path}/other.db\n"
+    )
+    policy = policy_file(
+        tmp_path / "policy.toml", VERBS, fleet.patterns, more=hold(f"other.{fleet.namespace}.copy")
+    )
+    with unchanged(held.folder):
+        ran = iceberg_cli("maintain", "lake", *fleet.options, "--policy", policy, "--yes", *JSON)
+    assert ran.code == 0, ran.err
+    assert {run["status"] for run in ran.json["runs"] if run["table"]["name"] == held.name} == {"skipped"}
 
 
 def interrupted(fleet: Fleet, number: int) -> None:
@@ -183,7 +199,7 @@ def interrupted(fleet: Fleet, number: int) -> None:
 def test_an_open_operation_is_settled_but_not_on_a_table_on_hold(fleet: Fleet, tmp_path: Path) -> None:
     interrupted(fleet, 1)
     table = fleet.tables[1]
-    held = policy_file(tmp_path / "policy.toml", VERBS, fleet.patterns, more=hold(fleet, table.name))
+    held = policy_file(tmp_path / "policy.toml", VERBS, fleet.patterns, more=hold(table.name))
     command = ["maintain", *fleet.patterns, *fleet.options, "--yes", *JSON]
     with unchanged(table.folder):
         assert iceberg_cli(*command, "--policy", held).code == 0

@@ -205,7 +205,7 @@ class _Work:
         with run.paging():
             if rows:
                 output_rows(rows)
-        if not due:
+        if not due:  # what earlier runs left open is finished all the same
             return {}
         totals = _Totals()
         for each in due:

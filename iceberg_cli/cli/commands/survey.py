@@ -129,7 +129,7 @@ def register(app: typer.Typer) -> None:
         head = {"as_of_ms": run.as_of_ms, "policy": policy_json(chosen.file)}
         output.end(totals.to_json(), {"failed": failed_json(errors)}, head=head)
         if not (jsonl or run.json or run.quiet):
-            _show_totals(run, totals, shown=min(len(ranked), limit or len(ranked)))
+            _show_totals(run, totals, shown=min(len(ranked), limit or len(ranked)), quick=quick)
         leave_with_worst([*codes, *(error.exit_code for _, error in errors)])
         if exit_code and totals.due:
             raise typer.Exit(3)
@@ -254,7 +254,7 @@ def _money(cost: Mapping[str, Any] | None) -> str | None:
     return f"{cost['month']:,.2f} {cost['currency']}" if cost and cost["month"] else None
 
 
-def _show_totals(run: Run, totals: _Totals, *, shown: int) -> None:
+def _show_totals(run: Run, totals: _Totals, *, shown: int, quick: bool) -> None:
     from iceberg_cli.fleet.grades import GRADES
     from iceberg_cli.plan.text import count, listed, size
 
@@ -263,6 +263,10 @@ def _show_totals(run: Run, totals: _Totals, *, shown: int) -> None:
     run.out.line(f"{count(totals.tables, 'tables')}: {listed(grades) if grades else 'none'}", style="bold")
     if shown < totals.tables:
         run.out.line(f"{totals.tables - shown:,} more tables are not shown")
+    if quick:
+        run.out.line(
+            "Not looked at, but for what an earlier survey read: manifests, and so bytes and other verbs"
+        )
     if totals.due:
         sums = totals.sums
         money = "".join(f", {value:,.2f} {name} a month" for name, value in sorted(totals.money.items()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from iceberg_cli.cli.render.layout import GAP, Layout, text_of
@@ -26,7 +26,6 @@ from iceberg_cli.plan.inspection import (
 )
 from iceberg_cli.plan.text import day, minute
 
-_PAPER_COLUMNS: Final = None  # a browser wraps
 _STYLES: Final = {HEADLINE: "bold", FINDING: "yellow", DUE: "bold"}
 _CLASSES: Final = {"bold red": "bad", "yellow": "warning", "bold": "strong"}
 
@@ -92,7 +91,8 @@ class Blocks:
     _has_gap: bool = False
 
     def __post_init__(self) -> None:
-        self.layout = Layout(width=_PAPER_COLUMNS, as_of_ms=self.as_of_ms, verbose=False)
+        # As in a pipe: nothing is wrapped or shortened, which is left to the browser.
+        self.layout = Layout(width=None, as_of_ms=self.as_of_ms, verbose=False)
 
     def gap(self) -> None:
         """As `Surface`."""
@@ -144,8 +144,6 @@ class Blocks:
         return Cell(text=text, kind=kind)
 
     def _add(self, block: Block) -> None:
-        from dataclasses import replace
-
         self.blocks.append(replace(block, begins=self._has_gap))
         self._has_gap = False
 

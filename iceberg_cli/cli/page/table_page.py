@@ -221,12 +221,13 @@ def _efforts(plans: Sequence[Plan]) -> Iterator[Effort]:
 def _states(content: TableContent) -> States | None:
     if content.summary is None or not content.states:
         return None
-    is_log = "log" in content.summary
-    return (_versions if is_log else _snapshots)(content.states, content.summary, content)
+    if "log" in content.summary:
+        return _versions(content.states, content.summary)
+    return _snapshots(content.states, content.summary, content.expiry)
 
 
-def _snapshots(rows: Sequence[Row], summary: Row, content: TableContent) -> States:
-    of_plan = content.expiry.verdicts if content.expiry else ()
+def _snapshots(rows: Sequence[Row], summary: Row, expiry: Plan | None) -> States:
+    of_plan = () if expiry is None else expiry.verdicts
     verdicts = {verdict.id: verdict for verdict in of_plan if verdict.subject == "snapshot"}
     going = {(verdict.subject, verdict.id) for verdict in of_plan if not verdict.keep}
     refs: dict[str, list[Ref]] = {}
@@ -272,14 +273,11 @@ def _snapshots(rows: Sequence[Row], summary: Row, content: TableContent) -> Stat
         titles=("committed", "operation", "files", "records"),
         graph=graph,
         rows=shown,
-        note=_expiry_note(content),
+        note=""
+        if expiry is None
+        else f"By expire-snapshots {'; '.join(render_plan.totals(expiry.content))}.",
         has_verdicts=bool(verdicts),
     )
-
-
-def _expiry_note(content: TableContent) -> str:
-    plan = content.expiry
-    return "" if plan is None else f"By expire-snapshots {'; '.join(render_plan.totals(plan.content))}."
 
 
 def _hidden(piece: GraphRow, noun: str, keeps: Mapping[str, bool]) -> StateRow:
@@ -291,7 +289,7 @@ def _hidden(piece: GraphRow, noun: str, keeps: Mapping[str, bool]) -> StateRow:
     return StateRow(graph=piece, label=f"{text}, {whole}")
 
 
-def _versions(rows: Sequence[Row], summary: Row, content: TableContent) -> States:  # noqa: ARG001 - as the other
+def _versions(rows: Sequence[Row], summary: Row) -> States:
     log = summary["log"]
     checkpoint = log["newest_checkpoint"]
     chips = (
@@ -324,26 +322,28 @@ def _versions(rows: Sequence[Row], summary: Row, content: TableContent) -> State
                 is_current=piece.node_id == current,
             )
         )
-    tombstones = summary["tombstones"]
-    note = (
-        f"{count(tombstones['count'], 'tombstones')}, {tombstones['past_retention']:,} past their retention"
-    )
-    if tombstones["past_retention_bytes"]:
-        note += f" ({size(tombstones['past_retention_bytes'])})"
-    since = (
-        ""
-        if checkpoint is None
-        else f"; {count(log['commits_since_checkpoint'], 'commits')} since checkpoint"
-    )
-    since += "" if checkpoint is None else f" {checkpoint['version']}"
     return States(
         noun="versions",
         titles=("committed", "operation", "added", "removed"),
         graph=graph,
         rows=shown,
-        note=f"{note}{since}.",
+        note=_log_note(summary),
         has_verdicts=False,
     )
+
+
+def _log_note(summary: Row) -> str:
+    """Tombstones, and how far the newest version is from a checkpoint."""
+    tombstones, log = summary["tombstones"], summary["log"]
+    parts = [
+        f"{count(tombstones['count'], 'tombstones')}, {tombstones['past_retention']:,} past their retention"
+    ]
+    if tombstones["past_retention_bytes"]:
+        parts[0] += f" ({size(tombstones['past_retention_bytes'])})"
+    if log["newest_checkpoint"] is not None:
+        version = log["newest_checkpoint"]["version"]
+        parts.append(f"{count(log['commits_since_checkpoint'], 'commits')} since checkpoint {version}")
+    return f"{'; '.join(parts)}."
 
 
 def _number(text: object) -> str:

@@ -430,6 +430,21 @@ def test_secrets_in_locations_are_not_on_a_page() -> None:
         assert "https://***@host/t" in text
 
 
+@pytest.mark.deep
+def test_storage_options_are_not_on_a_page(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEY_OF_A_TEST", "zqkeyofatest")
+    options = (
+        "--storage-option=s3.session-token=zqtoken",
+        "--storage-option=adls.account-key=env:KEY_OF_A_TEST",
+    )
+    for command in ("inspect", "plan"):
+        shown = page(tmp_path, command, demo / "orders", *options)
+        assert "zq" not in shown.words
+        assert "zq" not in (tmp_path / "page.html").read_text()
+
+
 # -- the file ----------------------------------------------------------------------------------------------------
 
 
