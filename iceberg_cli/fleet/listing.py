@@ -197,7 +197,16 @@ class TableList:
             may_match_below=lambda folder: any(each.may_match_below(folder) for each in own),
         )
         for each in found:
+            if self._is_listed_itself(each.folder, root, own):
+                continue
             yield ListedTable(name=each.name, format=each.format, location=each.folder)
+
+    def _is_listed_itself(self, folder: str, root: str, own: Sequence[Pattern]) -> bool:
+        """Whether a folder is a link to a table that is listed by its own name."""
+        if scheme_of(folder) != "file" or not os.path.islink(folder):
+            return False
+        real = os.path.realpath(folder)
+        return real != folder and _is_in(real, root) and self._is_meant(real, own)
 
     def _is_meant(self, name: str, patterns: Iterable[Pattern]) -> bool:
         return any(each.matches(name) for each in patterns)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli import errors
+from iceberg_cli.storage.plugins import entry_points_of
 from tests.builders import DAY_MS
 from tests.cli.lakes import (
     AS_OF,
@@ -93,6 +94,7 @@ def test_12_is_every_attempt_refused_with_nothing_changed(lake: CatalogTable) ->
 PLUG_IN = """
 from iceberg_cli.operation.outcomes import Unknown
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
+from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
 
 
 class LostAnswers(SqlCommitter):
@@ -105,8 +107,9 @@ class LostAnswers(SqlCommitter):
 
 
 def open_table(catalog, namespace, table, properties, storage):
+    database = SqlDatabase(properties["uri"])
     return LostAnswers(
-        properties["uri"], catalog_name=catalog, namespace=namespace, table=table, storage=storage
+        database, catalog_name=catalog, namespace=namespace, table=table, storage=storage
     )
 """
 
@@ -119,6 +122,7 @@ def install_plug_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (metadata / "entry_points.txt").write_text("[iceberg_cli.committers]\nlost = lost_answers:open_table\n")
     (folder / "lost_answers.py").write_text(PLUG_IN)
     monkeypatch.syspath_prepend(folder)
+    entry_points_of.cache_clear()
 
 
 def test_13_is_a_commit_without_a_known_outcome_and_deletes_nothing(

@@ -98,6 +98,14 @@ def test_a_link_to_a_table_is_the_same_table_and_what_is_below_it_is_not_looked_
     assert names(found) == [(str(table), (str(other / "link"),))]
 
 
+def test_a_link_beside_the_table_that_it_leads_to_is_no_row_of_its_own(tmp_path: Path) -> None:
+    root = Path(os.path.realpath(tmp_path))
+    table = a_delta_table(root / "wh/t")
+    (root / "wh/same").symlink_to(table)
+    (root / "wh/elsewhere").symlink_to(a_delta_table(root / "other/u"))
+    assert names(listed(Catalogs(), f"{root}/wh/*")) == [(f"{root}/wh/elsewhere", ()), (str(table), ())]
+
+
 def test_a_folder_that_is_named_may_be_a_link_itself(tmp_path: Path) -> None:
     root = Path(os.path.realpath(tmp_path))
     a_delta_table(root / "lake/db/t")
