@@ -195,6 +195,7 @@ class TableList:
             root,
             may_match=lambda folder: self._is_meant(folder, own),
             may_match_below=lambda folder: any(each.may_match_below(folder) for each in own),
+            on_failure=lambda folder, error: self.failed.append(FailedPlace(name=folder, error=error)),
         )
         for each in found:
             if self._is_listed_itself(each.folder, root, own):

@@ -133,7 +133,7 @@ class Maintenance:
         policy: with a policy file.
         as_of_ms: the "now" of every age.
         jobs: how many tables are worked on side by side.
-        allowance: of deletions by all of them; None: as many as are due.
+        allowance: of deletions by all of them, which are worked on one after the other then; None: as many as are due.
         deadline_ms: a point in time after which nothing more is begun, or None.
         ranked: begin with the tables of which most is freed, for which all are looked at first: a bound is set.
         dry_run: only plan.
@@ -173,8 +173,10 @@ class Maintenance:
         """One for each table and verb, as it is known."""
         self._held = self._find_held()
         tables = self._ranked() if self.ranked else self.tables
+        # What may be deleted is spent in the order of the tables only where they come one after the other.
+        jobs = self.jobs if self.allowance is None else 1
         # Where a signal asks to stop, the tables that were not come to yet are still told of, one by one.
-        yield from side_by_side(self._maintained, tables, jobs=self.jobs)
+        yield from side_by_side(self._maintained, tables, jobs=jobs)
 
     def _find_held(self) -> dict[str, str]:
         """By its folder the reason why nothing runs on a table, whatever other name of it is listed.

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
+from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.operation.nested_tables import DELTA_LOG, METADATA, has_iceberg_metadata
 from iceberg_cli.paths import OPERATIONS_FOLDER, scheme_of
 from iceberg_cli.storage import Storage
@@ -47,6 +48,7 @@ def tables_below(
     *,
     may_match: Callable[[str], bool],
     may_match_below: Callable[[str], bool],
+    on_failure: Callable[[str, BackendUnavailable], None],
 ) -> Iterator[FoundTable]:
     """The tables in a folder and below it, by path; a table inside another one is a table of its own.
 
@@ -57,9 +59,7 @@ def tables_below(
         root: canonical, without a slash at its end.
         may_match: whether a table in this folder is meant.
         may_match_below: whether one in a folder below this one may be.
-
-    Raises:
-        BackendUnavailable: a folder cannot be listed.
+        on_failure: gets each folder that cannot be looked into, with the reason; the others are looked into.
     """
     waiting = [root]  # the folder to look at next comes last
     while waiting:
@@ -69,8 +69,13 @@ def tables_below(
         meant, below = may_match(folder), may_match_below(folder) and not is_link
         if not meant and not below:
             continue
-        subfolders = list(storage.subfolders(folder or "/"))
-        if meant and (found := table_in(storage, folder, subfolders)) is not None:
+        try:
+            subfolders = list(storage.subfolders(folder or "/"))
+            found = table_in(storage, folder, subfolders) if meant else None
+        except BackendUnavailable as error:
+            on_failure(folder, error)
+            continue
+        if found is not None:
             yield found
         if below:
             waiting += (f"{folder}/{name}" for name in reversed(subfolders) if name not in _NO_TABLES_BELOW)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sqlite3
 from pathlib import Path
@@ -15,6 +16,7 @@ from iceberg_cli.iceberg.catalogs.configured import Catalogs
 from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
 from iceberg_cli.iceberg.catalogs.sql_listing import duplicates_in_sql, list_sql
 from iceberg_cli.iceberg.catalogs.sqlite_listing import duplicates_in_sqlite, list_sqlite
+from tests.cli.running import as_nobody
 
 
 def a_catalog(path: Path, rows: list[tuple[str, str, str, str | None]], *, typed: bool = True) -> str:
@@ -96,6 +98,18 @@ def test_a_link_to_a_table_is_the_same_table_and_what_is_below_it_is_not_looked_
     (other / "loop").symlink_to(other)
     found = listed(Catalogs(), f"{root}/lake/**", f"{other}/**")
     assert names(found) == [(str(table), (str(other / "link"),))]
+
+
+def test_a_folder_that_may_not_be_looked_into_is_named_and_the_others_are_listed(tmp_path: Path) -> None:
+    root = Path(os.path.realpath(tmp_path))
+    first, last = a_delta_table(root / "a"), a_delta_table(root / "z")
+    (root / "locked").mkdir(mode=0)
+    for folder in (root, *itertools.takewhile(lambda each: str(each) != "/tmp", root.parents)):
+        folder.chmod(0o755)  # for whoever is not root
+    with as_nobody():
+        found = listed(Catalogs(), f"{root}/**")
+        assert names(found) == [(str(first), ()), (str(last), ())]
+    assert [(each.name, each.error.exit_code) for each in found.failed] == [(f"{root}/locked", 16)]
 
 
 def test_a_link_beside_the_table_that_it_leads_to_is_no_row_of_its_own(tmp_path: Path) -> None:

@@ -264,7 +264,7 @@ class _Work:
                 lambda rows: _show(run, rows, dry=dry_run),
                 is_printed=self._is_shown(each, output),
             )
-            if run.quiet and each.exit_code:
+            if run.quiet and (each.exit_code or each.status in ("left", "partial")):
                 name, verb = each.table["name"], each.verb or "maintain"
                 run.tell(f"{verb} {name}: {each.status}: {each.reason}")
         run.progress.close()
