@@ -2,8 +2,9 @@
 
 A table that several names lead to is one: where only one place is listed its names come as the place gives them;
 where several are, all are listed before the first is given, through a file of this machine, so that memory holds no
-more for many. Two names are of one table where its folder is the same, which databases tell with their names and a
-REST catalog is asked for, once a table, where several places are listed.
+more for many. Two names in catalogs are of one table where its current metadata file is the same, which databases tell
+with their names and a REST catalog is asked for, once a table, where several places are listed; a folder is the table
+of a name whose metadata file is in it.
 """
 
 from __future__ import annotations
@@ -22,9 +23,13 @@ from iceberg_cli.paths import canonical, scheme_of
 from iceberg_cli.plan.text import did_you_mean
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from iceberg_cli.iceberg.catalogs.configured import Catalogs
 
 _MOST_NAMES: Final = 10_000  # that are looked through for one written nearly alike
+_METADATA: Final = "metadata:"  # what the keys of catalogs' tables begin with, and those of folders:
+_FOLDER: Final = "folder:"
 _COLUMNS: Final = ("name", "catalog", "namespace", "format", "location", "metadata_location")
 
 
@@ -38,7 +43,7 @@ class ListedTable:
         catalog: that names it; None for a folder.
         namespace: in the catalog, its levels with dots between them.
         format: `iceberg` or `delta`.
-        location: its folder, as far as the place that lists it tells.
+        location: its folder, as far as the place that lists it tells: a database does not.
         metadata_location: its current metadata, likewise.
     """
 
@@ -102,13 +107,20 @@ class TableList:
         else:
             yield from self._once(places)
 
-    def unmatched(self) -> list[tuple[Pattern, TableNotFound]]:
-        """Each pattern that meant no table, with an error that has the nearest names; not of places that failed."""
+    def unmatched_patterns(self) -> list[Pattern]:
+        """The patterns that meant no table, but for those of places that failed."""
         failed = {each.name for each in self.failed}
         return [
-            (pattern, TableNotFound(f"No table matches {pattern.text}.{self._near(pattern)}"))
+            pattern
             for pattern in self.patterns
             if pattern not in self._matched and (pattern.catalog or _folder_of(pattern)) not in failed
+        ]
+
+    def unmatched(self) -> list[tuple[Pattern, TableNotFound]]:
+        """Each of these with an error that has the nearest names."""
+        return [
+            (pattern, TableNotFound(f"No table matches {pattern.text}.{self._near(pattern)}"))
+            for pattern in self.unmatched_patterns()
         ]
 
     # -- places ------------------------------------------------------------------------------------------------
@@ -170,7 +182,6 @@ class TableList:
                 also=tuple(twins),
                 catalog=name,
                 namespace=".".join(entry.levels),
-                location=_folder_of_metadata(entry.metadata_location),
                 metadata_location=entry.metadata_location,
             )
 
@@ -224,14 +235,16 @@ class TableList:
             spool.execute(f"CREATE TABLE listed (key, also, {', '.join(_COLUMNS)})")
             spool.execute("BEGIN")
             for name, list_place in places:
-                for table in self._noting(name, list_place()):
+                for listed in self._noting(name, list_place()):
+                    key, table = self._identified(listed)
                     row = [getattr(table, column) for column in _COLUMNS]
                     spool.execute(
                         "INSERT INTO listed VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                        [self.key_of(table), "\n".join(table.also), *row],
+                        [key, "\n".join(table.also), *row],
                     )
             spool.execute("COMMIT")
             spool.execute("CREATE INDEX by_key ON listed (key)")
+            _join_folders(spool)
             firsts = spool.execute(
                 "SELECT l.rowid, l.* FROM listed l JOIN (SELECT min(rowid) AS first FROM listed GROUP BY key) f"
                 " ON l.rowid = f.first ORDER BY l.rowid"
@@ -244,29 +257,33 @@ class TableList:
                 names = [also, *(text for pair in others for text in pair)]
                 yield replace(table, also=tuple(each for text in names for each in text.split("\n") if each))
 
-    def key_of(self, table: ListedTable) -> str:
-        """What two names of one table have in common: its folder, after links where it is a local one.
+    def _identified(self, table: ListedTable) -> tuple[str, ListedTable]:
+        """What the names of one table have in common: its current metadata file; of a table in a folder, the folder.
 
-        Raises:
-            AccessDenied, BackendUnavailable: a REST catalog that is asked for it gives no answer.
+        A REST catalog is asked for the file; where it does not answer, opening the table tells why.
         """
-        location = table.location
-        if location is None:
-            location = self._ask_location(table)
-        return f"name:{table.name}" if location is None else key_of_location(location)
+        if table.catalog is None:
+            return _FOLDER + key_of_location(table.location or table.name), table
+        if table.metadata_location is None and self.catalogs.kind(table.catalog) == "rest":
+            from iceberg_cli.iceberg.catalogs.rest_listing import metadata_of
 
-    def _ask_location(self, table: ListedTable) -> str | None:
-        """The folder of a REST catalog's table; None where it does not say: opening the table tells why."""
-        if table.catalog is None or self.catalogs.kind(table.catalog) != "rest":
-            return None
-        from iceberg_cli.iceberg.catalogs.rest_listing import metadata_of
-
-        levels = tuple((table.namespace or "").split("."))
-        found = metadata_of(
-            self.catalogs.rest(table.catalog), table.catalog, levels, table.name.rpartition(".")[2]
-        )
-        location = None if found is None else found[1].get("location")
-        return location if isinstance(location, str) else None
+            levels = tuple((table.namespace or "").split("."))
+            name = table.name.rpartition(".")[2]
+            try:
+                found = metadata_of(self.catalogs.rest(table.catalog), table.catalog, levels, name)
+            except IcebergCliError:
+                found = None
+            if found is not None:
+                location = found[1].get("location")
+                table = replace(
+                    table,
+                    metadata_location=found[0],
+                    location=location if isinstance(location, str) else None,
+                )
+        if table.metadata_location is None:
+            return f"name:{table.name}", table
+        folder, _, file = table.metadata_location.rpartition("/")
+        return f"{_METADATA}{key_of_location(folder)}/{file}", table
 
     # -- nearest names -----------------------------------------------------------------------------------------
 
@@ -313,6 +330,18 @@ def key_of_location(location: str) -> str:
     return os.path.realpath(folder) if scheme_of(folder) == "file" else folder
 
 
+def _join_folders(spool: sqlite3.Connection) -> None:
+    """Give a table in a folder the key of the catalog's table whose metadata file is in the folder's `metadata`."""
+    for (key,) in spool.execute("SELECT key FROM listed WHERE key LIKE ?", (f"{_FOLDER}%",)).fetchall():
+        first = f"{_METADATA}{key.removeprefix(_FOLDER)}/metadata/"
+        last = first[:-1] + chr(ord("/") + 1)
+        same = spool.execute(
+            "SELECT DISTINCT key FROM listed WHERE key >= ? AND key < ? LIMIT 2", (first, last)
+        ).fetchall()
+        if len(same) == 1:
+            spool.execute("UPDATE listed SET key = ? WHERE key = ?", (same[0][0], key))
+
+
 def _is_named(table: ListedTable, pattern: Pattern) -> bool:
     return pattern.matches(table.name) or (table.catalog is None and pattern.matches(table.location or ""))
 
@@ -324,10 +353,6 @@ def _name_of(catalog: str, entry: Any) -> str:
 def _folder_of(pattern: Pattern) -> str:
     """The folder from which a pattern's tables are looked for, without a slash at its end."""
     return pattern.text if "*" not in pattern.text else pattern.root.rstrip("/")
-
-
-def _folder_of_metadata(metadata_location: str | None) -> str | None:
-    return None if metadata_location is None else metadata_location.rsplit("/", 2)[0]
 
 
 def _is_in(folder: str, other: str) -> bool:

@@ -138,12 +138,15 @@ class Maintenance:
         ranked: begin with the tables of which most is freed, for which all are looked at first: a bound is set.
         dry_run: only plan.
         settle: finish open operations of earlier runs first.
-        shown: by name of a table and verb what the operator was shown and agreed to; no more is deleted by that verb.
-            None: he agreed to whatever the policy says.
+        shown: by name of a table and verb what the operator was shown and agreed to: nothing else is carried out, and
+            no more is deleted by that verb. None: he agreed to whatever the policy says.
         stop_requested: whether to stop at the next safe point.
         on_event: gets what happens.
         facts: what surveys read before.
         memory: of all tables that are worked on side by side.
+
+    Attributes:
+        unmatched_holds: patterns of entries with `maintain = false` that mean no table, once the first run is known.
     """
 
     tables: Iterable[ListedTable]
@@ -161,6 +164,7 @@ class Maintenance:
     on_event: Listener = unheard
     facts: FactsStore = field(default_factory=lambda: FactsStore(None))
     memory: MemoryBudget = field(default_factory=MemoryBudget)
+    unmatched_holds: list[str] = field(default_factory=list)
     _held: dict[str, str] = field(default_factory=dict)
     _names: dict[tuple[str, str], str] = field(default_factory=dict)  # of tables that were come to
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -191,11 +195,13 @@ class Maintenance:
             own = self.policy.of_table(names_of(listed))
             if own is not None and not own.maintain:
                 reason = f": {own.reason}" if own.reason else ""
-                held[found.key_of(listed)] = f"maintain = false for {listed.name}{reason}"
+                location = listed.location or self.opener.location(listed)
+                held[key_of_location(location)] = f"maintain = false for {listed.name}{reason}"
         if found.failed:
             error = found.failed[0].error
             error.message = f"Cannot find out on which tables nothing may run: {error.message}"
             raise error
+        self.unmatched_holds = [each.text for each in found.unmatched_patterns()]
         return held
 
     def _ranked(self) -> list[ListedTable]:
@@ -316,6 +322,8 @@ class Maintenance:
                     freed_bytes=removals.size_bytes,
                     plan=plan,
                 )
+            if self.shown is not None and (table.name, plan.verb) not in self.shown:
+                return VerbRun(**planned, status=LEFT, reason="it became due after the question was asked")
             if plan.removals.count and self.allowance is not None and self.allowance.is_spent:
                 return VerbRun(**planned, status=LEFT, reason="as much is deleted as this run may delete")
             report = self._apply(table, plan, runtime)
@@ -343,15 +351,9 @@ class Maintenance:
         )
 
     def _apply(self, table: Table, plan: Plan, runtime: Runtime) -> Report:
-        """Carry a plan out; where the operator was shown one that deletes files, nothing beyond that one."""
+        """Carry a plan out; one that deletes files and was shown, bounded by what was shown of it."""
         if self.shown is not None and plan.removals.count:
-            agreed = self.shown.get((table.name, plan.verb))
-            if agreed is None:
-                raise Refused(
-                    f"Cannot {plan.verb} {table.name}: it became due after the question was asked",
-                    next_step="Run the same command again.",
-                )
-            return table.apply(Plan(agreed.content), runtime=runtime)
+            return table.apply(Plan(self.shown[table.name, plan.verb].content), runtime=runtime)
         return table.apply(plan, runtime=runtime)
 
     # -- whether at all ----------------------------------------------------------------------------------------

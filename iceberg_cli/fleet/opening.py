@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from iceberg_cli.errors import TableNotFound
+from iceberg_cli.formats import format_of
 from iceberg_cli.plan.events import Event, Listener, unheard
 
 if TYPE_CHECKING:
@@ -77,6 +78,22 @@ class TableOpener:
             self._catalogs().rest(listed.catalog), listed.catalog, levels, listed.name.rpartition(".")[2]
         )
         return None if found is None else Pointer(*found)
+
+    def location(self, listed: ListedTable) -> str:
+        """The folder of a catalog's table, as its metadata has it; the table is not opened where that can be helped.
+
+        Raises:
+            As `open_table`.
+        """
+        pointer = self.pointer(listed)
+        glances = format_of(listed.format).glances
+        if pointer is None or glances is None:
+            return str(self.open(listed).identity["location"])
+        if pointer.document is not None:
+            glance = glances.of_document(pointer.document, pointer.location)
+        else:
+            glance = glances.read(self.read(listed, pointer.location), pointer.location)
+        return str(glance["location"])
 
     def read(self, listed: ListedTable, path: str) -> bytes:
         """A file of a catalog's table that is not opened.

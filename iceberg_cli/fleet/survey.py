@@ -195,6 +195,7 @@ class Survey:
             return self._by_plans(listed, table)
 
     def _by_plans(self, listed: ListedTable, table: Table) -> SurveyedTable:
+        version = table.version
         summary = table.inspect("summary", as_of_ms=self.as_of_ms).to_json()
         findings = [each.to_json() for each in table.quick_check(as_of_ms=self.as_of_ms).findings()]
         own = self.policy.of_table(names_of(listed, table.identity["location"]))
@@ -206,7 +207,9 @@ class Survey:
             if each.plan is not None and is_due(each.plan, each.verb)
         ]
         columns = table.fleet_columns(summary)
-        self._keep(table, columns, findings, planned)
+        # Not where another writer came meanwhile: some of it is of his version and some of the one before.
+        if table.version == version and not self.opener.trust_lists:
+            self._keep(table, columns, findings, planned)
         return self._surveyed(
             listed,
             identity=table.identity,

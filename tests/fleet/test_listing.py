@@ -98,6 +98,15 @@ def test_a_link_to_a_table_is_the_same_table_and_what_is_below_it_is_not_looked_
     assert names(found) == [(str(table), (str(other / "link"),))]
 
 
+def test_a_folder_that_is_named_may_be_a_link_itself(tmp_path: Path) -> None:
+    root = Path(os.path.realpath(tmp_path))
+    a_delta_table(root / "lake/db/t")
+    (root / "link").symlink_to(root / "lake")
+    found = [f"{root}/link/db/t"]
+    assert [each.name for each in listed(Catalogs(), f"{root}/link/**")] == found
+    assert [each.name for each in listed(Catalogs(), f"{root}/link/db/*")] == found
+
+
 @pytest.mark.parametrize("typed", [True, False])
 def test_a_sql_catalog_is_listed_alike_by_sqlalchemy_and_without(tmp_path: Path, typed: bool) -> None:
     rows = [
@@ -150,6 +159,29 @@ def test_a_table_of_two_catalogs_and_a_folder_is_one_row(tmp_path: Path) -> None
     ]
 
 
+def test_tables_whose_metadata_files_share_a_folder_are_not_one(tmp_path: Path) -> None:
+    root = Path(os.path.realpath(tmp_path))
+    one = a_catalog(
+        root / "one.db",
+        [
+            ("one", "a", "t", "/meta/a/00001-x.metadata.json"),
+            ("one", "a", "u", "/meta/a/00001-y.metadata.json"),
+        ],
+    )
+    two = a_catalog(
+        root / "two.db",
+        [
+            ("two", "b", "v", "/meta/b/00001-x.metadata.json"),
+            ("two", "b", "w", "file:/meta//a/00001-y.metadata.json"),
+        ],
+    )
+    assert names(listed(configured(root, one=one, two=two), "one", "two")) == [
+        ("one.a.t", ()),
+        ("one.a.u", ("two.b.w",)),
+        ("two.b.v", ()),
+    ]
+
+
 def test_a_name_that_cannot_be_written_is_named_as_failed_and_the_others_are_listed(tmp_path: Path) -> None:
     uri = a_catalog(
         tmp_path / "c.db", [("lake", "a", "odd.name", at("/wh/1")), ("lake", "a", "t", at("/wh/2"))]
@@ -193,6 +225,5 @@ def test_the_row_of_a_table_has_what_its_place_tells(tmp_path: Path) -> None:
         name="lake.a.b.t",
         catalog="lake",
         namespace="a.b",
-        location="s3://lake/wh/t",
         metadata_location=at("s3://lake/wh/t"),
     )

@@ -122,8 +122,8 @@ def add_trouble(machine: Machine) -> None:
     """What schedulers have to deal with beside the tables of a machine.
 
     Of `prod.sales.orders` an earlier run left an expiry that is not finished; `prod.sales.broken` has metadata that is
-    cut off, which is 15; the disk does not give that of `prod.sales.away`, which is 16; and the policy file names a
-    namespace that is not there, too.
+    cut off, which is 15; the disk does not give that of `prod.sales.away`, which is 16. The policy file
+    names a namespace that is not there, too, and a catalog whose database is not, which is 16.
     """
     bounded = ["expire-snapshots", "prod.sales.orders", "--yes", "--quiet", "--limit-deletes", "1"]
     left = machine.run([f"{machine.root}/opt/bin/iceberg-cli", *bounded], {"PATH": "/usr/bin:/bin"})
@@ -137,7 +137,9 @@ def add_trouble(machine: Machine) -> None:
     away.unlink()
     away.symlink_to(away.name)
     with machine.policy.open("a") as policy:
-        policy.write('\n[[tables]]\nmatch = ["prod.nowhere.*"]\n')
+        policy.write('\n[[tables]]\nmatch = ["prod.nowhere.*", "away.*.*"]\n')
+    with (machine.home / ".pyiceberg.yaml").open("a") as catalogs:
+        catalogs.write(f"  away:\n    type: sql\n    uri: sqlite:///{machine.root}/away/catalog.db\n")
 
 
 def open_operations(machine: Machine) -> int:

@@ -66,8 +66,9 @@ def test_trouble_is_tried_again_only_where_that_helps_and_stops_no_other_table(m
     run = job_run(machine)
     assert not run["success"]
     failures = {"prod_sales_away": ("STEP_FAILURE", 4), "prod_sales_broken": ("STEP_FAILURE", 1)}
-    failures["check"] = ("STEP_FAILURE", 1)  # a pattern matches no table
-    assert ops(run) == {"find": DONE} | TABLES | failures
+    failures["check"] = ("STEP_FAILURE", 1)  # some tables may not be listed
+    listing = {"find": ("STEP_SUCCESS", 4)}  # a catalog does not answer
+    assert ops(run) == listing | TABLES | failures
     assert open_operations(machine) == 0
     assert_maintained(machine, before)
 
