@@ -19,8 +19,9 @@ PLOT = "growth.svg"
 _ABOUT = """# Results of the benchmarks
 
 The last result of every row, made by `python -m benchmarks report` from what `--report FILE` wrote. Times are wall
-seconds, medians of pairs that ran back to back; ratios are ours to the peer's, median (least to greatest). Memory is
-the peak of all processes of a side together. "Same": what both left was read by other libraries and compared.
+seconds, or processor seconds where the work says so, medians of pairs that ran back to back; ratios are ours to the
+peer's, median (least to greatest). Memory is the peak of all processes of a side together. "Same": what both left was
+read by other libraries and compared.
 """
 _ABOUT_CROSSOVER = "The expiry plan; ratios of the Spark engine's time to the local engine's."
 _ABOUT_DRIVER = (

@@ -65,7 +65,7 @@ def test_a_survey_is_that_of_tables_read_anew_whatever_was_looked_at_before(
         policy_file(tmp_path / f"{number}.toml", verbs, fleet.patterns) if verbs else None
         for number, verbs in enumerate(POLICIES)
     ]
-    rng = random.Random(5)
+    rng = random.Random(2)
     known = 0
     for _ in range(budget):
         policy, age_days = rng.choice(policies), rng.choice(AGES_DAYS)
