@@ -61,7 +61,7 @@ def maintain_tables() -> None:
         # First it settles what an earlier run or try left open: so 13 and 14 are mended by another try.
         runs = list(
             Maintenance(
-                tables=[ListedTable(**{**table, "also": tuple(table["also"])}) for table in group],
+                tables=[ListedTable.from_json(table) for table in group],
                 opener=TableOpener(),
                 policy=FleetPolicy(file=load_policy(params["policy"])),
                 as_of_ms=now_ms,
