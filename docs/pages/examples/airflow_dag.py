@@ -70,7 +70,9 @@ def maintain_tables() -> None:
             )
         )
         for run in runs:
-            log.info("%s %s %s %s %s", run.table["name"], run.verb, run.status, run.reason, run.traceback)
+            log.info(
+                "%s %s %s %s %s", run.table["name"], run.verb or "", run.status, run.reason, run.traceback
+            )
         failed = [run for run in runs if run.exit_code]
         reasons = "; ".join(f"{run.table['name']}: {run.reason} ({run.exit_code})" for run in failed)
         if any(run.exit_code in RETRIED for run in failed):
