@@ -50,12 +50,13 @@ class FactsStore:
         self._path = None if folder is None else folder / _FILE
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._has_rows = False  # as far as is known: a survey that begins without any asks for none
 
     def get(self, metadata_location: str) -> dict[str, Any] | None:
         """The facts of a metadata file, or None."""
         with self._lock, suppress(sqlite3.Error, OSError, ValueError, zlib.error):
             database = self._open()
-            if database is None:
+            if database is None or not self._has_rows:
                 return None
             row = database.execute(
                 "SELECT facts, digest FROM facts WHERE location = ?", (metadata_location,)
@@ -72,6 +73,7 @@ class FactsStore:
             database = self._open()
             if database is None:
                 return
+            self._has_rows = True
             with database:
                 database.execute(
                     "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?)",
@@ -98,6 +100,7 @@ class FactsStore:
             " (location TEXT UNIQUE, written_ms INTEGER, facts BLOB, digest TEXT)"
         )
         connection.execute("PRAGMA synchronous = OFF")
+        (self._has_rows,) = connection.execute("SELECT EXISTS (SELECT 1 FROM facts)").fetchone()
         self._connection = connection
         return connection
 

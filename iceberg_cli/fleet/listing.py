@@ -112,13 +112,20 @@ class TableList:
         else:
             yield from self._once(places)
 
-    def unmatched(self) -> list[tuple[Pattern, TableNotFound]]:
-        """Each pattern that meant no table, with an error that has the nearest names; not of places that failed."""
+    def unmatched_patterns(self) -> list[Pattern]:
+        """The patterns that meant no table, but for those of places that failed."""
         failed = {each.name for each in self.failed}
         return [
-            (pattern, TableNotFound(f"No table matches {pattern.text}.{self._near(pattern)}"))
+            pattern
             for pattern in self.patterns
             if pattern not in self._matched and (pattern.catalog or _folder_of(pattern)) not in failed
+        ]
+
+    def unmatched(self) -> list[tuple[Pattern, TableNotFound]]:
+        """Each of these with an error that has the nearest names."""
+        return [
+            (pattern, TableNotFound(f"No table matches {pattern.text}.{self._near(pattern)}"))
+            for pattern in self.unmatched_patterns()
         ]
 
     # -- places ------------------------------------------------------------------------------------------------

@@ -144,6 +144,9 @@ class Maintenance:
         on_event: gets what happens.
         facts: what surveys read before.
         memory: of all tables that are worked on side by side.
+
+    Attributes:
+        unmatched_holds: patterns of entries with `maintain = false` that mean no table, once the first run is known.
     """
 
     tables: Iterable[ListedTable]
@@ -161,6 +164,7 @@ class Maintenance:
     on_event: Listener = unheard
     facts: FactsStore = field(default_factory=lambda: FactsStore(None))
     memory: MemoryBudget = field(default_factory=MemoryBudget)
+    unmatched_holds: list[str] = field(default_factory=list)
     _held: dict[str, str] = field(default_factory=dict)
     _names: dict[tuple[str, str], str] = field(default_factory=dict)  # of tables that were come to
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -197,6 +201,7 @@ class Maintenance:
             error = found.failed[0].error
             error.message = f"Cannot find out on which tables nothing may run: {error.message}"
             raise error
+        self.unmatched_holds = [each.text for each in found.unmatched_patterns()]
         return held
 
     def _ranked(self) -> list[ListedTable]:

@@ -50,7 +50,7 @@ def tables_below(
 ) -> Iterator[FoundTable]:
     """The tables in a folder and below it, by path; a table inside another one is a table of its own.
 
-    Links to folders are tables where one is there, and what is below them is not looked at.
+    Links to folders below it are tables where one is there, and what is below them is not looked at.
 
     Args:
         storage: of the folder.
@@ -64,7 +64,8 @@ def tables_below(
     waiting = [root]  # the folder to look at next comes last
     while waiting:
         folder = waiting.pop()
-        is_link = scheme_of(folder) == "file" and os.path.islink(folder)
+        # The folder that was named may be a link itself.
+        is_link = folder != root and scheme_of(folder) == "file" and os.path.islink(folder)
         meant, below = may_match(folder), may_match_below(folder) and not is_link
         if not meant and not below:
             continue

@@ -99,6 +99,15 @@ def test_a_link_to_a_table_is_the_same_table_and_what_is_below_it_is_not_looked_
     assert names(found) == [(str(table), (str(other / "link"),))]
 
 
+def test_a_folder_that_is_named_may_be_a_link_itself(tmp_path: Path) -> None:
+    root = Path(os.path.realpath(tmp_path))
+    a_delta_table(root / "lake/db/t")
+    (root / "link").symlink_to(root / "lake")
+    found = [f"{root}/link/db/t"]
+    assert [each.name for each in listed(Catalogs(), f"{root}/link/**")] == found
+    assert [each.name for each in listed(Catalogs(), f"{root}/link/db/*")] == found
+
+
 @pytest.mark.parametrize("typed", [True, False])
 def test_a_sql_catalog_is_listed_alike_by_sqlalchemy_and_without(tmp_path: Path, typed: bool) -> None:
     rows = [

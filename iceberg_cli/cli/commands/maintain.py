@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from iceberg_cli.api import DeletionAllowance, Plan
     from iceberg_cli.fleet.due import FleetPolicy
     from iceberg_cli.fleet.listing import TableList
-    from iceberg_cli.fleet.maintenance import VerbRun
+    from iceberg_cli.fleet.maintenance import Maintenance, VerbRun
 
 MAINTENANCE_SCHEMA: Final = "iceberg-cli/maintenance/1"
 _LINE_SCHEMA: Final = "iceberg-cli/maintenance-run/1"
@@ -176,7 +176,7 @@ class _Work:
         self.totals = _Totals()
         self.left: list[dict[str, Any]] = []
 
-    def _runs(self, **more: Any) -> Iterable[VerbRun]:
+    def _runs(self, **more: Any) -> Maintenance:
         from iceberg_cli.fleet.maintenance import Maintenance
 
         run = self._run
@@ -239,14 +239,15 @@ class _Work:
         tables: set[str] = set()
         run.progress.of_tables = True
         run.on_event(Event(phase=_PHASE, done=0, total=None, unit="tables"))
-        for each in self._runs(
+        maintenance = self._runs(
             allowance=bounds.allowance,
             deadline_ms=bounds.deadline_ms,
             ranked=bounds.any,
             dry_run=dry_run,
             settle=settle,
             shown=shown,
-        ):
+        )
+        for each in maintenance:
             codes.append(each.exit_code)
             self.totals.add(each)
             if each.status in _CHANGING:
@@ -267,6 +268,8 @@ class _Work:
                 name, verb = each.table["name"], each.verb or "maintain"
                 run.tell(f"{verb} {name}: {each.status}: {each.reason}")
         run.progress.close()
+        for text in maintenance.unmatched_holds:
+            run.warn(f"{text} means no table, so that its maintain = false holds none")
         run.on_event(
             FleetCounted(what="verb_runs", label="outcome", counts=self.totals.to_json(codes)["statuses"])
         )
