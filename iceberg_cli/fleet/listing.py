@@ -61,6 +61,11 @@ class ListedTable:
             name: getattr(self, name) for name in _COLUMNS[1:]
         }
 
+    @classmethod
+    def from_json(cls, element: Mapping[str, Any]) -> ListedTable:
+        """The table of an element of `list/1`, where one process lists and another one maintains."""
+        return cls(**{**element, "also": tuple(element["also"])})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedPlace:

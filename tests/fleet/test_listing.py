@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import sqlite3
 from pathlib import Path
@@ -249,3 +250,15 @@ def test_the_row_of_a_table_has_what_its_place_tells(tmp_path: Path) -> None:
         namespace="a.b",
         metadata_location=at("s3://lake/wh/t"),
     )
+
+
+def test_table_that_is_listed_is_the_same_in_another_process() -> None:
+    table = ListedTable(
+        name="prod.a.b.t",
+        also=("prod.a.b.u", "/wh/t"),
+        catalog="prod",
+        namespace="a.b",
+        location="/wh/t",
+        metadata_location="/wh/t/metadata/v1.metadata.json",
+    )
+    assert ListedTable.from_json(json.loads(json.dumps(table.to_json()))) == table

@@ -94,8 +94,8 @@ class Machine:
         return found
 
 
-def make_machine(root: Path) -> Machine:
-    """A machine with tables of `iceberg-cli demo`."""
+def make_bare_machine(root: Path) -> Machine:
+    """A machine with the program, a policy file, and a catalog without tables."""
     made = Machine(root)
     for folder in ("home", "etc", "opt/bin"):
         (root / folder).mkdir(parents=True)
@@ -104,12 +104,24 @@ def make_machine(root: Path) -> Machine:
     program.chmod(0o755)
     shutil.copy(EXAMPLES / "policy.toml", made.policy)
     (made.home / ".pyiceberg.yaml").write_text(f"catalog:\n  prod:\n    type: sql\n    uri: {made.uri}\n")
+    return made
+
+
+def make_machine(root: Path) -> Machine:
+    """A machine with tables of `iceberg-cli demo`."""
+    made = make_bare_machine(root)
     for namespace in ("sales", "legal"):
         made.catalog().create_namespace(namespace)
         assert iceberg_cli("demo", root / namespace, "--quiet").code == 0
         for table in ("events", "orders"):
             made.register(f"{namespace}.{table}", root / namespace / "db" / table)
     return made
+
+
+@pytest.fixture
+def bare_machine(tmp_path: Path) -> Machine:
+    """A machine without tables."""
+    return make_bare_machine(tmp_path)
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import pytest
 
 from iceberg_cli.cli.app import EXIT_CODES
 from tests.cli.running import Ran, iceberg_cli
-from tests.schedulers.machine import EXAMPLES, RETRIED, Machine, machine, program_of
+from tests.schedulers.machine import EXAMPLES, RETRIED, Machine, bare_machine, machine, program_of
 
-__all__ = ["machine"]
+__all__ = ["bare_machine", "machine"]
 
 SCRIPT = EXAMPLES / "migrate-to-v3.sh"
 STEPS = [
@@ -101,8 +101,8 @@ def newest_metadata(table: Path) -> tuple[Path, dict[str, Any]]:
     return path, json.loads(path.read_text())
 
 
-def test_table_that_is_not_there_stops_it_at_once(machine: Machine) -> None:
-    ran = migrate(machine.root / "nowhere", machine.root / "opt" / "bin")
+def test_table_that_is_not_there_stops_it_at_once(bare_machine: Machine) -> None:
+    ran = migrate(bare_machine.root / "nowhere", bare_machine.root / "opt" / "bin")
     assert ran.code == 10
     assert "iceberg-cli upgrade-v3 ended with 10: stopped" in ran.err
 

@@ -15,12 +15,13 @@ from tests.schedulers.machine import (
     RETRIED,
     Machine,
     assert_maintained,
+    bare_machine,
     machine,
     program_of,
     state,
 )
 
-__all__ = ["machine"]
+__all__ = ["bare_machine", "machine"]
 
 UNIT = "iceberg-cli-maintain"
 # systemd.exec(5): what a system service has without settings of its own.
@@ -48,12 +49,12 @@ def verify(*units: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_systemd_takes_the_units(machine: Machine) -> None:
-    units = [machine.root / f"{UNIT}.{kind}" for kind in ("service", "timer")]
+def test_systemd_takes_the_units(bare_machine: Machine) -> None:
+    units = [bare_machine.root / f"{UNIT}.{kind}" for kind in ("service", "timer")]
     for unit in units:
-        unit.write_text(machine.example(unit.name))
+        unit.write_text(bare_machine.example(unit.name))
     assert verify(*units) == (0, "")
-    units[0].write_text(machine.example(units[0].name).replace("Restart=on-failure", "Restart=always"))
+    units[0].write_text(bare_machine.example(units[0].name).replace("Restart=on-failure", "Restart=always"))
     assert verify(*units)[0] != 0, "a unit that systemd refuses is noticed"
 
 

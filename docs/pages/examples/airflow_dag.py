@@ -61,7 +61,7 @@ def maintain_tables() -> None:
         # First it settles what an earlier run or try left open: so 13 and 14 are mended by another try.
         runs = list(
             Maintenance(
-                tables=[ListedTable(**{**table, "also": tuple(table["also"])}) for table in group],
+                tables=[ListedTable.from_json(table) for table in group],
                 opener=TableOpener(),
                 policy=FleetPolicy(file=load_policy(params["policy"])),
                 as_of_ms=now_ms,
@@ -70,7 +70,9 @@ def maintain_tables() -> None:
             )
         )
         for run in runs:
-            log.info("%s %s %s %s %s", run.table["name"], run.verb, run.status, run.reason, run.traceback)
+            log.info(
+                "%s %s %s %s %s", run.table["name"], run.verb or "", run.status, run.reason, run.traceback
+            )
         failed = [run for run in runs if run.exit_code]
         reasons = "; ".join(f"{run.table['name']}: {run.reason} ({run.exit_code})" for run in failed)
         if any(run.exit_code in RETRIED for run in failed):

@@ -52,7 +52,7 @@ def maintain(context: dg.OpExecutionContext, settings: Settings, table: dict) ->
     now_ms = time.time_ns() // 1_000_000
     runs = list(
         Maintenance(
-            tables=[ListedTable(**{**table, "also": tuple(table["also"])})],
+            tables=[ListedTable.from_json(table)],
             opener=TableOpener(),
             policy=FleetPolicy(file=load_policy(settings.policy)),
             as_of_ms=now_ms,
