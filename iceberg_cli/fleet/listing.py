@@ -45,10 +45,13 @@ class ListedTable:
         format: `iceberg` or `delta`.
         location: its folder, as far as the place that lists it tells: a database does not.
         metadata_location: its current metadata, likewise.
+        beside: other names in catalogs that have a metadata file in the same folder, where names are compared: of
+            other tables, or of other versions of this one.
     """
 
     name: str
     also: tuple[str, ...] = ()
+    beside: tuple[ListedTable, ...] = ()
     catalog: str | None = None
     namespace: str | None = None
     format: str = "iceberg"
@@ -88,6 +91,7 @@ class TableList:
         patterns: none: every catalog that is configured.
         catalogs: those that are configured.
         storage_options: for folders in object stores.
+        compared: compare all names, also where one place is listed: for what writes.
 
     Attributes:
         failed: places of which some tables may be missing.
@@ -96,6 +100,7 @@ class TableList:
     patterns: Sequence[Pattern]
     catalogs: Catalogs
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    compared: bool = False
     failed: list[FailedPlace] = field(default_factory=list)
     _matched: set[Pattern] = field(default_factory=set)
 
@@ -106,7 +111,7 @@ class TableList:
             UsageError: a pattern names a catalog that is not configured, or the configuration cannot be read.
         """
         places = self._places()
-        if len(places) == 1:
+        if len(places) == 1 and not self.compared:
             [(name, list_place)] = places
             yield from self._noting(name, list_place())
         else:
@@ -270,7 +275,11 @@ class TableList:
                     "SELECT name, also FROM listed WHERE key = ? AND rowid > ? ORDER BY rowid", (key, rowid)
                 )
                 names = [also, *(text for pair in others for text in pair)]
-                yield replace(table, also=tuple(each for text in names for each in text.split("\n") if each))
+                yield replace(
+                    table,
+                    also=tuple(each for text in names for each in text.split("\n") if each),
+                    beside=tuple(_beside(spool, key)),
+                )
 
     def _identified(self, table: ListedTable) -> tuple[str, ListedTable]:
         """What the names of one table have in common: its current metadata file; of a table in a folder, the folder.
@@ -323,6 +332,7 @@ def list_tables(
     catalogs: Catalogs | None = None,
     catalog_config: str | None = None,
     storage_options: Mapping[str, str] | None = None,
+    compared: bool = False,
 ) -> TableList:
     """The tables that patterns mean.
 
@@ -331,12 +341,15 @@ def list_tables(
         catalogs: see `iceberg_cli.open_table`; None: made for `catalog_config`.
         catalog_config: see `iceberg_cli.open_table`.
         storage_options: for folders in object stores.
+        compared: see `TableList`.
     """
     if catalogs is None:
         from iceberg_cli.iceberg.catalogs.configured import Catalogs
 
         catalogs = Catalogs(catalog_config)
-    return TableList(patterns=patterns, catalogs=catalogs, storage_options=storage_options or {})
+    return TableList(
+        patterns=patterns, catalogs=catalogs, storage_options=storage_options or {}, compared=compared
+    )
 
 
 def key_of_location(location: str) -> str:
@@ -355,6 +368,20 @@ def _join_folders(spool: sqlite3.Connection) -> None:
         ).fetchall()
         if len(same) == 1:
             spool.execute("UPDATE listed SET key = ? WHERE key = ?", (same[0][0], key))
+
+
+def _beside(spool: sqlite3.Connection, key: str) -> Iterator[ListedTable]:
+    """The names whose metadata files are in the folder of this one's, and are others."""
+    if not key.startswith(_METADATA):
+        return
+    first = f"{key.rpartition('/')[0]}/"
+    last = first[:-1] + chr(ord("/") + 1)
+    for values in spool.execute(
+        "SELECT name, catalog, namespace, format, location, metadata_location FROM listed"
+        " WHERE key >= ? AND key < ? AND key <> ? ORDER BY rowid",
+        (first, last, key),
+    ).fetchall():
+        yield ListedTable(**dict(zip(_COLUMNS, values, strict=True)))
 
 
 def _is_named(table: ListedTable, pattern: Pattern) -> bool:

@@ -197,7 +197,7 @@ class Maintenance:
             own = self.policy.of_table(names_of(listed))
             if own is not None and not own.maintain:
                 reason = f": {own.reason}" if own.reason else ""
-                location = listed.location or self.opener.location(listed)
+                location = listed.location or self.opener.identity(listed)[1]
                 held[key_of_location(location)] = f"maintain = false for {listed.name}{reason}"
         if found.failed:
             error = found.failed[0].error
@@ -260,6 +260,7 @@ class Maintenance:
                 listed, table, f"operation {running[0].operation_id} of it is {running[0].message}"
             )
             return
+        rival = self._rival(listed, table)
         counted = _Deleted(self.on_event)
         runtime = self._runtime(own, counted)
         unknown: str | None = None
@@ -278,12 +279,12 @@ class Maintenance:
                 reason = f"it needs {_NEEDS[verb.verb]}, which did not come to its end"
                 yield VerbRun(table=_identity(listed, table), verb=verb.verb, status=SKIPPED, reason=reason)
                 continue
-            run = self._run(listed, table, verb, runtime, counted)
+            run = self._run(listed, table, verb, runtime, counted, rival)
             if isinstance(run.error, CorruptFile) and run.exit_code == CommitConflict.exit_code:
                 # What it had begun is given up first; then what is due now is found anew.
                 for done in table.recover(runtime=runtime) if self.settle else ():
                     yield _settled(_identity(listed, table), done, counted.take())
-                run = self._run(listed, table, verb, runtime, counted)
+                run = self._run(listed, table, verb, runtime, counted, rival)
             yield run
             if run.exit_code:
                 failed.add(verb.verb)
@@ -291,10 +292,38 @@ class Maintenance:
                 operations = [each.operation_id for each in table.operations() if each.state == "asking"]
                 unknown = operations[0] if operations else "of this run"
 
+    def _rival(self, listed: ListedTable, table: Table) -> str | None:
+        """Another entry of a catalog that names this table: it stays where it points when a commit moves this one."""
+        if listed.catalog is None:
+            return None
+        for name in listed.also:
+            if "/" not in name and not self.opener.is_one_entry(listed.name, name):
+                return name
+        for other in listed.beside:
+            uuid, location = self.opener.identity(other)
+            if (uuid, key_of_location(location)) == (table.key[0], key_of_location(table.key[1])):
+                return other.name
+        return None
+
     def _run(
-        self, listed: ListedTable, table: Table, verb: VerbPolicy, runtime: Runtime, counted: _Deleted
+        self,
+        listed: ListedTable,
+        table: Table,
+        verb: VerbPolicy,
+        runtime: Runtime,
+        counted: _Deleted,
+        rival: str | None,
     ) -> VerbRun:
-        """Plan one verb and carry it out."""
+        """Plan one verb and carry it out.
+
+        Args:
+            listed: the table.
+            table: the same, opened.
+            verb: by the policy file.
+            runtime: of the table.
+            counted: its listener.
+            rival: see `_rival`; no file may be deleted that this one may need.
+        """
         about: dict[str, Any] = {"table": _identity(listed, table), "verb": verb.verb}
         if reason := self._why_not_begin(runtime):
             return VerbRun(**about, status=LEFT, reason=reason)
@@ -308,13 +337,12 @@ class Maintenance:
             if not is_due(plan, verb):
                 reason = plan.content.offer if plan.due else None
                 return VerbRun(**planned, status=NOT_DUE, reason=reason or "")
-            if plan.blocked_by:
-                return VerbRun(
-                    **planned,
-                    status=BLOCKED,
-                    reason="; ".join(plan.blocked_by),
-                    exit_code=Refused.exit_code,
-                )
+            blocked_by = list(plan.blocked_by)
+            if rival is not None and plan.removals.count:
+                blocked_by.append(f"{rival} names this table, too, and would still need files that go")
+            if blocked_by:
+                reason = "; ".join(blocked_by)
+                return VerbRun(**planned, status=BLOCKED, reason=reason, exit_code=Refused.exit_code)
             if self.dry_run:
                 removals = plan.removals
                 return VerbRun(

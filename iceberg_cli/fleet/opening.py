@@ -79,8 +79,8 @@ class TableOpener:
         )
         return None if found is None else Pointer(*found)
 
-    def location(self, listed: ListedTable) -> str:
-        """The folder of a catalog's table, as its metadata has it; the table is not opened where that can be helped.
+    def identity(self, listed: ListedTable) -> tuple[str, str]:
+        """The UUID and the folder of a catalog's table; it is not opened where that can be helped.
 
         Raises:
             As `open_table`.
@@ -88,12 +88,24 @@ class TableOpener:
         pointer = self.pointer(listed)
         glances = format_of(listed.format).glances
         if pointer is None or glances is None:
-            return str(self.open(listed).identity["location"])
+            table = self.open(listed)
+            return table.key[0], str(table.identity["location"])
         if pointer.document is not None:
             glance = glances.of_document(pointer.document, pointer.location)
         else:
             glance = glances.read(self.read(listed, pointer.location), pointer.location)
-        return str(glance["location"])
+        return str(glance["table_uuid"] or ""), str(glance["location"])
+
+    def is_one_entry(self, name: str, other: str) -> bool:
+        """Whether two names in catalogs are of one entry, which a commit by either moves: a server configured twice."""
+        (catalog, *levels), (other_catalog, *other_levels) = name.split("."), other.split(".")
+        catalogs = self._catalogs()
+        if levels != other_levels or {catalogs.kind(catalog), catalogs.kind(other_catalog)} != {"rest"}:
+            return False
+        own, others = catalogs.configured(catalog)[1], catalogs.configured(other_catalog)[1]
+        return own["uri"].rstrip("/") == others["uri"].rstrip("/") and all(
+            own.get(key) == others.get(key) for key in ("warehouse", "prefix")
+        )
 
     def read(self, listed: ListedTable, path: str) -> bytes:
         """A file of a catalog's table that is not opened.

@@ -172,7 +172,7 @@ class _Work:
         self._run, self._policy, self._jobs = run, policy, jobs
         self._patterns = patterns_of(patterns) or policy.file.patterns
         self.run_id = str(uuid.uuid4())
-        self.found: TableList = tables_of(run, self._patterns)
+        self.found: TableList = tables_of(run, self._patterns, compared=True)
         self.totals = _Totals()
         self.left: list[dict[str, Any]] = []
 
@@ -180,7 +180,7 @@ class _Work:
         from iceberg_cli.fleet.maintenance import Maintenance
 
         run = self._run
-        self.found = tables_of(run, self._patterns)
+        self.found = tables_of(run, self._patterns, compared=True)
         return Maintenance(
             tables=self.found,
             opener=opener_of(run),

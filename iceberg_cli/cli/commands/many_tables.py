@@ -63,11 +63,16 @@ def patterns_of(texts: Sequence[str] | None) -> list[Pattern]:
     return [parse_pattern(text) for text in dict.fromkeys(texts or ())]
 
 
-def tables_of(run: Run, patterns: Sequence[Pattern]) -> TableList:
-    """The tables that patterns mean, not listed yet."""
+def tables_of(run: Run, patterns: Sequence[Pattern], *, compared: bool = False) -> TableList:
+    """The tables that patterns mean, not listed yet; `compared`: see `TableList`."""
     from iceberg_cli.fleet.listing import list_tables
 
-    return list_tables(patterns, catalog_config=run.catalog_config, storage_options=run.storage_options())
+    return list_tables(
+        patterns,
+        catalog_config=run.catalog_config,
+        storage_options=run.storage_options(),
+        compared=compared,
+    )
 
 
 def opener_of(run: Run) -> TableOpener:
