@@ -329,7 +329,9 @@ class Table:
     @property
     def key(self) -> tuple[str, str]:
         """What it has in common with itself under other names: its UUID, and its folder in one spelling."""
-        return self._opened.base().table_uuid, canonical(self._opened.location).rstrip("/")
+        # A copy is another table: its storage reads the folder of the original from the place of the copy.
+        folder = self._opened.storage.canonical(self._opened.location)
+        return self._opened.base().table_uuid, canonical(folder).rstrip("/")
 
     @property
     def live_files(self) -> int:

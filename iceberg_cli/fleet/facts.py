@@ -17,8 +17,8 @@ import os
 import sqlite3
 import threading
 import zlib
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from iceberg_cli import __version__
 
 _FILE: Final = "fleet-1.sqlite"
 _MOST_TABLES: Final = 100_000
-_WAIT_S: Final = 5.0
+_WAIT_S: Final = 0.5
 
 
 def facts_folder(environment: Mapping[str, str]) -> Path | None:
@@ -54,7 +54,7 @@ class FactsStore:
 
     def get(self, metadata_location: str) -> dict[str, Any] | None:
         """The facts of a metadata file, or None."""
-        with self._lock, suppress(sqlite3.Error, OSError, ValueError, zlib.error):
+        with self._lock, self._going_on():
             database = self._open()
             if database is None or not self._has_rows:
                 return None
@@ -69,7 +69,7 @@ class FactsStore:
     def put(self, metadata_location: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
         """Keep the facts of a metadata file; of very many those that were written first go."""
         data = zlib.compress(json.dumps(facts).encode(), 1)
-        with self._lock, suppress(sqlite3.Error, OSError):
+        with self._lock, self._going_on():
             database = self._open()
             if database is None:
                 return
@@ -82,6 +82,20 @@ class FactsStore:
                 database.execute(
                     "DELETE FROM facts WHERE rowid <= (SELECT max(rowid) FROM facts) - ?", (_MOST_TABLES,)
                 )
+
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """Do without the file from here on where it cannot be used; one that is damaged goes."""
+        try:
+            yield
+        except (sqlite3.Error, OSError, ValueError, zlib.error) as error:
+            damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
+                error, sqlite3.OperationalError
+            )
+            if damaged and self._path is not None:
+                with suppress(OSError):
+                    self._path.unlink()
+            self._path = self._connection = None
 
     def _open(self) -> sqlite3.Connection | None:
         """The database, made where it is not there; None where it is not this user's alone."""

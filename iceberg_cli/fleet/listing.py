@@ -17,7 +17,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from iceberg_cli.errors import IcebergCliError, TableNotFound, UsageError
+from iceberg_cli.errors import Cancelled, IcebergCliError, Refused, TableNotFound, UsageError
 from iceberg_cli.fleet.patterns import Pattern
 from iceberg_cli.paths import canonical, scheme_of
 from iceberg_cli.plan.text import did_you_mean
@@ -92,6 +92,7 @@ class TableList:
         catalogs: those that are configured.
         storage_options: for folders in object stores.
         compared: compare all names, also where one place is listed: for what writes.
+        stop_requested: whether to stop.
 
     Attributes:
         failed: places of which some tables may be missing.
@@ -101,6 +102,7 @@ class TableList:
     catalogs: Catalogs
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     compared: bool = False
+    stop_requested: Callable[[], bool] = lambda: False
     failed: list[FailedPlace] = field(default_factory=list)
     _matched: set[Pattern] = field(default_factory=set)
 
@@ -179,9 +181,7 @@ class TableList:
             if own and not self._is_meant(written, own):
                 continue
             if any("." in level or not level for level in (*entry.levels, entry.table)):
-                reason = UsageError(
-                    f"{written}: a name with a dot in one of its parts cannot be written here"
-                )
+                reason = Refused(f"{written}: a name with a dot in one of its parts cannot be written here")
                 self.failed.append(FailedPlace(name=written, error=reason))
                 continue
             twins = [each for each in others.get(entry.metadata_location or "", []) if each != written]
@@ -227,15 +227,20 @@ class TableList:
         open_patterns = [each for each in self.patterns if each not in self._matched]
         try:
             for table in tables:
+                self._check_stop()
                 if open_patterns:
                     met = [each for each in open_patterns if _is_named(table, each)]
                     self._matched.update(met)
                     open_patterns = [each for each in open_patterns if each not in self._matched]
                 yield table
-        except UsageError:
+        except (UsageError, Cancelled):
             raise
         except IcebergCliError as error:
             self.failed.append(FailedPlace(name=place, error=error))
+
+    def _check_stop(self) -> None:
+        if self.stop_requested():
+            raise Cancelled("Stopped by a signal", next_step="Run the same command again.")
 
     # -- once --------------------------------------------------------------------------------------------------
 

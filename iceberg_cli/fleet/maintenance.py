@@ -194,10 +194,12 @@ class Maintenance:
         )
         held: dict[str, str] = {}
         for listed in found:
+            if self.stop_requested():
+                raise Cancelled("Stopped by a signal", next_step="Run the same command again.")
             own = self.policy.of_table(names_of(listed))
             if own is not None and not own.maintain:
                 reason = f": {own.reason}" if own.reason else ""
-                location = listed.location or self.opener.identity(listed)[1]
+                location = listed.location or self._location_of_held(listed)
                 held[key_of_location(location)] = f"maintain = false for {listed.name}{reason}"
         if found.failed:
             error = found.failed[0].error
@@ -205,6 +207,15 @@ class Maintenance:
             raise error
         self.unmatched_holds = [each.text for each in found.unmatched_patterns()]
         return held
+
+    def _location_of_held(self, listed: ListedTable) -> str:
+        try:
+            return self.opener.identity(listed)[1]
+        except IcebergCliError as error:
+            raise Refused(
+                f"Cannot find out where {listed.name} lies, on which nothing may run: {error.message}",
+                next_step="Mend it, or leave its name out of the policy file's `match`: until then nothing runs.",
+            ) from error
 
     def _ranked(self) -> list[ListedTable]:
         """The tables, that of which most is freed first; those that cannot be read come last and say why."""
@@ -219,8 +230,11 @@ class Maintenance:
             facts=self.facts,
         )
         freed: dict[str, int] = {}
+        # Half of the time is for what is then done.
+        started_ms = _now_ms()
+        until_ms = None if self.deadline_ms is None else (started_ms + self.deadline_ms) // 2
         for each in survey:
-            if self.stop_requested():
+            if self.stop_requested() or (until_ms is not None and _now_ms() >= until_ms):
                 break
             freed[each.listed.name] = each.freed_bytes
         return sorted(listed, key=lambda each: -freed.get(each.name, -1))
@@ -231,8 +245,8 @@ class Maintenance:
         if reason := self._why_not_begin():
             yield VerbRun(table=_identity(listed), verb=None, status=LEFT, reason=reason)
             return
-        if listed.location is not None and self._refusal(listed, None) is not None:
-            yield self._skipped(listed, None, self._refusal(listed, None) or "")
+        if listed.location is not None and (reason := self._refusal(listed, None, now_ms=_now_ms())):
+            yield self._skipped(listed, None, reason)
             return
         table: Table | None = None
         try:
@@ -251,7 +265,8 @@ class Maintenance:
         if same := self._come_to_before(listed, table):
             yield self._skipped(listed, table, f"it is the table {same}")
             return
-        if reason := self._refusal(listed, table):
+        now_ms = _now_ms()
+        if reason := self._refusal(listed, table, now_ms=now_ms):
             yield self._skipped(listed, table, reason)
             return
         own = self.policy.of_table(names_of(listed, table.identity["location"]))
@@ -262,7 +277,7 @@ class Maintenance:
             return
         rival = self._rival(listed, table)
         counted = _Deleted(self.on_event)
-        runtime = self._runtime(own, counted)
+        runtime = self._runtime(own, counted, now_ms=now_ms)
         unknown: str | None = None
         if self.settle and not self.dry_run:
             for done in table.recover(runtime=runtime):
@@ -281,9 +296,7 @@ class Maintenance:
                 continue
             run = self._run(listed, table, verb, runtime, counted, rival)
             if isinstance(run.error, CorruptFile) and run.exit_code == CommitConflict.exit_code:
-                # What it had begun is given up first; then what is due now is found anew.
-                for done in table.recover(runtime=runtime) if self.settle else ():
-                    yield _settled(_identity(listed, table), done, counted.take())
+                # What is due now is found anew; what it had begun the next run gives up.
                 run = self._run(listed, table, verb, runtime, counted, rival)
             yield run
             if run.exit_code:
@@ -398,7 +411,7 @@ class Maintenance:
             return "its window is over"
         return None
 
-    def _refusal(self, listed: ListedTable, table: Table | None) -> str | None:
+    def _refusal(self, listed: ListedTable, table: Table | None, *, now_ms: int) -> str | None:
         """Why nothing runs on a table now by the policy file, or None."""
         location = None if table is None else table.identity["location"]
         if location is not None and (reason := self._held.get(key_of_location(location))):
@@ -408,7 +421,6 @@ class Maintenance:
             return "no entry of the policy file matches it"
         if not own.maintain:
             return f"maintain = false{f': {own.reason}' if own.reason else ''}"
-        now_ms = _now_ms()
         if own.window is not None and not own.window.contains(now_ms):
             return f"outside its window ({own.window.text}), which begins {iso(own.window.next_start_ms(now_ms))}"
         return None
@@ -419,10 +431,10 @@ class Maintenance:
             before = self._names.setdefault(table.key, listed.name)
         return None if before == listed.name else before
 
-    def _runtime(self, own: TablePolicy | None, on_event: Listener) -> Runtime:
+    def _runtime(self, own: TablePolicy | None, on_event: Listener, *, now_ms: int) -> Runtime:
         ends = [self.deadline_ms]
         if own is not None and own.window is not None:
-            ends.append(own.window.end_ms(_now_ms()))
+            ends.append(own.window.end_ms(now_ms))
         return new_runtime(
             on_event=on_event,
             deadline_ms=min((each for each in ends if each is not None), default=None),

@@ -222,6 +222,7 @@ class Survey:
             verbs=self.policy.verbs(own),
             failed=[each.error for each in planned if each.error is not None],
             open_operations=len(summary["open_operations"]),
+            key=table.key,
         )
 
     def _keep(
@@ -272,6 +273,7 @@ class Survey:
         failed: Sequence[IcebergCliError] = (),
         open_operations: int | None = None,
         from_cache: bool = False,
+        key: tuple[str, str] | None = None,
     ) -> SurveyedTable:
         row: dict[str, Any] = {
             "table": {**identity, "also": list(listed.also)},
@@ -291,7 +293,7 @@ class Survey:
             row["rule"] = _why_no_verb(own)
         if self.prices is not None:
             row["cost"] = self.prices.cost(row)
-        key = (uuid or "", canonical(str(identity["location"])).rstrip("/"))
+        key = key or (uuid or "", canonical(str(identity["location"])).rstrip("/"))
         return SurveyedTable(listed=listed, row=row, exit_code=code, key=key)
 
 

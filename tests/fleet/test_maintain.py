@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -312,3 +314,37 @@ def test_killed_at_random_moments_it_goes_on_where_it_was(tmp_path: Path, budget
         assert {run["status"] for run in last.json["runs"]} == {"not_due"}
     print(f"{open_after} of {budget} kills left an operation open")
     assert open_after
+
+
+def test_nothing_goes_that_another_entry_of_a_catalog_still_points_to(tmp_path: Path) -> None:
+    fleet = build_fleet(tmp_path, {("sqlite", "iceberg"): 1})
+    [table] = fleet.tables
+    catalog, namespace, name = table.name.split(".")
+    [database] = glob(f"{tmp_path}/**/*.db", recursive=True)
+    with sqlite3.connect(database) as connection:
+        connection.execute(
+            "INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, metadata_location) SELECT"
+            " catalog_name, table_namespace, 'zz_other', metadata_location FROM iceberg_tables WHERE table_name = ?",
+            (name,),
+        )
+    before = files_of(fleet)
+    ran = maintain(tmp_path, VERBS, *fleet.patterns, options=fleet.options)
+    runs = {run["operation"]: run for run in ran.json["runs"]}
+    assert ran.code == runs["expire-snapshots"]["exit_code"] == 11
+    assert f"{catalog}.{namespace}.zz_other" in runs["expire-snapshots"]["reason"]
+    # The verbs before it moved one of the two.
+    again = maintain(tmp_path, EXPIRE, *fleet.patterns, options=fleet.options)
+    assert [run["status"] for run in again.json["runs"] if run["operation"] == "expire-snapshots"] == [
+        "blocked"
+    ]
+    assert before <= files_of(fleet)
+
+
+def test_a_copy_of_a_table_does_not_stand_in_for_it(tmp_path: Path) -> None:
+    fleet = build_fleet(tmp_path, {("folder", "iceberg"): 1})
+    [table] = fleet.tables
+    shutil.copytree(table.folder, table.folder.parent / f"a_{table.folder.name}")
+    ran = maintain(tmp_path, EXPIRE, f"{table.folder.parent}/*", options=fleet.options)
+    runs = {run["table"]["name"]: run["status"] for run in ran.json["runs"]}
+    assert runs[table.name] == "done"
+    check_rows(fleet)

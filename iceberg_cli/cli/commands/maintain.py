@@ -181,6 +181,7 @@ class _Work:
 
         run = self._run
         self.found = tables_of(run, self._patterns, compared=True)
+        self.found.stop_requested = lambda: bool(stopping.heard())
         return Maintenance(
             tables=self.found,
             opener=opener_of(run),

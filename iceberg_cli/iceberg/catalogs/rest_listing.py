@@ -17,6 +17,7 @@ from iceberg_cli.iceberg.catalogs.entries import CatalogEntry, MayMatch, no_answ
 from iceberg_cli.iceberg.catalogs.rest_connection import DENIED, RestConnection, object_of
 
 _GONE: Final = 404
+_NO_PARENTS: Final = (400, 405, 501)  # what servers say that have no namespaces below others
 
 
 def list_rest(connection: RestConnection, name: str, may_match: MayMatch) -> Iterator[CatalogEntry]:
@@ -44,13 +45,13 @@ def _pages(
 ) -> Iterator[Any]:
     """The elements of an answer's field, page after page."""
     # An empty token asks a server that has pages for the first one.
-    token = ""
+    token, seen = "", set[str]()
     size = connection.catalog.properties.get(PAGE_SIZE)
     sized = {} if size is None else {"pageSize": str(size)}
     while True:
         answer = connection.get(url, f"the catalog {name}", params={**params, **sized, "pageToken": token})
         code = answer.status_code
-        if code == _GONE:
+        if code == _GONE or (params and code in _NO_PARENTS):
             return
         if code in DENIED:
             raise AccessDenied(
@@ -66,8 +67,9 @@ def _pages(
         following = document.get("next-page-token")
         if not isinstance(following, str) or not following:
             return
-        if following == token:
-            raise no_answer(name, "its pages do not end: one names itself as the next")
+        if following in seen:
+            raise no_answer(name, "its pages do not end: one names an earlier one as the next")
+        seen.add(following)
         token = following
 
 
