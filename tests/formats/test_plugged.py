@@ -120,6 +120,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (metadata / "entry_points.txt").write_text("[iceberg_cli.formats]\nlines = lines_format:FORMAT\n")
     (site / "lines_format.py").write_text(PLUG_IN)
     monkeypatch.syspath_prepend(site)
+    entry_points_of.cache_clear()
     folder = tmp_path / "t"
     (folder / "_lines").mkdir(parents=True)
     (folder / "_lines" / "1").write_text("one")

@@ -196,6 +196,29 @@ def _first_event(table: str) -> dict[str, Any]:
     return document
 
 
+def _of_many_tables(table: str, folder: Path) -> dict[str, dict[str, Any]]:
+    """A document of each command about many tables, and a line of each kind."""
+    policy, iceops = folder / "policy.toml", folder / "iceops.yaml"
+    policy.write_text(f'version = 1\n[[tables]]\nmatch = ["{table}"]\nexpire-snapshots = {{}}\n')
+    iceops.write_text("catalog: prod\ndefaults: {expire-snapshots: {older-than: 14d}}\n")
+    commands = (
+        ("list", table),
+        ("survey", table),
+        ("maintain", table, "--policy", policy, "--dry-run"),
+    )
+    documents = [
+        *(run(*words, "--format", "json").json for words in commands),
+        run("policy", "check", policy, table, "--format", "json").json,
+        run("policy", "import", iceops, "--from", "iceops", "--format", "json").json,
+    ]
+    for words in commands:
+        lines = [json.loads(line) for line in run(*words, "--jsonl").out.splitlines()]
+        for line in lines:
+            validate(line)
+        documents += lines
+    return {document["schema"].removeprefix("iceberg-cli/"): document for document in documents}
+
+
 def test_every_document_obeys_its_json_schema(table: str, tmp_path: Path) -> None:
     saved = str(tmp_path / "plan.json")
     run("plan", table, "expire-snapshots", "--snapshot-id", "2", "-o", saved)
@@ -214,8 +237,10 @@ def test_every_document_obeys_its_json_schema(table: str, tmp_path: Path) -> Non
         "inspection/2": run("inspect", table, "--format", "json").json,
         "config/1": run("config", "show", "--format", "json").json,
         "event/1": _first_event(table),
+        **_of_many_tables(table, tmp_path),
     }
-    assert {f"iceberg-cli/{name}" for name in documents} == SCHEMAS.keys()
+    of_files = {"iceberg-cli/policy/1"}
+    assert {f"iceberg-cli/{name}" for name in documents} == SCHEMAS.keys() - of_files
     for name, document in documents.items():
         assert document["schema"] == f"iceberg-cli/{name}"
     assert documents["plan/2"]["due"]
