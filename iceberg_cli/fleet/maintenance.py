@@ -279,7 +279,8 @@ class Maintenance:
         counted = _Deleted(self.on_event)
         runtime = self._runtime(own, counted, now_ms=now_ms)
         unknown: str | None = None
-        if self.settle and not self.dry_run:
+        # What is still to be deleted for an earlier run the rival may need as well.
+        if self.settle and not self.dry_run and rival is None:
             for done in table.recover(runtime=runtime):
                 yield _settled(_identity(listed, table), done, counted.take())
                 if done.exit_code == CommitStateUnknown.exit_code:
