@@ -172,6 +172,7 @@ class Maintenance:
     def __iter__(self) -> Iterator[VerbRun]:
         """One for each table and verb, as it is known."""
         self._held = self._find_held()
+        self.opener.start_engine()
         tables = self._ranked() if self.ranked else self.tables
         # What may be deleted is spent in the order of the tables only where they come one after the other.
         jobs = self.jobs if self.allowance is None else 1

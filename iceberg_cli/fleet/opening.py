@@ -59,6 +59,17 @@ class TableOpener:
     on_event: Listener = unheard
     _own: threading.local = field(default_factory=threading.local, repr=False)
 
+    def start_engine(self) -> None:
+        """Start Spark where it may be needed, before other threads are there: nothing may be printed while it starts.
+
+        Raises:
+            UsageError, BackendUnavailable: see `engines.spark.startup.open_session`.
+        """
+        if self.engine is not None and self.engine.may_be_spark:
+            from iceberg_cli.engines.spark.startup import open_session
+
+            open_session(self.engine)
+
     def pointer(self, listed: ListedTable) -> Pointer | None:
         """Where a catalog points for a table; None where only opening it tells.
 

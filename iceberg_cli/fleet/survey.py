@@ -95,6 +95,8 @@ class Survey:
 
     def __iter__(self) -> Iterator[SurveyedTable]:
         """Each table once, as it is ready."""
+        if not self.quick:
+            self.opener.start_engine()
         yield from side_by_side(self._look_at, self.tables, jobs=self.jobs)
 
     def _look_at(self, listed: ListedTable) -> Iterator[SurveyedTable]:

@@ -348,3 +348,39 @@ def test_a_copy_of_a_table_does_not_stand_in_for_it(tmp_path: Path) -> None:
     runs = {run["table"]["name"]: run["status"] for run in ran.json["runs"]}
     assert runs[table.name] == "done"
     check_rows(fleet)
+
+
+@pytest.mark.deep
+@pytest.mark.jvm
+def test_on_spark_one_session_serves_tables_that_are_worked_on_side_by_side(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    policy = policy_file(tmp_path / "policy.toml", VERBS, fleet.patterns)
+    words = [
+        "maintain",
+        *fleet.patterns,
+        *fleet.options,
+        "--policy",
+        str(policy),
+        "--yes",
+        "--jobs",
+        "3",
+        "--jsonl",
+    ]
+    spark = ["--engine", "spark", "--spark-master", "local[2]", "--spark-conf", "spark.ui.enabled=false"]
+    done = subprocess.run(
+        [sys.executable, "-m", "iceberg_cli", *words, *spark],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    runs = [json.loads(line) for line in done.stdout.splitlines()][:-1]
+    assert {(run["table"]["name"], run["operation"]) for run in runs} == {
+        (table.name, verb) for table in fleet.tables for verb in ORDER
+    }
+    assert {run["status"] for run in runs} <= {"done", "not_due"}
+    assert {run["status"] for run in runs if run["operation"] == "expire-snapshots"} == {"done"}
+    assert done.stderr.count("Spark version") <= 1
+    check_rows(fleet)

@@ -52,16 +52,27 @@ _SETTINGS = {
     "spark.redaction.regex": "(?i)secret|passw(or)?d|token|access[.]?key|account[.-]key|encryption[.-]key|api[.-]?key"
     "|credential|connection-string|[.]sas[.]|[.]header[.]|authorization",
 }
-_started: list[Session] = []
+_started: list[tuple[EngineChoice, Session]] = []
+_lock = threading.RLock()  # tables may be opened side by side
 _sent: WeakKeyDictionary[Any, _SentPackage] = WeakKeyDictionary()
 
 
 def open_session(choice: EngineChoice) -> Session:
-    """The session that exists, or a new one.
+    """The session that exists, or a new one; one for all threads that choose alike.
+
+    While one starts nothing may be printed: see `_quietly`.
 
     Raises:
         UsageError: pyspark, or what it needs here, is not installed. BackendUnavailable: Spark did not start.
     """
+    with _lock:
+        for started_by, session in _started:
+            if started_by is choice:
+                return session
+        return _open_session(choice)
+
+
+def _open_session(choice: EngineChoice) -> Session:
     try:
         from pyspark.errors import PySparkImportError
         from pyspark.sql import SparkSession
@@ -94,14 +105,14 @@ def open_session(choice: EngineChoice) -> Session:
             raise BackendUnavailable(f"Cannot start Spark: {cause_of(error)}{_tail(log)}") from error
     session = Session(spark, connect=is_connect(spark), ours=ours)
     if ours:
-        _started.append(session)
+        _started.append((choice, session))
     return session
 
 
 def close_sessions() -> None:
     """End the sessions that were started here, and delete the archives sent to them."""
     while _started:
-        _started.pop().close()
+        _started.pop()[1].close()
     for sent in list(_sent.values()):
         sent.folder.cleanup()
 
@@ -122,7 +133,8 @@ def prepare(
     """
     from iceberg_cli.engines.spark.worker import prober
 
-    _send_package(session)
+    with _lock:
+        _send_package(session)
     _check_packages(session, needed | _NEEDED_FOR.get(scheme_of(path), frozenset()))
     rows = [b""] * min(session.cores, _MOST_LOOKS)
     with session.payload(pickle.dumps(storage, 5), secret=True) as payload:
