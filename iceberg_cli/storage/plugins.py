@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
@@ -10,9 +11,13 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 
-@cache
 def entry_points_of(group: str) -> Mapping[str, EntryPoint]:
     """The entry points of a group, by name; of several by one name the first."""
+    return _entry_points(group, tuple(sys.path))
+
+
+@cache
+def _entry_points(group: str, path: tuple[str, ...]) -> Mapping[str, EntryPoint]:  # noqa: ARG001 - where they are found
     from importlib.metadata import entry_points
 
     found: dict[str, EntryPoint] = {}

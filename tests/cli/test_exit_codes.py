@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli import errors
-from iceberg_cli.storage.plugins import entry_points_of
 from tests.builders import DAY_MS
 from tests.cli.lakes import (
     AS_OF,
@@ -122,7 +121,6 @@ def install_plug_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (metadata / "entry_points.txt").write_text("[iceberg_cli.committers]\nlost = lost_answers:open_table\n")
     (folder / "lost_answers.py").write_text(PLUG_IN)
     monkeypatch.syspath_prepend(folder)
-    entry_points_of.cache_clear()
 
 
 def test_13_is_a_commit_without_a_known_outcome_and_deletes_nothing(

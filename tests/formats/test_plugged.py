@@ -10,7 +10,7 @@ import pytest
 import iceberg_cli as ic
 from iceberg_cli.errors import TableNotFound, UsageError
 from iceberg_cli.formats import format_of
-from iceberg_cli.storage.plugins import entry_points_of
+from iceberg_cli.storage import plugins
 from tests.cli.running import iceberg_cli
 
 PLUG_IN = """
@@ -120,7 +120,6 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (metadata / "entry_points.txt").write_text("[iceberg_cli.formats]\nlines = lines_format:FORMAT\n")
     (site / "lines_format.py").write_text(PLUG_IN)
     monkeypatch.syspath_prepend(site)
-    entry_points_of.cache_clear()
     folder = tmp_path / "t"
     (folder / "_lines").mkdir(parents=True)
     (folder / "_lines" / "1").write_text("one")
@@ -189,7 +188,7 @@ def test_a_folder_that_no_format_knows_is_no_table(table: Path) -> None:
 
 
 def test_a_package_that_does_not_have_what_it_names_is_one_clear_error(table: Path) -> None:
-    entry_points_of.cache_clear()
+    plugins._entry_points.cache_clear()
     (table.parent / "site/lines_format-1.dist-info/entry_points.txt").write_text(
         "[iceberg_cli.formats]\nlines = lines_format:OTHER\n"
     )
