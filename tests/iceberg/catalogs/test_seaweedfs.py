@@ -130,9 +130,9 @@ def test_what_others_append_while_snapshots_expire_is_there(lake: Lake, command:
             acknowledged.append(number)
         return acknowledged
 
-    # Writers without pauses leave no time in which an expiry could come in: it gives up (12).
+    # Where pauses are shorter than an attempt, no expiry comes in: each gives up (12).
     with ThreadPoolExecutor(3) as pool:
-        writers = [pool.submit(write, pause_s) for pause_s in (0.3, 0.5, 0.7)]
+        writers = [pool.submit(write, pause_s) for pause_s in (1.0, 1.5, 2.0)]
         try:
             codes = [command(*EXPIRY, "--yes").code for _ in range(40 if FULL else 8)]
         finally:
