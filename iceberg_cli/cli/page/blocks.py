@@ -7,26 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from iceberg_cli.cli.render.layout import GAP, Layout, text_of
+from iceberg_cli.cli.render.surface import Surface
 from iceberg_cli.plan.inspection import (
-    COMMAND,
-    DUE,
-    FINDING,
-    HEADLINE,
     NUMBER,
     SIZE,
     SPAN,
     TIME,
     VERDICT,
     Column,
-    Facts,
-    Grid,
-    Lines,
-    Part,
     Row,
 )
 from iceberg_cli.plan.text import day, minute
 
-_STYLES: Final = {HEADLINE: "bold", FINDING: "yellow", DUE: "bold"}
 _CLASSES: Final = {"bold red": "bad", "yellow": "warning", "bold": "strong"}
 
 
@@ -76,7 +68,7 @@ class Block:
 
 
 @dataclass(kw_only=True)
-class Blocks:
+class Blocks(Surface):
     """Collects blocks; see `render/surface.py`.
 
     Args:
@@ -105,20 +97,6 @@ class Blocks:
     def command(self, text: str, *, indent: int = GAP) -> None:  # noqa: ARG002 - the page's style sets it in
         """As `Surface`."""
         self._add(Block(kind="command", text=text))
-
-    def part(self, part: Part, *, folder: str = "") -> None:
-        """As `Surface`."""
-        match part:
-            case Lines(lines, about):
-                for each in lines:
-                    if about == COMMAND:
-                        self.command(each)
-                    else:
-                        self.line(each, style=_STYLES.get(about, ""))
-            case Grid(columns, rows):
-                self.grid(columns, rows, folder=folder)
-            case Facts(pairs):
-                self.facts(pairs)
 
     def facts(self, pairs: Sequence[tuple[str, object, str]]) -> None:
         """As `Surface`."""

@@ -23,21 +23,14 @@ from iceberg_cli.cli.render.layout import (
     text_of,
     unbroken,
 )
+from iceberg_cli.cli.render.surface import Surface
 from iceberg_cli.plan.inspection import (
-    COMMAND,
-    DUE,
-    FINDING,
-    HEADLINE,
     NUMBER,
     PATH,
     SIZE,
     TEXT,
     VERDICT,
     Column,
-    Facts,
-    Grid,
-    Lines,
-    Part,
     Row,
 )
 
@@ -45,14 +38,13 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-_STYLES: Final = {HEADLINE: "bold", FINDING: "yellow", DUE: "bold"}
 _VERDICT_STYLES: Final = {"go": "bold red", "change": "yellow", "keep": "green"}
 _RIGHT: Final = (NUMBER, SIZE)
 _LEAST_WIDTH: Final = 20  # of a paragraph, however narrow the terminal is
 _ENDING_BLANKS: Final = re.compile(r"[ ]+(?=\n)")
 
 
-class Screen:
+class Screen(Surface):
     """A stream as people see it.
 
     Args:
@@ -98,20 +90,6 @@ class Screen:
         from rich.text import Text
 
         self._print(Text(" " * indent + printable(text)))
-
-    def part(self, part: Part, *, folder: str = "") -> None:
-        """Print a part of a summary; `folder`: paths below it are shown as seen from there."""
-        match part:
-            case Lines(lines, about):
-                for each in lines:
-                    if about == COMMAND:
-                        self.command(each)
-                    else:
-                        self.line(each, style=_STYLES.get(about, ""))
-            case Grid(columns, rows):
-                self.grid(columns, rows, folder=folder)
-            case Facts(pairs):
-                self.facts(pairs)
 
     def facts(self, pairs: Sequence[tuple[str, object, str]]) -> None:
         """Print labels, each with a value; one without a value is left out."""

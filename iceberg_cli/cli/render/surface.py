@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from iceberg_cli.cli.render.layout import GAP, Layout
-from iceberg_cli.plan.inspection import Column, Part, Row
+from iceberg_cli.plan.inspection import COMMAND, DUE, FINDING, HEADLINE, Column, Facts, Grid, Lines, Part, Row
+
+_STYLES: Final = {HEADLINE: "bold", FINDING: "yellow", DUE: "bold"}
 
 
 class Surface(Protocol):
@@ -28,7 +30,17 @@ class Surface(Protocol):
 
     def part(self, part: Part, *, folder: str = "") -> None:
         """Show a part of a summary; `folder`: paths below it are shown as seen from there."""
-        ...
+        match part:
+            case Lines(lines, about):
+                for each in lines:
+                    if about == COMMAND:
+                        self.command(each)
+                    else:
+                        self.line(each, style=_STYLES.get(about, ""))
+            case Grid(columns, rows):
+                self.grid(columns, rows, folder=folder)
+            case Facts(pairs):
+                self.facts(pairs)
 
     def facts(self, pairs: Sequence[tuple[str, object, str]]) -> None:
         """Show labels, each with a value; one without a value is left out."""
