@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EQUALITY_DELETES, EXISTING, Json
+from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EQUALITY_DELETES, EXISTING
 from iceberg_cli.testing.iceberg_writer import IcebergWriter, parquet_metrics
 from tests.builders import DAY_MS, a_statistics_file
 from tests.cli.lakes import (
@@ -31,6 +31,7 @@ from tests.cli.lakes import (
     old_files,
     unchanged,
 )
+from tests.delete_tables import BY_K, SCHEMA
 from tests.duckdb_reading import duckdb_with_iceberg
 from tests.fleet.maintaining import EXPIRE, maintain, policy_file, runs_of
 from tests.hazard_tables import OWN_GONE, Hazard, entry
@@ -158,28 +159,15 @@ def test_statistics_files_go_with_their_snapshot_and_no_others(table: Hazard) ->
 
 # -- a global equality delete ----------------------------------------------------------------------------------
 
-_SCHEMA: Json = {
-    "type": "struct",
-    "schema-id": 0,
-    "fields": [
-        {"id": 1, "name": "n", "required": False, "type": "long"},
-        {"id": 2, "name": "k", "required": False, "type": "string"},
-    ],
-}
-_BY_K: Json = {
-    "spec-id": 1,
-    "fields": [{"name": "k", "transform": "identity", "source-id": 2, "field-id": 1000}],
-}
-
 
 def test_a_global_equality_delete_reaches_the_partitions_of_before(tmp_path: Path) -> None:
     """The table was partitioned by `k`; then partitioning was dropped, and three rows were deleted by equality."""
     folder = tmp_path / "wh" / "events"
     writer = IcebergWriter(
-        storage=LocalStorage(), location=str(folder), format_version=2, schema=_SCHEMA,
+        storage=LocalStorage(), location=str(folder), format_version=2, schema=SCHEMA,
         time_ms=AS_OF_MS - 9 * DAY_MS,
     )  # fmt: skip
-    writer.document |= {"partition-specs": [writer.spec, _BY_K], "last-partition-id": 1000}
+    writer.document |= {"partition-specs": [writer.spec, BY_K], "last-partition-id": 1000}
     of_k = [{"partition": {"k": k}, "spec_id": 1} for k in "xy"]
     files = [
         writer.data_file(pa.table({"n": range(20 * part, 20 * part + 20), "k": ["xy"[part]] * 20}))

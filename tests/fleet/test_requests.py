@@ -35,14 +35,14 @@ def test_a_catalog_is_listed_page_by_page_and_no_table_is_opened(fleet: Fleet) -
         ran = iceberg_cli("list", f"rest.{fleet.namespace}", *behind(front, fleet), "--format", "json")
     assert ran.code == 0, ran.err
     assert [each["name"] for each in ran.json["tables"]] == [table.name for table in fleet.tables]
-    asked = [urlsplit(path) for _, path in front.requests]
+    requests = [urlsplit(path) for _, path in front.requests]
     tables = f"/v1/namespaces/{fleet.namespace}/tables"
-    pages = [parse_qs(url.query, keep_blank_values=True) for url in asked if url.path == tables]
+    pages = [parse_qs(url.query, keep_blank_values=True) for url in requests if url.path == tables]
     assert [page["pageSize"] for page in pages] == [[str(PAGE)]] * 3
     tokens = [page["pageToken"][0] for page in pages]
     assert tokens[0] == ""
     assert len({*tokens}) == 3
-    assert not [url.path for url in asked if url.path.startswith(f"{tables}/")]
+    assert not [url.path for url in requests if url.path.startswith(f"{tables}/")]
 
 
 def test_a_table_that_did_not_change_costs_a_survey_one_request(fleet: Fleet) -> None:
@@ -51,14 +51,14 @@ def test_a_table_that_did_not_change_costs_a_survey_one_request(fleet: Fleet) ->
         first = iceberg_cli("survey", *options)
         front.requests.clear()
         again = iceberg_cli("survey", *options)
-        asked = Counter(urlsplit(path).path for _, path in front.requests)
+        requests = Counter(urlsplit(path).path for _, path in front.requests)
         changed = fleet.tables[7]
         expiring = ("--older-than", "7d", "--retain-last", "1", "--yes")
         assert iceberg_cli("expire-snapshots", changed.name, *fleet.options, *expiring).code == 0
         later = iceberg_cli("survey", *options)
     assert (first.code, again.code, later.code) == (0, 0, 0), again.err
     tables = f"/v1/namespaces/{fleet.namespace}/tables"
-    assert {path: n for path, n in asked.items() if path.startswith(f"{tables}/")} == {
+    assert {path: n for path, n in requests.items() if path.startswith(f"{tables}/")} == {
         f"{tables}/{table.name.rpartition('.')[2]}": 1 for table in fleet.tables
     }
     known = {each["table"]["name"]: each["from_cache"] for each in again.json["tables"]}

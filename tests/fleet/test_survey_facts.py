@@ -70,8 +70,8 @@ def test_a_survey_is_that_of_tables_read_anew_whatever_was_looked_at_before(
     for _ in range(budget):
         policy, age_days = rng.choice(policies), rng.choice(AGES_DAYS)
         for _ in range(2):
-            asked = (fleet, policy, int(AS_OF_MS - age_days * DAY_MS))
-            found, kept = surveyed(*asked)
+            arguments = (fleet, policy, int(AS_OF_MS - age_days * DAY_MS))
+            found, kept = surveyed(*arguments)
             known += kept
-            assert found == surveyed(*asked, "--no-cache")[0], (policy, age_days)
+            assert found == surveyed(*arguments, "--no-cache")[0], (policy, age_days)
     assert known

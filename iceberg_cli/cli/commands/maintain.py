@@ -172,7 +172,7 @@ class _Work:
         self._run, self._policy, self._jobs = run, policy, jobs
         self._patterns = patterns_of(patterns) or policy.file.patterns
         self.run_id = str(uuid.uuid4())
-        self.found: TableList = tables_of(run, self._patterns, compared=True)
+        self.found: TableList  # of the last time that they were listed
         self.totals = _Totals()
         self.left: list[dict[str, Any]] = []
 
