@@ -72,9 +72,9 @@ Where building showed something better than the first design:
   Delta log needs nothing of the one before it, as a snapshot of Iceberg does.
 - What happens in a run is passed to listeners at once, by classes of `plan/events.py`: the display of progress, the log
   file, the metrics file and spans are made of the same events, and nothing below the command line knows them.
-- The metadata file of an Iceberg table alone, a glance (`plan/decision.py`), tells a survey what expires; it is kept
-  with what decisions by it would free, so that a table whose pointer did not move is not read again. Nothing is planned
-  on it.
+- A glance at metadata (`plan/decision.py`) tells a survey what expires, of a Delta log when that may be something else;
+  it is kept with what decisions by it would free, so that a table whose pointer did not move is not read again: a
+  metadata file in a catalog, else a listing of the log or of the metadata files. Nothing is planned on it.
 - Tables are worked on side by side in threads, each with connections to catalogs of its own, and then no process is
   forked. What may be deleted by all of them together is one `DeletionAllowance`.
 - Text for people is parts with typed values (`plan/inspection.py`): formats say what stands where and what a value is,

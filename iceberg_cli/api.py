@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from iceberg_cli.operation.ports import Build, Planned
     from iceberg_cli.operation.recovery import OpenOperation as OpenOperation  # noqa: PLC0414 - for callers
     from iceberg_cli.operation.table import OpenTable
+    from iceberg_cli.plan.decision import Decision
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.plan import Option, Step, Verdict
     from iceberg_cli.plan.plan import Plan as PlanContent
@@ -480,9 +481,13 @@ class Table:
         """What a survey of many tables shows of its size and shape, from the document of its summary."""
         return format_of(self.format).fleet_columns(summary)
 
-    def glance(self) -> tuple[str, dict[str, Any]] | None:
-        """The location of its metadata and what that tells a survey, where the file never changes; else None."""
+    def glance(self) -> dict[str, Any] | None:
+        """What a survey keeps of its version; None: nothing."""
         return format_of(self.format).glance(self._opened)
+
+    def lasts(self, plan: Plan, decision: Decision) -> bool:
+        """Whether what a plan frees is the same as long as its version and the decision are."""
+        return format_of(self.format).lasts(self._opened, plan.content, decision)
 
     def quick_check(self, *, as_of_ms: int | None = None) -> CheckResult:
         """The rules of its specification that need no file beside what was read to open it.

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from iceberg_cli.delta.verbs.rewrite_manifests.policy import RewriteManifests
     from iceberg_cli.delta.verbs.upgrade_v3.policy import UpgradeV3
     from iceberg_cli.operation.table import OpenRequest
+    from iceberg_cli.plan.decision import Decision, Glances
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.inspection import Row, StateSelector
+    from iceberg_cli.plan.plan import Plan
     from iceberg_cli.plan.policy import Policy
+    from iceberg_cli.storage import Storage
 
 __all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteManifests", "UpgradeV3"]
 
@@ -115,10 +118,34 @@ class DeltaFormat:
         snapshot = table.log.snapshot(state.version, at_ms=state.at_ms) if state.given() else table.snapshot
         return VersionSample(table=table, snapshot=snapshot, columns=columns, as_of_ms=as_of_ms)
 
-    glances: Final = None  # its log is many files
+    file_glances: Final = None  # its log is many files
 
-    def glance(self, table: DeltaTable) -> None:
-        """None: see `glances`."""
+    @property
+    def glances(self) -> Glances:
+        """What a glance at a log tells."""
+        from iceberg_cli.delta.inspect.glance import LogGlances
+
+        return LogGlances()
+
+    def glance(self, table: DeltaTable) -> dict[str, Any] | None:
+        """The times in its log, and the properties about them."""
+        from iceberg_cli.delta.inspect.glance import glance_of
+
+        return glance_of(table)
+
+    def lasts(self, table: DeltaTable, plan: Plan, decision: Decision) -> bool:  # noqa: ARG002 - the port's signature
+        """Not where age alone, or metadata of Iceberg, decides about files that the log does not name."""
+        from iceberg_cli.delta.verbs.expire_snapshots.plan import goes_by_the_log
+
+        return goes_by_the_log(table, plan)
+
+    def folder_version(self, storage: Storage, folder: str) -> str | None:
+        """By all files of the log."""
+        from iceberg_cli.delta.spec.log import LOG
+        from iceberg_cli.storage.listing_digest import listing_digest
+
+        log = f"{folder}/{LOG}"
+        return listing_digest(log, storage.list(log))
 
     def fleet_columns(self, summary: Row) -> dict[str, Any]:
         """The columns of `fleet/1` about size and shape."""

@@ -5,8 +5,12 @@ snapshots, refs and properties that are kept; kept beside them is how much a cer
 of just these snapshots, which is as immutable as the files that it was found in. What is blocked by something outside
 the metadata is not kept.
 
-An entry is used for the same metadata file alone, by its location; a catalog never gives one name to two versions. So
-are tables in folders, whose files have numbers that a table made anew could have again: they are always read.
+An entry is used for the same version alone. In a catalog that is a metadata file, by its location, for no catalog
+gives one name to two versions. In a folder it is a listing: of a Delta table's log, of an Iceberg table's metadata
+files, names with sizes and times, for a table made anew could have the same names again.
+
+A VACUUM takes files that no log names as well, and those only a listing of the table's folder shows. What one told is
+used until a file that came after it could be due. Of a VACUUM that leaves nothing in the log it knows nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from typing import Any, Final
 
 from iceberg_cli import __version__
 
-_FILE: Final = "fleet-1.sqlite"
+_FILE: Final = "fleet-2.sqlite"
 _MOST_TABLES: Final = 100_000
 _WAIT_S: Final = 0.5
 
@@ -52,22 +56,25 @@ class FactsStore:
         self._connection: sqlite3.Connection | None = None
         self._has_rows = False  # as far as is known: a survey that begins without any asks for none
 
-    def get(self, metadata_location: str) -> dict[str, Any] | None:
-        """The facts of a metadata file, or None."""
+    @property
+    def is_kept(self) -> bool:
+        """Whether anything is kept at all."""
+        return self._path is not None
+
+    def get(self, version: str) -> dict[str, Any] | None:
+        """The facts of a version, or None."""
         with self._lock, self._going_on():
             database = self._open()
             if database is None or not self._has_rows:
                 return None
-            row = database.execute(
-                "SELECT facts, digest FROM facts WHERE location = ?", (metadata_location,)
-            ).fetchone()
-            if row is not None and row[1] == _digest(metadata_location, row[0]):
+            row = database.execute("SELECT facts, digest FROM facts WHERE version = ?", (version,)).fetchone()
+            if row is not None and row[1] == _digest(version, row[0]):
                 found: dict[str, Any] = json.loads(zlib.decompress(row[0]))
                 return found
         return None
 
-    def put(self, metadata_location: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
-        """Keep the facts of a metadata file; of very many those that were written first go."""
+    def put(self, version: str, facts: Mapping[str, Any], *, now_ms: int) -> None:
+        """Keep the facts of a version; of very many those that were written first go."""
         data = zlib.compress(json.dumps(facts).encode(), 1)
         with self._lock, self._going_on():
             database = self._open()
@@ -77,7 +84,7 @@ class FactsStore:
             with database:
                 database.execute(
                     "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?)",
-                    (metadata_location, now_ms, data, _digest(metadata_location, data)),
+                    (version, now_ms, data, _digest(version, data)),
                 )
                 database.execute(
                     "DELETE FROM facts WHERE rowid <= (SELECT max(rowid) FROM facts) - ?", (_MOST_TABLES,)
@@ -111,7 +118,7 @@ class FactsStore:
         connection = sqlite3.connect(self._path, timeout=_WAIT_S, check_same_thread=False)
         connection.execute(
             "CREATE TABLE IF NOT EXISTS facts"
-            " (location TEXT UNIQUE, written_ms INTEGER, facts BLOB, digest TEXT)"
+            " (version TEXT UNIQUE, written_ms INTEGER, facts BLOB, digest TEXT)"
         )
         connection.execute("PRAGMA synchronous = OFF")
         (self._has_rows,) = connection.execute("SELECT EXISTS (SELECT 1 FROM facts)").fetchone()
@@ -119,9 +126,9 @@ class FactsStore:
         return connection
 
 
-def _digest(metadata_location: str, data: bytes) -> str:
+def _digest(version: str, data: bytes) -> str:
     """What a row must have to be one that this version wrote whole."""
-    return hashlib.sha256(f"{__version__}\0{metadata_location}\0".encode() + data).hexdigest()
+    return hashlib.sha256(f"{__version__}\0{version}\0".encode() + data).hexdigest()
 
 
 def decision_key(verb: str, decided: object) -> str:

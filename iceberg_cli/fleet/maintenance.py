@@ -96,6 +96,11 @@ class VerbRun:
     traceback: str = ""
     plan: Plan | None = None
 
+    @property
+    def name(self) -> str:
+        """Of the table."""
+        return str(self.table["name"])
+
     def to_json(self) -> dict[str, Any]:
         """As an element of `runs` in `maintenance/1`."""
         report, error = self.report, self.error

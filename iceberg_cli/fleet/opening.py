@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from iceberg_cli.errors import TableNotFound
 from iceberg_cli.formats import format_of
+from iceberg_cli.paths import scheme_of
 from iceberg_cli.plan.events import Event, Listener, unheard
 
 if TYPE_CHECKING:
@@ -59,6 +61,11 @@ class TableOpener:
     on_event: Listener = unheard
     _own: threading.local = field(default_factory=threading.local, repr=False)
 
+    @property
+    def vouched(self) -> list[object]:
+        """What the operator vouches for, which may change what a plan takes or whether it is blocked."""
+        return [*sorted(self.allow_roots), self.conditional_writes, self.single_writer]
+
     def start_engine(self) -> None:
         """Start Spark where it may be needed, before other threads are there: nothing may be printed while it starts.
 
@@ -90,6 +97,20 @@ class TableOpener:
         )
         return None if found is None else Pointer(*found)
 
+    def folder_version(self, listed: ListedTable) -> str | None:
+        """What one listing tells of the version of a table in a folder; None where it has to be opened for that.
+
+        Raises:
+            BackendUnavailable: the folder cannot be listed.
+        """
+        if listed.catalog is not None or listed.location is None:
+            return None
+        storage = self._storage(listed)
+        folder = storage.canonical(listed.location).rstrip("/")
+        if scheme_of(folder) == "file":
+            folder = os.path.realpath(folder or "/")
+        return format_of(listed.format).folder_version(storage, folder)
+
     def identity(self, listed: ListedTable) -> tuple[str, str]:
         """The UUID and the folder of a catalog's table; it is not opened where that can be helped.
 
@@ -97,7 +118,7 @@ class TableOpener:
             As `open_table`.
         """
         pointer = self.pointer(listed)
-        glances = format_of(listed.format).glances
+        glances = format_of(listed.format).file_glances
         if pointer is None or glances is None:
             table = self.open(listed)
             return table.key[0], str(table.identity["location"])
@@ -124,14 +145,8 @@ class TableOpener:
         Raises:
             TableNotFound: it is not there. BackendUnavailable: it cannot be read.
         """
-        storage = self._storages().get(listed.catalog)
-        if storage is None:
-            from iceberg_cli.storage.router import open_storage
-
-            own = {} if listed.catalog is None else self._catalogs().configured(listed.catalog)[1]
-            storage = self._storages()[listed.catalog] = open_storage({**own, **self.storage_options})
         try:
-            return storage.read(path)
+            return self._storage(listed).read(path)
         except FileNotFoundError:
             raise TableNotFound(f"Cannot open {listed.name}: its metadata file {path} is not there") from None
 
@@ -161,6 +176,16 @@ class TableOpener:
             self._own.catalogs = Catalogs(self.catalog_config)
         found: Catalogs = self._own.catalogs
         return found
+
+    def _storage(self, listed: ListedTable) -> Storage:
+        """What reads the files of a table that is not opened."""
+        storage = self._storages().get(listed.catalog)
+        if storage is None:
+            from iceberg_cli.storage.router import open_storage
+
+            own = {} if listed.catalog is None else self._catalogs().configured(listed.catalog)[1]
+            storage = self._storages()[listed.catalog] = open_storage({**own, **self.storage_options})
+        return storage
 
     def _storages(self) -> dict[str | None, Storage]:
         """Those of this thread, by catalog."""

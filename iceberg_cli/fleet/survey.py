@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from iceberg_cli.fleet.opening import Pointer, TableOpener
     from iceberg_cli.fleet.policy_file import TablePolicy, VerbPolicy
     from iceberg_cli.fleet.prices import Prices
-    from iceberg_cli.plan.decision import Glances
+    from iceberg_cli.plan.decision import Decision, FileGlances
 
 _BUG: Final = 1  # exit code
 _COLUMNS: Final = (
@@ -32,6 +32,7 @@ _COLUMNS: Final = (
     "manifest_target_ratio", "metadata_bytes", "log_versions_since_checkpoint",
 )  # fmt: skip
 _MOST_DECISIONS: Final = 32  # of one table that are kept
+_MOST_SKEW_MS: Final = 3_600_000  # between the clock of a storage and the one here
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,11 @@ class SurveyedTable:
     exit_code: int = 0
     traceback: str = ""
     key: tuple[str, str] | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the table."""
+        return self.listed.name
 
     @property
     def freed_bytes(self) -> int:
@@ -104,14 +110,15 @@ class Survey:
         table: Table | None = None
         try:
             pointer = self.opener.pointer(listed)
-            glances = format_of(listed.format).glances
-            found: SurveyedTable | None = None
-            if pointer is not None and glances is not None:
-                found = self._by_glance(listed, pointer, glances)
+            version = self._version(listed, pointer)
+            found = None if version is None else self._by_facts(listed, version)
+            glances = format_of(listed.format).file_glances
+            if found is None and self.quick and pointer is not None and glances is not None:
+                found = self._by_file(listed, pointer, glances)
             if found is None:
                 table = self.opener.open(listed, seen=None if pointer is None else pointer.location)
                 with self.memory.room(needed_by(table)):
-                    found = self._of_newest(listed, table)
+                    found = self._of_newest(listed, table, version)
             if self._is_first(found):
                 yield found
         except IcebergCliError as error:
@@ -134,75 +141,96 @@ class Survey:
 
     # -- what metadata and earlier surveys tell ----------------------------------------------------------------
 
-    def _by_glance(self, listed: ListedTable, pointer: Pointer, glances: Glances) -> SurveyedTable | None:
-        """The table by what is known of its metadata file; None where manifests must be read."""
-        known = self.facts.get(pointer.location)
-        if known is None and not self.quick:
+    def _version(self, listed: ListedTable, pointer: Pointer | None) -> str | None:
+        """What stands for the table's version, as far as that is seen without opening it."""
+        if pointer is not None:
+            return pointer.location
+        return self.opener.folder_version(listed) if self.facts.is_kept else None
+
+    def _by_facts(self, listed: ListedTable, version: str) -> SurveyedTable | None:
+        """The table by what an earlier survey read of this version; None where more must be read."""
+        known = self.facts.get(version)
+        if known is None:
             return None
-        glance = known["glance"] if known else self._read_glance(listed, pointer, glances)
-        own = self.policy.of_table(names_of(listed, glance["location"]))
-        verbs = self.policy.verbs(own)
+        glance, glances = known["glance"], format_of(listed.format).glances
+        own, verbs = self._verbs(listed, glance["location"])
         due: list[DueVerb] = []
         for verb in verbs:
-            if known is None and verb.verb not in glances.decides:
-                continue
             policy = self.policy.policy_of(verb, listed.format, as_of_ms=self.as_of_ms)
-            decision = glances.decide(glance, policy, pointer.location, as_of_ms=self.as_of_ms)
-            freed = known["decisions"].get(decision_key(verb.verb, decision.decided)) if known else None
+            decision = glances.decide(glance, policy, version, as_of_ms=self.as_of_ms)
+            freed = known["decisions"].get(self._decision_key(verb, decision))
+            if freed is not None and not _still_holds(freed, decision):
+                freed = None
             if freed is None and not self.quick:
                 return None
-            if freed is not None and not freed["is_due"]:
-                continue
-            if freed is None and not decision.is_due:
-                continue
-            due.append(
-                DueVerb(
-                    verb=verb.verb,
-                    size_bytes=None if freed is None else freed["bytes"],
-                    files=None if freed is None else freed["files"],
-                    blocked_by=decision.blocked_by,
-                    oldest_ms=decision.oldest_ms,
-                    allowed_ms=decision.allowed_ms,
-                )
-            )
-        identity = {"name": listed.name, "location": glance["location"], "format": listed.format}
+            if freed["is_due"] if freed is not None else decision.is_due:
+                due.append(_due_by(verb, decision, freed))
         return self._surveyed(
             listed,
-            identity=identity,
+            identity={"name": listed.name, "location": glance["location"], "format": listed.format},
             uuid=glance["table_uuid"],
             format_version=glance["format_version"],
-            columns=known["columns"] if known else glances.columns(glance),
-            findings=known["findings"] if known else [],
+            columns=known["columns"],
+            findings=known["findings"],
             due=due,
             own=own,
             verbs=verbs,
-            from_cache=known is not None,
+            from_cache=True,
         )
 
-    def _read_glance(self, listed: ListedTable, pointer: Pointer, glances: Glances) -> Mapping[str, Any]:
+    def _by_file(self, listed: ListedTable, pointer: Pointer, glances: FileGlances) -> SurveyedTable:
+        """The table by its metadata file alone."""
         if pointer.document is not None:
-            return glances.of_document(pointer.document, pointer.location)
-        return glances.read(self.opener.read(listed, pointer.location), pointer.location)
+            glance = glances.of_document(pointer.document, pointer.location)
+        else:
+            glance = glances.read(self.opener.read(listed, pointer.location), pointer.location)
+        own, verbs = self._verbs(listed, glance["location"])
+        due: list[DueVerb] = []
+        for verb in verbs:
+            if verb.verb in glances.decides:
+                policy = self.policy.policy_of(verb, listed.format, as_of_ms=self.as_of_ms)
+                decision = glances.decide(glance, policy, pointer.location, as_of_ms=self.as_of_ms)
+                if decision.is_due:
+                    due.append(_due_by(verb, decision, None))
+        return self._surveyed(
+            listed,
+            identity={"name": listed.name, "location": glance["location"], "format": listed.format},
+            uuid=glance["table_uuid"],
+            format_version=glance["format_version"],
+            columns=glances.columns(glance),
+            findings=[],
+            due=due,
+            own=own,
+            verbs=verbs,
+        )
+
+    def _verbs(self, listed: ListedTable, location: str) -> tuple[TablePolicy | None, list[VerbPolicy]]:
+        """What the policy has for a table, and the verbs that are looked at."""
+        own = self.policy.of_table(names_of(listed, location))
+        return own, self.policy.verbs(own)
+
+    def _decision_key(self, verb: VerbPolicy, decision: Decision) -> str:
+        return decision_key(verb.verb, [decision.decided, self.opener.vouched])
 
     # -- what plans tell ---------------------------------------------------------------------------------------
 
-    def _of_newest(self, listed: ListedTable, table: Table) -> SurveyedTable:
+    def _of_newest(self, listed: ListedTable, table: Table, seen: str | None) -> SurveyedTable:
         """The table as it is now, also where another writer deletes files of the version before while it is read."""
         version = table.version
         try:
-            return self._by_plans(listed, table)
+            return self._by_plans(listed, table, seen)
         except CorruptFile:
             if not table.has_moved_from(version):
                 raise
-            return self._by_plans(listed, table)
+            return self._by_plans(listed, table, None)
 
-    def _by_plans(self, listed: ListedTable, table: Table) -> SurveyedTable:
+    def _by_plans(self, listed: ListedTable, table: Table, seen: str | None) -> SurveyedTable:
         version = table.version
         summary = table.inspect("summary", as_of_ms=self.as_of_ms).to_json()
         findings = [each.to_json() for each in table.quick_check(as_of_ms=self.as_of_ms).findings()]
-        own = self.policy.of_table(names_of(listed, table.identity["location"]))
-        verbs = [] if self.quick else self.policy.verbs(own)
-        planned = list(plans_of(table, self.policy, verbs, as_of_ms=self.as_of_ms))
+        own, verbs = self._verbs(listed, table.identity["location"])
+        looked_at = [] if self.quick else verbs
+        planned = list(plans_of(table, self.policy, looked_at, as_of_ms=self.as_of_ms))
         due = [
             _due(each.plan, as_of_ms=self.as_of_ms)
             for each in planned
@@ -211,7 +239,7 @@ class Survey:
         columns = table.fleet_columns(summary)
         # Not where another writer came meanwhile: some of it is of his version and some of the one before.
         if table.version == version and not self.opener.trust_lists:
-            self._keep(table, columns, findings, planned)
+            self._keep(listed, table, seen, columns, findings, planned)
         return self._surveyed(
             listed,
             identity=table.identity,
@@ -221,7 +249,7 @@ class Survey:
             findings=[*findings, *(_finding_of(each) for each in planned if each.error is not None)],
             due=due,
             own=own,
-            verbs=self.policy.verbs(own),
+            verbs=verbs,
             failed=[each.error for each in planned if each.error is not None],
             open_operations=len(summary["open_operations"]),
             key=table.key,
@@ -229,36 +257,45 @@ class Survey:
 
     def _keep(
         self,
+        listed: ListedTable,
         table: Table,
+        seen: str | None,
         columns: Mapping[str, Any],
         findings: Sequence[Mapping[str, Any]],
         planned: Sequence[PlannedVerb],
     ) -> None:
         """Keep what later surveys need of this version of a table."""
-        kept = table.glance()
-        if kept is None or any(each.error is not None for each in planned):
+        version = table.version if listed.catalog is not None else self._unmoved(listed, seen)
+        if version is None or any(each.error is not None for each in planned):
             return
-        location, glance = kept
+        glance = table.glance()
+        if glance is None:
+            return
         glances = format_of(table.format).glances
-        assert glances is not None
-        decisions = dict((self.facts.get(location) or {}).get("decisions", {}))
+        decisions = dict((self.facts.get(version) or {}).get("decisions", {}))
         for each in planned:
             policy = self.policy.policy(each.verb, table, as_of_ms=self.as_of_ms)
-            decision = glances.decide(glance, policy, location, as_of_ms=self.as_of_ms)
+            decision = glances.decide(glance, policy, version, as_of_ms=self.as_of_ms)
             assert each.plan is not None
-            key = decision_key(each.verb.verb, decision.decided)
+            key = self._decision_key(each.verb, decision)
             decisions.pop(key, None)
-            # What else blocks a plan is beside the metadata, and may be otherwise next time.
-            if set(each.plan.blocked_by) <= set(decision.blocked_by):
+            if table.lasts(each.plan, decision):
                 removals = each.plan.removals
                 decisions[key] = {
                     "is_due": is_due(each.plan, each.verb),
+                    "blocked_by": each.plan.blocked_by,
                     "bytes": removals.size_bytes,
                     "files": removals.count,
+                    "cut_ms": decision.cut_ms,
+                    "listed_ms": self.now_ms - _MOST_SKEW_MS,
                 }
         newest = dict(list(decisions.items())[-_MOST_DECISIONS:])
         facts = {"glance": glance, "columns": columns, "findings": findings, "decisions": newest}
-        self.facts.put(location, facts, now_ms=self.now_ms)
+        self.facts.put(version, facts, now_ms=self.now_ms)
+
+    def _unmoved(self, listed: ListedTable, seen: str | None) -> str | None:
+        """The version of a table in a folder, where that is still the one that was seen before it was read."""
+        return seen if seen is not None and self.opener.folder_version(listed) == seen else None
 
     def _surveyed(
         self,
@@ -341,6 +378,23 @@ def _why_no_verb(own: TablePolicy | None) -> str:
     if not own.maintain:
         return f"not maintained{f': {own.reason}' if own.reason else ''}"
     return "the policy file names no verb for it"
+
+
+def _still_holds(freed: Mapping[str, Any], decision: Decision) -> bool:
+    """Whether what a listing of files told is what another one would: none is of a time in between that goes now."""
+    return decision.cut_ms is None or bool(freed["cut_ms"] <= decision.cut_ms <= freed["listed_ms"])
+
+
+def _due_by(verb: VerbPolicy, decision: Decision, freed: Mapping[str, Any] | None) -> DueVerb:
+    """A due verb by what decides about it, and by what is known of its removals."""
+    return DueVerb(
+        verb=verb.verb,
+        size_bytes=None if freed is None else freed["bytes"],
+        files=None if freed is None else freed["files"],
+        blocked_by=decision.blocked_by if freed is None else tuple(freed["blocked_by"]),
+        oldest_ms=decision.oldest_ms,
+        allowed_ms=decision.allowed_ms,
+    )
 
 
 def _due(plan: Plan, *, as_of_ms: int) -> DueVerb:

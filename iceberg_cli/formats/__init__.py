@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from iceberg_cli import delta, iceberg
     from iceberg_cli.operation.ports import Verb
     from iceberg_cli.operation.table import OpenRequest, OpenTable
-    from iceberg_cli.plan.decision import Glances
+    from iceberg_cli.plan.decision import Decision, FileGlances, Glances
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.inspection import Column, Part, Row, StateSelector
+    from iceberg_cli.plan.plan import Plan
     from iceberg_cli.plan.policy import Policy
+    from iceberg_cli.storage import Storage
 
 __all__ = [
     "BUILT_IN",
@@ -231,12 +233,42 @@ class Format(Protocol):
         ...
 
     @property
-    def glances(self) -> Glances | None:
-        """What metadata alone tells; None where that is not in one file that never changes."""
+    def glances(self) -> Glances:
+        """What glances at tables decide."""
         ...
 
-    def glance(self, table: Any) -> tuple[str, dict[str, Any]] | None:
-        """The metadata file of an opened table and its glance; None where the format has none, or it may change."""
+    @property
+    def file_glances(self) -> FileGlances | None:
+        """The same by a metadata file; None where there is none that has all of it."""
+        ...
+
+    def glance(self, table: Any) -> dict[str, Any] | None:
+        """What surveys keep of an opened table's version; None: nothing of this one."""
+        ...
+
+    def lasts(self, table: Any, plan: Plan, decision: Decision) -> bool:
+        """Whether what a plan frees, and what blocks it, are the same as long as version and decision are.
+
+        Args:
+            table: opened.
+            plan: of it.
+            decision: of the same policy, by the table's glance.
+        """
+        ...
+
+    def folder_version(self, storage: Storage, folder: str) -> str | None:
+        """What one listing tells of the version of a table in a folder: another text where anything changed.
+
+        Args:
+            storage: of the folder.
+            folder: of the table, canonical.
+
+        Returns:
+            Nothing that is compared with another table's; None where the listing does not show it.
+
+        Raises:
+            BackendUnavailable: it cannot be listed.
+        """
         ...
 
     def fleet_columns(self, summary: Row) -> dict[str, Any]:

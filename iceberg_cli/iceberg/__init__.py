@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
     from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
     from iceberg_cli.operation.table import OpenRequest
-    from iceberg_cli.plan.decision import Glances
+    from iceberg_cli.plan.decision import Decision, FileGlances
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.inspection import Row, StateSelector
+    from iceberg_cli.plan.plan import Plan
     from iceberg_cli.plan.policy import Policy
+    from iceberg_cli.storage import Storage
 
 __all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteManifests", "UpgradeV3"]
 
@@ -117,20 +119,32 @@ class IcebergFormat:
         return SnapshotSample(table=table, snapshot=chosen, schema=schema, columns=columns, as_of_ms=as_of_ms)
 
     @property
-    def glances(self) -> Glances:
+    def glances(self) -> FileGlances:
         """What a metadata file tells."""
         from iceberg_cli.iceberg.inspect.glance import MetadataGlances
 
         return MetadataGlances()
 
-    def glance(self, table: IcebergTable) -> tuple[str, dict[str, Any]] | None:
-        """Of a table in a catalog: in a folder the names of files have numbers that may come again."""
-        from iceberg_cli.iceberg.catalogs.filesystem import is_by_file_names
+    file_glances = glances
+
+    def glance(self, table: IcebergTable) -> dict[str, Any]:
+        """What its metadata tells of expiries."""
         from iceberg_cli.iceberg.inspect.glance import glance_of_metadata
 
-        if is_by_file_names(table.committer):
-            return None
-        return table.metadata_location, glance_of_metadata(table.metadata)
+        return glance_of_metadata(table.metadata)
+
+    def lasts(self, table: IcebergTable, plan: Plan, decision: Decision) -> bool:
+        """All that goes is named by metadata; what else blocks a plan in a catalog may be otherwise next time."""
+        from iceberg_cli.iceberg.catalogs.filesystem import is_by_file_names
+
+        return is_by_file_names(table.committer) or set(plan.blocked_by) <= set(decision.blocked_by)
+
+    def folder_version(self, storage: Storage, folder: str) -> str | None:
+        """By the metadata files and the version hint, for their names have numbers that may come again."""
+        from iceberg_cli.iceberg.catalogs.folder_versions import pointing_files
+        from iceberg_cli.storage.listing_digest import listing_digest
+
+        return listing_digest(f"{folder}/metadata", pointing_files(folder, storage))
 
     def fleet_columns(self, summary: Row) -> dict[str, Any]:
         """The columns of `fleet/1` about size and shape."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.budget import few_or_many
 from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF_MS
 from tests.cli.running import JSON, iceberg_cli
-from tests.fleet.builder import Fleet, build_fleet
+from tests.fleet.builder import Fleet, Format, Place, build_fleet
 from tests.fleet.maintaining import policy_file
 
 AGES_DAYS = (
@@ -41,6 +42,17 @@ POLICIES: tuple[dict[str, str], ...] = (
     {"expire-snapshots": '{ older-than = "3d", cleanup = "metadata", grace = "30d" }'},
     {"expire-snapshots": '{ older-than = "3d", cleanup = "none" }'},
 )
+DELTA_POLICIES: tuple[dict[str, str], ...] = (
+    {},
+    {"expire-snapshots": '{ retention = "8d", log-retention = "9d" }'},
+    {"expire-snapshots": '{ retention = "7d", log-retention = "20d", when = "always" }', "merge-dvs": "{}"},
+    {
+        "expire-snapshots": '{ retention = "30d", mode = "lite" }',
+        "rewrite-manifests": '{ checkpoint = "v2" }',
+    },
+    {"merge-dvs": '{ min-files = 2, target-size = "1MiB" }', "rewrite-manifests": "{}"},
+    {"upgrade-v3": "{}", "assign-row-ids": "{}"},
+)
 
 
 def surveyed(fleet: Fleet, policy: Path | None, as_of_ms: int, *options: str) -> tuple[dict[str, Any], int]:
@@ -55,15 +67,27 @@ def surveyed(fleet: Fleet, policy: Path | None, as_of_ms: int, *options: str) ->
     return {each["table"]["name"]: each for each in tables}, known
 
 
+FLEETS: tuple[tuple[Mapping[tuple[Place, Format], int], tuple[dict[str, str], ...]], ...] = (
+    ({("sqlite", "iceberg"): 3}, POLICIES),
+    ({("folder", "iceberg"): 2}, POLICIES),
+    ({("folder", "delta"): 4}, DELTA_POLICIES),
+)
+
+
+@pytest.mark.parametrize(("tables", "all_policies"), FLEETS, ids=lambda _: "")
 @few_or_many(2, many=40)
 def test_a_survey_is_that_of_tables_read_anew_whatever_was_looked_at_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    budget: int,
+    tables: Mapping[tuple[Place, Format], int],
+    all_policies: tuple[dict[str, str], ...],
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    fleet = build_fleet(tmp_path, {("sqlite", "iceberg"): 3})
+    fleet = build_fleet(tmp_path, tables)
     policies = [
         policy_file(tmp_path / f"{number}.toml", verbs, fleet.patterns) if verbs else None
-        for number, verbs in enumerate(POLICIES)
+        for number, verbs in enumerate(all_policies)
     ]
     rng = random.Random(2)
     known = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
@@ -45,11 +46,11 @@ def register(app: typer.Typer) -> None:
         if kind is not None and kind not in _KINDS:
             raise UsageError(f"--kind must be {' or '.join(_KINDS)}, not {kind!r}")
         found = tables_of(run, patterns_of(patterns))
-        output = TableOutput(run, LIST_SCHEMA, _LINE_SCHEMA, jsonl=jsonl)
+        output = TableOutput(run, LIST_SCHEMA, _LINE_SCHEMA, partial(_show, run), jsonl=jsonl)
         total = 0
         for table in found:
             if kind in (None, table.format):
-                output.row("tables", table.to_json(), lambda rows: _show(run, rows))
+                output.row(table.to_json())
                 total += 1
         errors = tell_failures(run, found)
         output.end({"tables": total}, {"failed": failed_json(errors)})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -16,6 +17,7 @@ from iceberg_cli.cli.commands.many_tables import (
     DEFAULT_JOBS,
     Jobs,
     JsonLines,
+    Outcomes,
     Patterns,
     TableOutput,
     facts_of,
@@ -30,7 +32,7 @@ from iceberg_cli.cli.commands.many_tables import (
 )
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.errors import Interrupted, UsageError
-from iceberg_cli.plan.events import Event, FleetCounted
+from iceberg_cli.plan.events import FleetCounted
 from iceberg_cli.plan.text import duration_ms, size_bytes
 
 if TYPE_CHECKING:
@@ -102,14 +104,17 @@ def register(app: typer.Typer) -> None:
                 next_step="Add --policy FILE; `iceberg-cli policy check FILE` shows what it means.",
             )
         chosen = fleet_policy(run, policy, only=only or ())
-        output = TableOutput(run, MAINTENANCE_SCHEMA, _LINE_SCHEMA, jsonl=jsonl, report=report)
+        show = partial(_show, run, dry=dry_run)
+        output = TableOutput(
+            run, MAINTENANCE_SCHEMA, _LINE_SCHEMA, show, field="runs", jsonl=jsonl, report=report
+        )
         if not (yes or dry_run):
             _check_can_ask(run, jsonl=jsonl)
         bounds = _Bounds(run, limit_deletes, max_bytes, deadline)
         work = _Work(run, chosen, patterns, jobs=positive(jobs, "--jobs") or DEFAULT_JOBS)
         shown: dict[tuple[str, str], Plan] | None = None
         if not (yes or dry_run):
-            shown = work.ask(output_rows=lambda rows: _show(run, rows, dry=True))
+            shown = work.ask(show=partial(_show, run, dry=True))
             if shown is None:
                 run.out.line("Nothing was changed.")
                 raise typer.Exit(0)
@@ -125,7 +130,7 @@ def register(app: typer.Typer) -> None:
                 "failed": failed_json(errors),
                 "exit_code": worst["exit_code"],
             }
-            output.end(worst, more, field="runs", head=head)
+            output.end(worst, more, head=head)
             if not (jsonl or run.json or run.quiet):
                 _show_totals(run, totals, work.left, dry=dry_run)
             leave_with_worst(
@@ -194,7 +199,7 @@ class _Work:
             **more,
         )
 
-    def ask(self, *, output_rows: Any) -> dict[tuple[str, str], Plan] | None:
+    def ask(self, *, show: Callable[[list[dict[str, Any]]], None]) -> dict[tuple[str, str], Plan] | None:
         """Show what would be done, and ask; what was agreed to, or None where the answer is no."""
         run = self._run
         due: list[VerbRun] = []
@@ -205,7 +210,7 @@ class _Work:
         rows = [each.to_json() for each in (*due, *others) if each.status != "not_due" or run.verbose]
         with run.paging():
             if rows:
-                output_rows(rows)
+                show(rows)
         if not due:  # what earlier runs left open is finished all the same
             return {}
         totals = _Totals()
@@ -224,7 +229,7 @@ class _Work:
             agreed = run.confirm("Go on?")
         if not agreed:
             return None
-        return {(str(each.table["name"]), plan.verb): plan for each in due if (plan := each.plan) is not None}
+        return {(each.name, plan.verb): plan for each in due if (plan := each.plan) is not None}
 
     def carry_out(
         self,
@@ -236,10 +241,7 @@ class _Work:
         shown: Mapping[tuple[str, str], Plan] | None,
     ) -> list[int]:
         """Maintain the tables, and print each run of a verb as it is known; their exit codes."""
-        run, codes = self._run, []
-        tables: set[str] = set()
-        run.progress.of_tables = True
-        run.on_event(Event(phase=_PHASE, done=0, total=None, unit="tables"))
+        run, outcomes = self._run, Outcomes(self._run, _PHASE)
         maintenance = self._runs(
             allowance=bounds.allowance,
             deadline_ms=bounds.deadline_ms,
@@ -248,33 +250,23 @@ class _Work:
             settle=settle,
             shown=shown,
         )
-        for each in maintenance:
-            codes.append(each.exit_code)
+        for each in outcomes.of(maintenance):
             self.totals.add(each)
             if each.status in _CHANGING:
                 stopping.changed(_CHANGED)
-            if each.traceback:
-                run.tell(each.traceback.rstrip())
             if each.status in ("left", "partial"):
                 self.left.append({"table": dict(each.table), "operation": each.verb, "reason": each.reason})
-            tables.add(str(each.table["name"]))
-            run.on_event(Event(phase=_PHASE, done=len(tables), total=None, unit="tables"))
-            output.row(
-                "runs",
-                each.to_json(),
-                lambda rows: _show(run, rows, dry=dry_run),
-                is_printed=self._is_shown(each, output),
-            )
+            output.row(each.to_json(), is_printed=self._is_shown(each, output))
             if run.quiet and (each.exit_code or each.status in ("left", "partial")):
-                name, verb = each.table["name"], each.verb or "maintain"
-                run.tell(f"{verb} {name}: {each.status}: {each.reason}")
-        run.progress.close()
+                run.tell(f"{each.verb or 'maintain'} {each.name}: {each.status}: {each.reason}")
         for text in maintenance.unmatched_holds:
             run.warn(f"{text} means no table, so that its maintain = false holds none")
         run.on_event(
-            FleetCounted(what="verb_runs", label="outcome", counts=self.totals.to_json(codes)["statuses"])
+            FleetCounted(
+                what="verb_runs", label="outcome", counts=self.totals.to_json(outcomes.codes)["statuses"]
+            )
         )
-        return codes
+        return outcomes.codes
 
     def _is_shown(self, each: VerbRun, output: TableOutput) -> bool:
         """Text leaves out what is not due and not tended to, unless --verbose: of a fleet that is most."""
@@ -306,7 +298,7 @@ class _Totals:
     def add(self, each: VerbRun) -> None:
         """Take a run into account."""
         self.statuses[each.status] += 1
-        self.tables.add(str(each.table["name"]))
+        self.tables.add(each.name)
         self.files += each.deleted_files
         self.size_bytes += each.freed_bytes
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 
 import typer
 
@@ -15,6 +15,7 @@ from iceberg_cli.cli.configuration import variable_of
 from iceberg_cli.cli.context import Run
 from iceberg_cli.errors import IcebergCliError, UsageError
 from iceberg_cli.formats import VERB_NAMES
+from iceberg_cli.plan.events import Event
 from iceberg_cli.plan.text import did_you_mean, size_bytes
 
 if TYPE_CHECKING:
@@ -139,6 +140,59 @@ def fleet_policy(run: Run, path: str | None, *, only: Iterable[str] = ()) -> Fle
     return FleetPolicy(file=file, weaker=weaker, stronger=stronger, only=frozenset(only))
 
 
+class Outcome(Protocol):
+    """What came of the work on a table, or of one verb of it."""
+
+    @property
+    def name(self) -> str:
+        """Of the table."""
+        ...
+
+    @property
+    def exit_code(self) -> int:
+        """Of it alone."""
+        ...
+
+    @property
+    def traceback(self) -> str:
+        """Of a bug that was met, or empty."""
+        ...
+
+
+AnyOutcome = TypeVar("AnyOutcome", bound=Outcome)
+
+
+class Outcomes:
+    """The outcomes of a run as they become known: progress, what bugs say, and the exit codes.
+
+    Args:
+        run: the options of all commands.
+        phase: what progress calls the work.
+    """
+
+    def __init__(self, run: Run, phase: str) -> None:
+        self._run, self._phase = run, phase
+        self.codes: list[int] = []
+
+    def of(self, outcomes: Iterable[AnyOutcome]) -> Iterator[AnyOutcome]:
+        """Each of them; the line about progress goes at the end."""
+        run = self._run
+        names: set[str] = set()
+        run.progress.of_tables = True
+        self._tell(0)
+        for outcome in outcomes:
+            self.codes.append(outcome.exit_code)
+            if outcome.traceback:
+                run.tell(outcome.traceback.rstrip())
+            yield outcome
+            names.add(outcome.name)
+            self._tell(len(names))
+        run.progress.close()
+
+    def _tell(self, tables: int) -> None:
+        self._run.on_event(Event(phase=self._phase, done=tables, total=None, unit="tables"))
+
+
 class TableOutput:
     """The rows of a command about many tables: JSON lines, one document, or text.
 
@@ -146,6 +200,8 @@ class TableOutput:
         run: the options of all commands.
         schema: of the document.
         line_schema: of a line.
+        show: prints rows as text.
+        field: of the document, which has the rows.
         jsonl: whether `--jsonl` is given.
         report: where its page goes, which has every row, also those that are not printed; None: there is none.
 
@@ -154,7 +210,15 @@ class TableOutput:
     """
 
     def __init__(
-        self, run: Run, schema: str, line_schema: str, *, jsonl: bool, report: str | None = None
+        self,
+        run: Run,
+        schema: str,
+        line_schema: str,
+        show: Callable[[list[dict[str, Any]]], None],
+        *,
+        field: str = "tables",
+        jsonl: bool,
+        report: str | None = None,
     ) -> None:
         if report is not None:
             from iceberg_cli.cli.page import check_target
@@ -163,35 +227,24 @@ class TableOutput:
         if jsonl and "--format" in run.settings.typed:
             raise UsageError("--jsonl and --format each say what standard output has; give one of them")
         self._run, self._schema, self._line_schema = run, schema, line_schema
+        self._show, self._field = show, field
         self._lines = jsonl
         self._json = run.json and not jsonl
         self._rows: list[dict[str, Any]] = []
         self._report = report
         self._of_page: list[dict[str, Any]] = []
-        self._show: Callable[[list[dict[str, Any]]], None] = lambda _: None
-        self._field = ""
 
-    def row(
-        self,
-        field: str,
-        row: Mapping[str, Any],
-        show: Callable[[list[dict[str, Any]]], None],
-        *,
-        is_printed: bool = True,
-    ) -> None:
+    def row(self, row: Mapping[str, Any], *, is_printed: bool = True) -> None:
         """Print a row: a line at once, text a thousand rows at a time, a document when all is known.
 
         Args:
-            field: of the document, which has the rows.
-            row: an element of it.
-            show: prints rows as text.
+            row: an element of the document's field.
             is_printed: else it is on the page alone.
         """
         if self._report is not None:
             self._of_page.append(dict(row))
         if not is_printed:
             return
-        self._field, self._show = field, show
         if self._lines:
             self._run.progress.close()
             sys.stdout.write(json.dumps({"schema": self._line_schema, **row}) + "\n")
@@ -217,7 +270,6 @@ class TableOutput:
         totals: Mapping[str, Any],
         more: Mapping[str, Any],
         *,
-        field: str = "tables",
         head: Mapping[str, Any] | None = None,
     ) -> None:
         """Print what is left: the rest of the text, the document, or the line of totals.
@@ -225,7 +277,6 @@ class TableOutput:
         Args:
             totals: of all rows.
             more: further fields of the document and of the line of totals.
-            field: of the document, where no row named it.
             head: fields of the document and of the line of totals that stand before the rows.
         """
         head = head or {}
@@ -240,7 +291,7 @@ class TableOutput:
                 {
                     "schema": self._schema,
                     **head,
-                    self._field or field: self._rows,
+                    self._field: self._rows,
                     **more,
                     "totals": dict(totals),
                 }
@@ -250,7 +301,7 @@ class TableOutput:
         if self._report is not None:
             from iceberg_cli.cli.page import write_page
 
-            rows = {self._field or field: self._of_page}
+            rows = {self._field: self._of_page}
             document = {"schema": self._schema, **head, **rows, **more, "totals": dict(totals)}
             write_page(document, self._report)
 
@@ -265,13 +316,14 @@ def tell_failures(run: Run, found: TableList) -> list[tuple[str, IcebergCliError
     Returns:
         Each place or pattern with its error.
     """
-    from iceberg_cli.cli.render.report import show_error
-
     errors: list[tuple[str, IcebergCliError]] = [(each.name, each.error) for each in found.failed]
     errors += [(pattern.text, error) for pattern, error in found.unmatched()]
-    for _, error in errors:
+    if errors:
+        from iceberg_cli.cli.render.report import show_error
+
         run.progress.close()
-        show_error(run.err, error)
+        for _, error in errors:
+            show_error(run.err, error)
     return errors
 
 

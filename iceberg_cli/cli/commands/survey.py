@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -14,6 +15,7 @@ from iceberg_cli.cli.commands.many_tables import (
     DEFAULT_JOBS,
     Jobs,
     JsonLines,
+    Outcomes,
     Patterns,
     TableOutput,
     facts_of,
@@ -28,9 +30,10 @@ from iceberg_cli.cli.commands.many_tables import (
 )
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan.events import Event, FleetCounted
+from iceberg_cli.plan.events import FleetCounted
 
 if TYPE_CHECKING:
+    from iceberg_cli.fleet.prices import Prices
     from iceberg_cli.fleet.survey import SurveyedTable
 
 FLEET_SCHEMA: Final = "iceberg-cli/fleet/1"
@@ -80,7 +83,6 @@ def register(app: typer.Typer) -> None:
         specification; unreadable. The rule that gave it stands beside it. Without --policy the verbs are
         expire-snapshots, rewrite-manifests and merge-dvs by the tables' own properties and the defaults.
         """
-        from iceberg_cli.fleet.prices import load_prices
         from iceberg_cli.fleet.survey import Survey
 
         measure(metrics, looks=True)
@@ -89,50 +91,52 @@ def register(app: typer.Typer) -> None:
         if jsonl and limit is not None and "--limit" in run.settings.typed:
             raise UsageError("--limit is about ranked rows, and --jsonl prints each as it is known")
         limit = positive(limit, "--limit")
-        priced = None if prices is None else load_prices(prices)
         chosen = fleet_policy(run, policy)
         found = tables_of(run, patterns_of(patterns))
-        output = TableOutput(run, FLEET_SCHEMA, _LINE_SCHEMA, jsonl=jsonl, report=report)
-        surveyed: list[SurveyedTable] = []
-        codes: list[int] = []
         totals = _Totals()
-        run.progress.of_tables = True
-        run.on_event(Event(phase=_PHASE, done=0, total=None, unit="tables"))
-        for each in Survey(
-            tables=found,
-            opener=opener_of(run),
-            policy=chosen,
-            as_of_ms=run.as_of_ms,
-            now_ms=run.started_ms,
-            facts=facts_of(run),
-            quick=quick,
-            # Without manifests most of the time goes into work that threads do one after the other.
-            jobs=positive(jobs, "--jobs") or (1 if quick else DEFAULT_JOBS),
-            prices=priced,
+        show = partial(_show, run, totals)
+        output = TableOutput(run, FLEET_SCHEMA, _LINE_SCHEMA, show, jsonl=jsonl, report=report)
+        outcomes = Outcomes(run, _PHASE)
+        surveyed: list[SurveyedTable] = []
+        for each in outcomes.of(
+            Survey(
+                tables=found,
+                opener=opener_of(run),
+                policy=chosen,
+                as_of_ms=run.as_of_ms,
+                now_ms=run.started_ms,
+                facts=facts_of(run),
+                quick=quick,
+                # Without manifests most of the time goes into work that threads do one after the other.
+                jobs=positive(jobs, "--jobs") or (1 if quick else DEFAULT_JOBS),
+                prices=_prices_in(prices),
+            )
         ):
-            codes.append(each.exit_code)
             totals.add(each)
-            if each.traceback:
-                run.tell(each.traceback.rstrip())
             if jsonl:
-                output.row("tables", each.row, lambda _: None)
+                output.row(each.row)
             else:
                 surveyed.append(each)
-            run.on_event(Event(phase=_PHASE, done=totals.tables, total=None, unit="tables"))
-        run.progress.close()
         run.on_event(totals.counted())
-        ranked = sorted(surveyed, key=_rank(sort))
-        for place, each in enumerate(ranked):
-            is_printed = limit is None or place < limit
-            output.row("tables", each.row, lambda rows: _show(run, rows, totals), is_printed=is_printed)
+        for place, each in enumerate(sorted(surveyed, key=_rank(sort))):
+            output.row(each.row, is_printed=limit is None or place < limit)
         errors = tell_failures(run, found)
         head = {"as_of_ms": run.as_of_ms, "policy": policy_json(chosen.file)}
         output.end(totals.to_json(), {"failed": failed_json(errors)}, head=head)
         if not (jsonl or run.json or run.quiet):
-            _show_totals(run, totals, shown=min(len(ranked), limit or len(ranked)), quick=quick)
-        leave_with_worst([*codes, *(error.exit_code for _, error in errors)])
+            _show_totals(run, totals, shown=min(len(surveyed), limit or len(surveyed)), quick=quick)
+        leave_with_worst([*outcomes.codes, *(error.exit_code for _, error in errors)])
         if exit_code and totals.due:
             raise typer.Exit(3)
+
+
+def _prices_in(path: str | None) -> Prices | None:
+    """The prices of a file, where one is named."""
+    if path is None:
+        return None
+    from iceberg_cli.fleet.prices import load_prices
+
+    return load_prices(path)
 
 
 class _Totals:
@@ -210,7 +214,7 @@ def _rank(sort: str) -> Callable[[SurveyedTable], Any]:
     return lambda each: (-each.freed_bytes, grade(each), name(each))
 
 
-def _show(run: Run, rows: Sequence[Mapping[str, Any]], totals: _Totals) -> None:
+def _show(run: Run, totals: _Totals, rows: Sequence[Mapping[str, Any]]) -> None:
     from iceberg_cli.plan.inspection import ID, NUMBER, SIZE, TEXT, TIME, Column
 
     def freed(row: Mapping[str, Any]) -> int | str:

@@ -96,7 +96,7 @@ class DeltaTableCheck:
     def run_quick(self) -> CheckResult:
         """Hold the version and the log's listing against the rules that need no other file."""
         log, snapshot, findings = self.table.log, self.snapshot, self.findings
-        check_listing(log.listing(), log.folder, findings)
+        check_listing(snapshot.listing, log.folder, findings)
         check_protocol(snapshot.protocol, snapshot.metadata, findings)
         check_metadata(snapshot.metadata, findings)
         check_files(snapshot, self.table.location, findings)

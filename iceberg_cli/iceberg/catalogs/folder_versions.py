@@ -62,6 +62,12 @@ def metadata_files(folder: str, storage: Storage) -> dict[str, FileInfo]:
     return {name: info for name, info in files.items() if "/" not in name}
 
 
+def pointing_files(folder: str, storage: Storage) -> list[FileInfo]:
+    """The files by which a reader finds the current metadata: metadata files and the hint, from one listing."""
+    files = metadata_files(folder, storage)
+    return [info for name, info in files.items() if name == HINT or name.endswith(METADATA_SUFFIXES)]
+
+
 def spelling_of(folder: str, version: int, storage: Storage, *, besides: str = "") -> str | None:
     """Where the metadata file of this version is, under whichever of its possible names but `besides`."""
     for extension in _EXTENSIONS:

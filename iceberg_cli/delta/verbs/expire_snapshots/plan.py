@@ -336,6 +336,19 @@ def _verdicts(decision: rules.VacuumDecision) -> tuple[Verdict, ...]:
     )
 
 
+def goes_by_the_log(table: DeltaTable, plan: Plan) -> bool:
+    """Whether the same files go by a plan of any verb until the log changes or what it dates comes of age.
+
+    Not where files stay for their own age, or as another table's, nor where Iceberg metadata or a listing of the
+    operator's has a say.
+    """
+    if plan.verb != VERB_NAME:
+        return True
+    by_log = {_RULES[rule] for rule in ("live", "hidden", "outside")}
+    stays = all(each.subject == "versions" or each.reason in by_log for each in plan.verdicts if each.keep)
+    return stays and "inventory" not in plan.options and not table.reachability.iceberg.tables()
+
+
 def _reason(decision: rules.VacuumDecision, rule: str) -> str:
     if rule != "nested":
         return _RULES[rule]
