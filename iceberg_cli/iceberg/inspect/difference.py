@@ -22,7 +22,6 @@ from iceberg_cli.iceberg.inspect import metadata_rows as rows_of
 from iceberg_cli.iceberg.inspect.file_rows import RowFormatter
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
-from iceberg_cli.iceberg.spec.metadata import ancestors
 from iceberg_cli.iceberg.spec.schema import (
     ListType,
     MapType,
@@ -304,9 +303,9 @@ class SnapshotDifference(DifferenceInspector):
         if before.snapshot_id == after.snapshot_id:
             return SAME
         metadata = self._table.metadata
-        if before.snapshot_id in {each.snapshot_id for each in ancestors(metadata, after)}:
+        if before.snapshot_id in {each.snapshot_id for each in metadata.ancestors(after)}:
             return ANCESTOR
-        if after.snapshot_id in {each.snapshot_id for each in ancestors(metadata, before)}:
+        if after.snapshot_id in {each.snapshot_id for each in metadata.ancestors(before)}:
             return DESCENDANT
         return UNRELATED
 

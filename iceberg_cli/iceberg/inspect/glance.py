@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from iceberg_cli.errors import CorruptFile, IcebergCliError, InvalidMetadata
-from iceberg_cli.iceberg.spec.metadata import Snapshot, SnapshotRef, TableMetadata, derived_refs
+from iceberg_cli.iceberg.spec.history import SnapshotHistory, derived_refs
+from iceberg_cli.iceberg.spec.snapshot import SnapshotRef
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import KeptSnapshots, SnapshotRetention, kept_by
 from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import (
@@ -24,12 +25,22 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import (
 from iceberg_cli.plan.decision import Decision
 
 if TYPE_CHECKING:
+    from iceberg_cli.iceberg.spec.metadata import TableMetadata
     from iceberg_cli.plan.policy import Policy
 
 _COMPRESSED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
 _RETENTION: Final = "history.expire."  # what the properties that decide begin with
 _GC: Final = "gc.enabled"
 _SUMMARY: Final = ("total-data-files", "total-files-size", "total-records", "total-position-deletes")
+
+
+class _Snapshot(NamedTuple):
+    """A snapshot as a glance has it."""
+
+    snapshot_id: int
+    parent_snapshot_id: int | None
+    timestamp_ms: int
+    sequence_number: int
 
 
 def read_glance(data: bytes, path: str) -> dict[str, Any]:
@@ -166,7 +177,7 @@ def _count(summary: Mapping[str, Any], key: str) -> int | None:
 
 
 def _expiry_of(
-    history: TableMetadata, policy: ExpireSnapshots, path: str, *, as_of_ms: int
+    history: SnapshotHistory[_Snapshot], policy: ExpireSnapshots, path: str, *, as_of_ms: int
 ) -> tuple[KeptSnapshots, SnapshotRetention]:
     """What expires by a policy, by the rules that `expire-snapshots` goes by.
 
@@ -184,8 +195,8 @@ def _expiry_of(
         raise InvalidMetadata(path, "snapshots", f"they cannot be read: {error!r}") from error
 
 
-def _history(glance: Mapping[str, Any]) -> TableMetadata:
-    """Metadata with snapshots, refs and the properties about retention, for the rules of retention alone."""
+def _history(glance: Mapping[str, Any]) -> SnapshotHistory[_Snapshot]:
+    """Its snapshots and refs, and the properties about retention."""
     current = glance["current_snapshot_id"]
     refs = {
         name: SnapshotRef(
@@ -197,28 +208,11 @@ def _history(glance: Mapping[str, Any]) -> TableMetadata:
         )
         for name, (snapshot_id, kind, least, age_ms, ref_age_ms) in glance["refs"].items()
     }
-    return TableMetadata(
-        format_version=glance["format_version"],
-        table_uuid=glance["table_uuid"],
+    return SnapshotHistory(
         location=glance["location"],
-        last_updated_ms=0,
-        last_column_id=0,
-        schemas=(),
-        current_schema_id=0,
-        partition_specs=(),
-        default_spec_id=0,
-        last_partition_id=0,
         properties=glance["properties"],
         current_snapshot_id=current,
-        snapshots=tuple(
-            Snapshot(
-                snapshot_id=snapshot_id,
-                parent_snapshot_id=parent_id,
-                timestamp_ms=time_ms,
-                sequence_number=number,
-            )
-            for snapshot_id, parent_id, time_ms, number in glance["snapshots"]
-        ),
+        snapshots=tuple(map(_Snapshot._make, glance["snapshots"])),
         refs={**derived_refs(current), **refs},
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.spec.columns import column_names
-from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata, ancestors
+from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.plan.inspection import INSPECTION_SCHEMA
 from iceberg_cli.plan.text import did_you_mean, iso
 
@@ -123,7 +123,7 @@ def ref_rows(metadata: TableMetadata) -> list[Row]:
 def history_rows(metadata: TableMetadata) -> list[Row]:
     """The snapshot log: the current snapshots with times. Expiry cuts its beginning off."""
     current = metadata.current_snapshot()
-    line = set() if current is None else {s.snapshot_id for s in ancestors(metadata, current)}
+    line = set() if current is None else {s.snapshot_id for s in metadata.ancestors(current)}
     rows = []
     for entry in metadata.snapshot_log:
         snapshot = metadata.snapshot(entry.snapshot_id)

@@ -8,12 +8,12 @@ Spec: "Table Metadata", Appendix C, Appendix E; deviations of writers as in Appe
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound
+from iceberg_cli.iceberg.spec.history import SnapshotHistory, derived_refs
 from iceberg_cli.iceberg.spec.json_fields import Fields, Json, Layout, all_to_json, laid_out, shown
 from iceberg_cli.iceberg.spec.partition_spec import (
     FIRST_PARTITION_FIELD_ID,
@@ -25,7 +25,6 @@ from iceberg_cli.iceberg.spec.partition_spec import (
 )
 from iceberg_cli.iceberg.spec.schema import NestedField, Schema
 from iceberg_cli.iceberg.spec.snapshot import (
-    BRANCH,
     MAIN,
     EncryptedKey,
     MetadataLogEntry,
@@ -212,13 +211,6 @@ def read_refs(obj: Fields, current_snapshot_id: int | None) -> Mapping[str, Snap
     return refs
 
 
-def derived_refs(current_snapshot_id: int | None) -> dict[str, SnapshotRef]:
-    """Spec: "There is always a main branch [...] even if the refs map is null"."""
-    if current_snapshot_id is None:
-        return {}
-    return {MAIN: SnapshotRef(snapshot_id=current_snapshot_id, type=BRANCH)}
-
-
 def read_next_row_id(obj: Fields, version: int) -> int:
     """The first free row id; 0 before v3."""
     next_row_id = obj.integer("next-row-id") if version > 2 else obj.optional_integer("next-row-id") or 0
@@ -249,12 +241,11 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableMetadata:
+class TableMetadata(SnapshotHistory[Snapshot]):
     """One version of a table. Maps and tuples are in the file's order."""
 
     format_version: int
     table_uuid: str | None  # optional in v1
-    location: str
     last_sequence_number: int = 0  # 0 in v1
     last_updated_ms: int
     last_column_id: int
@@ -263,35 +254,16 @@ class TableMetadata:
     partition_specs: tuple[PartitionSpec, ...]
     default_spec_id: int
     last_partition_id: int
-    properties: Mapping[str, str] = field(default_factory=dict)
-    current_snapshot_id: int | None = None  # None where absent, null or -1
-    snapshots: tuple[Snapshot, ...] = ()
     snapshot_log: tuple[SnapshotLogEntry, ...] = ()
     metadata_log: tuple[MetadataLogEntry, ...] = ()
     sort_orders: tuple[SortOrder, ...] = (SortOrder(order_id=0),)
     default_sort_order_id: int = 0
-    refs: Mapping[str, SnapshotRef] = field(
-        default_factory=dict
-    )  # with main wherever there is a current snapshot
     statistics: tuple[StatisticsFile, ...] = ()
     partition_statistics: tuple[PartitionStatisticsFile, ...] = ()
     next_row_id: int = 0  # first row id that no row has; 0 before v3
     encryption_keys: tuple[EncryptedKey, ...] = ()
     extra: Json = field(default_factory=dict)  # also `schema` and `partition-spec` as v1 wrote them
     layout: Layout = field(default=(), compare=False, repr=False)
-    _snapshots_by_id: Mapping[int, Snapshot] = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        by_id = {snapshot.snapshot_id: snapshot for snapshot in self.snapshots}
-        object.__setattr__(self, "_snapshots_by_id", by_id)
-
-    def snapshot(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot with this id, found at once."""
-        return self._snapshots_by_id.get(snapshot_id)
-
-    def current_snapshot(self) -> Snapshot | None:
-        """The head of main; None for a table without data."""
-        return None if self.current_snapshot_id is None else self.snapshot(self.current_snapshot_id)
 
     def current_schema(self) -> Schema:
         """The schema with `current_schema_id`."""
@@ -304,29 +276,6 @@ class TableMetadata:
     def partition_spec(self, spec_id: int) -> PartitionSpec | None:
         """The partition spec with this id."""
         return next((spec for spec in self.partition_specs if spec.spec_id == spec_id), None)
-
-    def dangling_refs(self) -> tuple[str, ...]:
-        """Names of refs whose snapshot is missing. Java refuses such a table; here it is a finding."""
-        return tuple(name for name, ref in self.refs.items() if ref.snapshot_id not in self._snapshots_by_id)
-
-    def property_int(self, name: str, default: int) -> int:
-        """An integer table property.
-
-        Raises:
-            InvalidMetadata: its text is no integer.
-        """
-        text = self.properties.get(name)
-        if text is None:
-            return default
-        if not _INTEGER.fullmatch(text):
-            reason = f"an integer is expected, not {shown(text)}"
-            raise InvalidMetadata(self.location, f"properties.{name}", reason)
-        return int(text)
-
-    def property_bool(self, name: str, *, default: bool) -> bool:
-        """A boolean table property; as in Java every text but "true" is false."""
-        text = self.properties.get(name)
-        return default if text is None else text.lower() == "true"
 
     @classmethod
     def from_json(cls, value: object, *, path: str) -> TableMetadata:
@@ -468,8 +417,6 @@ def _check_sequence_numbers(obj: Fields, metadata: TableMetadata) -> None:
             raise obj.wrong(f"snapshots[{i}].sequence-number", reason)
 
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
-
 _OPTIONAL: Final = frozenset(
     {
         "properties",
@@ -503,14 +450,3 @@ _KEYS: Final = _OPTIONAL | frozenset(
         "next-row-id",
     }
 )
-
-
-def ancestors(metadata: TableMetadata, head: Snapshot) -> Iterator[Snapshot]:
-    """`head` and its ancestors that are still in the table, newest first; a cycle ends the walk."""
-    seen: set[int] = set()
-    snapshot: Snapshot | None = head
-    while snapshot is not None and snapshot.snapshot_id not in seen:
-        seen.add(snapshot.snapshot_id)
-        yield snapshot
-        parent_id = snapshot.parent_snapshot_id
-        snapshot = None if parent_id is None else metadata.snapshot(parent_id)

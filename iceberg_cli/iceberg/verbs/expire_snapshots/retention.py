@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from iceberg_cli.iceberg.spec.metadata import MAIN, Snapshot, SnapshotRef, TableMetadata, ancestors
+from iceberg_cli.iceberg.spec.history import AnyHistory, DatedSnapshot, S, SnapshotHistory
+from iceberg_cli.iceberg.spec.snapshot import MAIN, SnapshotRef
 from iceberg_cli.plan.plan import Option, Verdict
 from iceberg_cli.plan.text import age, old
 
@@ -73,40 +74,40 @@ class KeptSnapshots:
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
 
-    def expired(self, metadata: TableMetadata) -> list[Snapshot]:
+    def expired(self, history: SnapshotHistory[S]) -> list[S]:
         """The snapshots that go, newest first."""
-        going = (each for each in metadata.snapshots if each.snapshot_id not in self.reasons)
+        going = (each for each in history.snapshots if each.snapshot_id not in self.reasons)
         return sorted(going, key=_newest_first)
 
-    def dropped_refs(self, metadata: TableMetadata) -> tuple[str, ...]:
+    def dropped_refs(self, history: AnyHistory) -> tuple[str, ...]:
         """The names of the refs that go, in order."""
-        return tuple(sorted(metadata.refs.keys() - self.refs.keys()))
+        return tuple(sorted(history.refs.keys() - self.refs.keys()))
 
 
-def kept_by(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: int) -> KeptSnapshots:
+def kept_by(history: AnyHistory, retention: SnapshotRetention, *, as_of_ms: int) -> KeptSnapshots:
     """What a retention policy keeps of a table.
 
     Args:
-        metadata: the table.
+        history: of the table.
         retention: for refs that set none of their own.
         as_of_ms: the "now" of every age, in ms since the epoch.
 
     Spec: "Snapshot Retention Policy", steps 1 to 5.
     """
-    refs = _refs(metadata)
-    ref_verdicts, kept_refs = _judge_refs(metadata, refs, retention, as_of_ms=as_of_ms)
+    refs = _refs(history)
+    ref_verdicts, kept_refs = _judge_refs(history, refs, retention, as_of_ms=as_of_ms)
     if retention.by_age:
-        reasons = _kept_by_age(metadata, kept_refs, retention, as_of_ms=as_of_ms)
+        reasons = _kept_by_age(history, kept_refs, retention, as_of_ms=as_of_ms)
     else:
         reasons = dict.fromkeys(
-            (s.snapshot_id for s in metadata.snapshots), Reason("kept: not among the named snapshots")
+            (s.snapshot_id for s in history.snapshots), Reason("kept: not among the named snapshots")
         )
         for name, ref in kept_refs.items():
             reasons[ref.snapshot_id] = _head_reason(name, ref)
     heads = {ref.snapshot_id: name for name, ref in kept_refs.items()}
     problems, warnings = [], []
     for snapshot_id in sorted(retention.snapshot_ids):
-        if metadata.snapshot(snapshot_id) is None:
+        if history.snapshot(snapshot_id) is None:
             warnings.append(
                 f"snapshot {snapshot_id} is not in the table, so there is nothing to expire for it"
             )
@@ -116,7 +117,7 @@ def kept_by(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: 
         else:
             reasons.pop(snapshot_id, None)
     if retention.may_expire is not None:
-        for snapshot in metadata.snapshots:
+        for snapshot in history.snapshots:
             if snapshot.snapshot_id not in retention.may_expire:
                 reasons.setdefault(
                     snapshot.snapshot_id, Reason("kept: the plan that is carried out keeps it")
@@ -130,20 +131,20 @@ def kept_by(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: 
     )
 
 
-def judge(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: int) -> Judgement:
+def judge(history: AnyHistory, retention: SnapshotRetention, *, as_of_ms: int) -> Judgement:
     """Apply a retention policy to a table.
 
     Args:
-        metadata: see `kept_by`.
+        history: see `kept_by`.
         retention: see `kept_by`.
         as_of_ms: see `kept_by`.
 
     Returns:
         One verdict for each ref, then one for each snapshot, newest first.
     """
-    kept = kept_by(metadata, retention, as_of_ms=as_of_ms)
+    kept = kept_by(history, retention, as_of_ms=as_of_ms)
     verdicts, expired = [], []
-    for snapshot in sorted(metadata.snapshots, key=_newest_first):
+    for snapshot in sorted(history.snapshots, key=_newest_first):
         keep = snapshot.snapshot_id in kept.reasons
         if not keep:
             expired.append(snapshot.snapshot_id)
@@ -164,28 +165,32 @@ def judge(metadata: TableMetadata, retention: SnapshotRetention, *, as_of_ms: in
         verdicts=(*kept.ref_verdicts, *verdicts),
         kept=frozenset(kept.reasons),
         expired=tuple(expired),
-        dropped_refs=kept.dropped_refs(metadata),
+        dropped_refs=kept.dropped_refs(history),
         problems=kept.problems,
         warnings=kept.warnings,
     )
 
 
-def _newest_first(snapshot: Snapshot) -> tuple[int, int, int]:
+def _newest_first(snapshot: DatedSnapshot) -> tuple[int, int, int]:
     return -snapshot.timestamp_ms, -snapshot.sequence_number, snapshot.snapshot_id
 
 
-def _refs(metadata: TableMetadata) -> dict[str, SnapshotRef]:
-    return dict(sorted(metadata.refs.items(), key=lambda item: (item[0] != MAIN, item[0])))
+def _refs(history: AnyHistory) -> dict[str, SnapshotRef]:
+    return dict(sorted(history.refs.items(), key=lambda item: (item[0] != MAIN, item[0])))
 
 
 def _judge_refs(
-    metadata: TableMetadata, refs: Mapping[str, SnapshotRef], retention: SnapshotRetention, *, as_of_ms: int
+    history: AnyHistory,
+    refs: Mapping[str, SnapshotRef],
+    retention: SnapshotRetention,
+    *,
+    as_of_ms: int,
 ) -> tuple[list[Verdict], dict[str, SnapshotRef]]:
     """Step 2: the age of a ref is the age of the snapshot that it points to."""
     verdicts: list[Verdict] = []
     kept: dict[str, SnapshotRef] = {}
     for name, ref in refs.items():
-        snapshot = metadata.snapshot(ref.snapshot_id)
+        snapshot = history.snapshot(ref.snapshot_id)
         max_age_ms = (
             ref.max_ref_age_ms if ref.max_ref_age_ms is not None else int(retention.max_ref_age_ms.value)
         )
@@ -227,24 +232,28 @@ def _judge_refs(
 
 
 def _kept_by_age(
-    metadata: TableMetadata, refs: Mapping[str, SnapshotRef], retention: SnapshotRetention, *, as_of_ms: int
+    history: AnyHistory,
+    refs: Mapping[str, SnapshotRef],
+    retention: SnapshotRetention,
+    *,
+    as_of_ms: int,
 ) -> dict[int, Reason]:
     """Steps 3 to 5: snapshot id -> why it is kept."""
     reasons: dict[int, Reason] = {}
     referenced: set[int] = set()
     for name, ref in refs.items():
-        head = metadata.snapshot(ref.snapshot_id)
+        head = history.snapshot(ref.snapshot_id)
         assert head is not None
         reasons[head.snapshot_id] = _head_reason(name, ref)
         referenced.add(head.snapshot_id)
         if ref.type == "branch":
-            referenced.update(s.snapshot_id for s in ancestors(metadata, head))
+            referenced.update(s.snapshot_id for s in history.ancestors(head))
     for name, ref in refs.items():
         if ref.type == "branch":
-            for snapshot_id, reason in _walk(metadata, name, ref, retention, as_of_ms=as_of_ms):
+            for snapshot_id, reason in _walk(history, name, ref, retention, as_of_ms=as_of_ms):
                 reasons.setdefault(snapshot_id, reason)
     cutoff_ms = int(retention.cutoff_ms.value)
-    for snapshot in metadata.snapshots:
+    for snapshot in history.snapshots:
         if snapshot.snapshot_id not in referenced and snapshot.timestamp_ms >= cutoff_ms:
             young_ms = as_of_ms - snapshot.timestamp_ms
             only = "only " if young_ms >= 0 else ""
@@ -256,7 +265,7 @@ def _kept_by_age(
 
 
 def _walk(
-    metadata: TableMetadata, name: str, ref: SnapshotRef, retention: SnapshotRetention, *, as_of_ms: int
+    history: AnyHistory, name: str, ref: SnapshotRef, retention: SnapshotRetention, *, as_of_ms: int
 ) -> Iterator[tuple[int, Reason]]:
     """Step 4: the snapshots that one branch keeps. It ends at the first that fails; it does not filter."""
     minimum = (
@@ -269,9 +278,9 @@ def _walk(
         if ref.max_snapshot_age_ms is not None
         else int(retention.cutoff_ms.value)
     )
-    head = metadata.snapshot(ref.snapshot_id)
+    head = history.snapshot(ref.snapshot_id)
     assert head is not None
-    for position, snapshot in enumerate(ancestors(metadata, head)):
+    for position, snapshot in enumerate(history.ancestors(head)):
         if position < minimum:
             yield snapshot.snapshot_id, Reason(f"kept: one of the newest {minimum} of branch {name}")
         elif snapshot.timestamp_ms >= cutoff_ms:
@@ -285,7 +294,7 @@ def _head_reason(name: str, ref: SnapshotRef) -> Reason:
     return Reason(f"kept: head of branch {name}" if ref.type == "branch" else f"kept: tag {name}")
 
 
-def _why_expired(snapshot: Snapshot, retention: SnapshotRetention, *, as_of_ms: int) -> Reason:
+def _why_expired(snapshot: DatedSnapshot, retention: SnapshotRetention, *, as_of_ms: int) -> Reason:
     if snapshot.snapshot_id in retention.snapshot_ids:
         return Reason("expires: named by --snapshot-id")
     aged = old(as_of_ms - snapshot.timestamp_ms)

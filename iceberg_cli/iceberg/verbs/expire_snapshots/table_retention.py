@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.history import AnyHistory
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     DEFAULT_MAX_SNAPSHOT_AGE_MS,
@@ -23,7 +23,7 @@ _AGE_PROPERTY: Final = "history.expire.max-snapshot-age-ms"
 _COUNT_PROPERTY: Final = "history.expire.min-snapshots-to-keep"
 
 
-def within_properties(metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: int) -> ExpireSnapshots:
+def within_properties(history: AnyHistory, policy: ExpireSnapshots, *, as_of_ms: int) -> ExpireSnapshots:
     """The policy without what a file or variable for all tables must not decide for this one.
 
     It keeps no less than the table's own properties ask for, and where snapshots are named it adds no rule of age or
@@ -41,13 +41,13 @@ def within_properties(metadata: TableMetadata, policy: ExpireSnapshots, *, as_of
     if policy.snapshot_ids:
         return policy.without(general, {})
     weaker: dict[str, str] = {}
-    if "older_than" in general and _AGE_PROPERTY in metadata.properties:
-        max_age = _from_property(metadata, _AGE_PROPERTY, DEFAULT_MAX_SNAPSHOT_AGE_MS)
+    if "older_than" in general and _AGE_PROPERTY in history.properties:
+        max_age = _from_property(history, _AGE_PROPERTY, DEFAULT_MAX_SNAPSHOT_AGE_MS)
         assert policy.older_than_ms is not None
         if as_of_ms - policy.older_than_ms < max_age.value:
             weaker["older_than"] = keeps_more(max_age, policy.source_of("older_than"))
-    if "retain_last" in general and _COUNT_PROPERTY in metadata.properties:
-        minimum = _from_property(metadata, _COUNT_PROPERTY, DEFAULT_MIN_SNAPSHOTS_TO_KEEP)
+    if "retain_last" in general and _COUNT_PROPERTY in history.properties:
+        minimum = _from_property(history, _COUNT_PROPERTY, DEFAULT_MIN_SNAPSHOTS_TO_KEEP)
         assert policy.retain_last is not None
         if policy.retain_last < minimum.value:
             weaker["retain_last"] = keeps_more(minimum, policy.source_of("retain_last"))
@@ -55,12 +55,12 @@ def within_properties(metadata: TableMetadata, policy: ExpireSnapshots, *, as_of
 
 
 def retention_of(
-    metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: int, within: Plan | None = None
+    history: AnyHistory, policy: ExpireSnapshots, *, as_of_ms: int, within: Plan | None = None
 ) -> SnapshotRetention:
     """The policy with table properties and documented defaults for options that are not given.
 
     Args:
-        metadata: the table.
+        history: of the table.
         policy: the options.
         as_of_ms: the "now" of every age, in ms since the epoch.
         within: a plan whose snapshots alone may expire; None: all may.
@@ -77,36 +77,36 @@ def retention_of(
         cutoff = policy.chosen("older_than")
     else:
         max_age = _from_property(
-            metadata, _AGE_PROPERTY, DEFAULT_MAX_SNAPSHOT_AGE_MS, policy.sources.get("older_than")
+            history, _AGE_PROPERTY, DEFAULT_MAX_SNAPSHOT_AGE_MS, policy.sources.get("older_than")
         )
         cutoff = Option(value=as_of_ms - int(max_age.value), source=max_age.source)
     if policy.retain_last is not None:
         minimum = policy.chosen("retain_last")
     else:
         minimum = _from_property(
-            metadata, _COUNT_PROPERTY, DEFAULT_MIN_SNAPSHOTS_TO_KEEP, policy.sources.get("retain_last")
+            history, _COUNT_PROPERTY, DEFAULT_MIN_SNAPSHOTS_TO_KEEP, policy.sources.get("retain_last")
         )
     return SnapshotRetention(
         cutoff_ms=cutoff,
         min_snapshots_to_keep=minimum,
-        max_ref_age_ms=_from_property(metadata, "history.expire.max-ref-age-ms", MAX_LONG),
+        max_ref_age_ms=_from_property(history, "history.expire.max-ref-age-ms", MAX_LONG),
         snapshot_ids=frozenset(policy.snapshot_ids),
         by_age=not policy.snapshot_ids or policy.older_than_ms is not None or policy.retain_last is not None,
         may_expire=None if within is None else frozenset(within.removed_snapshot_ids),
     )
 
 
-def interlock_of(metadata: TableMetadata) -> str | None:
+def interlock_of(history: AnyHistory) -> str | None:
     """Why no file of a table may be deleted, by its own property, or None."""
-    if metadata.property_bool("gc.enabled", default=True):
+    if history.property_bool("gc.enabled", default=True):
         return None
-    value = metadata.properties["gc.enabled"]
+    value = history.properties["gc.enabled"]
     return f"table property gc.enabled={value}: another table may use these files"
 
 
-def _from_property(metadata: TableMetadata, name: str, default: int, source: str | None = None) -> Option:
-    if name in metadata.properties:
-        value = metadata.property_int(name, default)
+def _from_property(history: AnyHistory, name: str, default: int, source: str | None = None) -> Option:
+    if name in history.properties:
+        value = history.property_int(name, default)
         if value < 0:
             raise UsageError(
                 f"Cannot judge the snapshots' ages: table property {name}={value} is negative",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.errors import InvalidMetadata, UsageError
-from iceberg_cli.iceberg.spec.metadata import TableMetadata, ancestors
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import Judgement, judge
 from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import retention_of
@@ -241,7 +241,7 @@ def test_parents_that_form_a_circle_do_not_hang_the_walk() -> None:
     table = a_table(a_snapshot(1, parent=2), a_snapshot(2, parent=1))
     head = table.current_snapshot()
     assert head is not None
-    assert [snapshot.snapshot_id for snapshot in ancestors(table, head)] == [2, 1]
+    assert [snapshot.snapshot_id for snapshot in table.ancestors(head)] == [2, 1]
 
 
 # -- on no branch ----------------------------------------------------------------------------------------------
