@@ -120,12 +120,15 @@ class TableList:
             yield from self._once(places)
 
     def unmatched_patterns(self) -> list[Pattern]:
-        """The patterns that meant no table, but for those of places that failed."""
-        failed = {each.name for each in self.failed}
+        """The patterns that meant no table, but for those whose tables may be where a listing failed."""
         return [
             pattern
             for pattern in self.patterns
-            if pattern not in self._matched and (pattern.catalog or _folder_of(pattern)) not in failed
+            if pattern not in self._matched
+            and not any(
+                each.name == (pattern.catalog or _folder_of(pattern)) or pattern.may_match_below(each.name)
+                for each in self.failed
+            )
         ]
 
     def unmatched(self) -> list[tuple[Pattern, TableNotFound]]:

@@ -110,7 +110,12 @@ def test_a_folder_that_may_not_be_looked_into_is_named_and_the_others_are_listed
     with as_nobody():
         found = listed(Catalogs(), f"{root}/**")
         assert names(found) == [(str(first), ()), (str(last), ())]
-    assert [(each.name, each.error.exit_code) for each in found.failed] == [(f"{root}/locked", 16)]
+        below = listed(Catalogs(), f"{root}/*/db/*", f"{root}/other/*")
+        assert names(below) == []
+    for each in (found, below):
+        assert [(place.name, place.error.exit_code) for place in each.failed] == [(f"{root}/locked", 16)]
+    # Some of it may be in the folder that nobody looked into.
+    assert [pattern.text for pattern in below.unmatched_patterns()] == [f"{root}/other/*"]
 
 
 def test_a_link_beside_the_table_that_it_leads_to_is_no_row_of_its_own(tmp_path: Path) -> None:

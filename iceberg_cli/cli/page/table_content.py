@@ -119,7 +119,7 @@ def read_content(
     )
     sizes = reader.part("sizes of files", lambda: _file_sizes(reader.rows("files"))) or {}
     if "manifests" in inspected:
-        manifests = reader.part("sizes of manifests", lambda: _manifest_sizes(reader.rows("manifests")))
+        manifests = reader.part("sizes of manifests", lambda: _manifest_sizes(reader))
         sizes |= {} if manifests is None else {"manifests": manifests}
     partitions, with_deletes, count = reader.part("deletes", lambda: _deletes(reader.rows("partitions"))) or (
         (),
@@ -188,10 +188,12 @@ def _file_sizes(files: Inspection) -> dict[str, SizeDistribution]:
     return {"data files": data, "deletes": deletes}
 
 
-def _manifest_sizes(manifests: Inspection) -> SizeDistribution:
+def _manifest_sizes(reader: _Reader) -> SizeDistribution:
     found = SizeDistribution()
-    rows = manifests.inspector.rows("manifests", limit=_MOST_MANIFESTS)
-    found.add(pa.array([row["length"] for row in rows], pa.int64()))
+    rows = reader.rows("manifests").inspector.rows("manifests", limit=_MOST_MANIFESTS + 1)
+    if len(rows) > _MOST_MANIFESTS:
+        reader.warnings.append(f"The sizes of manifests are those of the first {_MOST_MANIFESTS:,}.")
+    found.add(pa.array([row["length"] for row in rows[:_MOST_MANIFESTS]], pa.int64()))
     return found
 
 

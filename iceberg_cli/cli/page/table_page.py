@@ -222,7 +222,7 @@ def _states(content: TableContent) -> States | None:
     if content.summary is None or not content.states:
         return None
     if "log" in content.summary:
-        return _versions(content.states, content.summary)
+        return _versions(content.states, content.summary, content.expiry)
     return _snapshots(content.states, content.summary, content.expiry)
 
 
@@ -289,8 +289,9 @@ def _hidden(piece: GraphRow, noun: str, keeps: Mapping[str, bool]) -> StateRow:
     return StateRow(graph=piece, label=f"{text}, {whole}")
 
 
-def _versions(rows: Sequence[Row], summary: Row) -> States:
+def _versions(rows: Sequence[Row], summary: Row, expiry: Plan | None) -> States:
     log = summary["log"]
+    keeps, why_kept, oldest = _kept_versions(rows, expiry)
     checkpoint = log["newest_checkpoint"]
     chips = (
         {} if checkpoint is None else {str(checkpoint["version"]): [Ref("checkpoint", checkpoint["kind"])]}
@@ -305,9 +306,9 @@ def _versions(rows: Sequence[Row], summary: Row) -> States:
     shown = []
     for piece in graph.rows:
         if piece.node_id is None:
-            shown.append(_hidden(piece, "versions", {}))
+            shown.append(_hidden(piece, "versions", keeps))
             continue
-        row = by_id[piece.node_id]
+        row, keep = by_id[piece.node_id], keeps.get(piece.node_id)
         shown.append(
             StateRow(
                 graph=piece,
@@ -319,6 +320,12 @@ def _versions(rows: Sequence[Row], summary: Row) -> States:
                     f"{row['add_count']:,}",
                     f"{row['remove_count']:,}",
                 ),
+                verdict="" if keep is None else "keep" if keep else "go",
+                why=""
+                if keep is None
+                else why_kept
+                if keep
+                else f"before checkpoint {oldest}, which stands for it",
                 is_current=piece.node_id == current,
             )
         )
@@ -328,8 +335,18 @@ def _versions(rows: Sequence[Row], summary: Row) -> States:
         graph=graph,
         rows=shown,
         note=_log_note(summary),
-        has_verdicts=False,
+        has_verdicts=bool(keeps),
     )
+
+
+def _kept_versions(rows: Sequence[Row], expiry: Plan | None) -> tuple[dict[str, bool], str, int | None]:
+    """Which versions stay in the log, why, and the oldest checkpoint that does; nothing where no plan says it."""
+    if expiry is None:
+        return {}, "", None
+    oldest = expiry.content.options["oldest_checkpoint"].value
+    reasons = [each.reason for each in expiry.verdicts if each.subject == "versions"]
+    keeps = {str(row["version"]): oldest is None or row["version"] >= oldest for row in rows}
+    return keeps, reasons[0].partition(": ")[2], oldest
 
 
 def _log_note(summary: Row) -> str:

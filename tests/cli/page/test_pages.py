@@ -33,6 +33,7 @@ from tests.cli.page.fleets import (
 from tests.cli.page.pages import AS_OF_MS, HOSTILE, Element, check_closed, parsed, poisoned, rows_of
 from tests.cli.running import iceberg_cli, validate
 from tests.fixtures import iceberg_tables
+from tests.fleet.builder import CHECKPOINT, VERSIONS, build_fleet
 from tests.paths import FIXTURES, ROOT
 
 AS_OF = ("--as-of", AS_OF_MS)
@@ -192,6 +193,17 @@ def test_page_of_a_delta_table_has_versions_checkpoint_tombstones_and_vectors(tm
         section(shown, "Deletes by partition").one("table")
     )
     assert (files, records, deleted, vectors) == ("3", "61", "14", "2")
+
+
+def test_page_of_a_delta_plan_has_each_version_with_what_a_log_cleanup_does_to_it(tmp_path: Path) -> None:
+    fleet = build_fleet(tmp_path, {("folder", "delta"): 3})
+    table = fleet.tables[2].name  # a checkpoint of version 10, and all older than 30 days
+    states = section(page(tmp_path, "plan", table, "expire-snapshots"), "Versions")
+    rows = rows_of(states.one("table"))
+    assert {int(row[1].split()[0]): row[-2] for row in rows} == {
+        version: "- go" if version < CHECKPOINT else "= keep" for version in range(VERSIONS)
+    }
+    assert {row[-1] for row in rows if row[-2] == "- go"} == {"before checkpoint 10, which stands for it"}
 
 
 def _files_by_version() -> list[int]:
