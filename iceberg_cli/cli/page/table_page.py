@@ -291,7 +291,7 @@ def _hidden(piece: GraphRow, noun: str, keeps: Mapping[str, bool]) -> StateRow:
 
 def _versions(rows: Sequence[Row], summary: Row, expiry: Plan | None) -> States:
     log = summary["log"]
-    keeps, why_kept, oldest = _kept_versions(rows, expiry)
+    keeps, oldest, why = _kept_versions(rows, expiry)
     checkpoint = log["newest_checkpoint"]
     chips = (
         {} if checkpoint is None else {str(checkpoint["version"]): [Ref("checkpoint", checkpoint["kind"])]}
@@ -321,11 +321,7 @@ def _versions(rows: Sequence[Row], summary: Row, expiry: Plan | None) -> States:
                     f"{row['remove_count']:,}",
                 ),
                 verdict="" if keep is None else "keep" if keep else "go",
-                why=""
-                if keep is None
-                else why_kept
-                if keep
-                else f"before checkpoint {oldest}, which stands for it",
+                why="" if keep is not False else f"before checkpoint {oldest}, which stands for it",
                 is_current=piece.node_id == current,
             )
         )
@@ -334,19 +330,21 @@ def _versions(rows: Sequence[Row], summary: Row, expiry: Plan | None) -> States:
         titles=("committed", "operation", "added", "removed"),
         graph=graph,
         rows=shown,
-        note=_log_note(summary),
+        note=why + _log_note(summary),
         has_verdicts=bool(keeps),
     )
 
 
-def _kept_versions(rows: Sequence[Row], expiry: Plan | None) -> tuple[dict[str, bool], str, int | None]:
-    """Which versions stay in the log, why, and the oldest checkpoint that does; nothing where no plan says it."""
+def _kept_versions(rows: Sequence[Row], expiry: Plan | None) -> tuple[dict[str, bool], int | None, str]:
+    """Which versions stay in the log where some go, the oldest checkpoint that does, and why, as a sentence."""
     if expiry is None:
-        return {}, "", None
+        return {}, None, ""
     oldest = expiry.content.options["oldest_checkpoint"].value
-    reasons = [each.reason for each in expiry.verdicts if each.subject == "versions"]
     keeps = {str(row["version"]): oldest is None or row["version"] >= oldest for row in rows}
-    return keeps, reasons[0].partition(": ")[2], oldest
+    (why,) = (each.reason.partition(": ")[2] for each in expiry.verdicts if each.subject == "versions")
+    if all(keeps.values()):
+        return {}, None, f"By expire-snapshots every version stays in the log: {why}. "
+    return keeps, oldest, f"By expire-snapshots the log begins anew: {why}. "
 
 
 def _log_note(summary: Row) -> str:

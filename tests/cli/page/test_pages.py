@@ -204,6 +204,7 @@ def test_page_of_a_delta_plan_has_each_version_with_what_a_log_cleanup_does_to_i
         version: "- go" if version < CHECKPOINT else "= keep" for version in range(VERSIONS)
     }
     assert {row[-1] for row in rows if row[-2] == "- go"} == {"before checkpoint 10, which stands for it"}
+    assert "checkpoint 10 is the newest at or before version 12" in states.words
 
 
 def _files_by_version() -> list[int]:
