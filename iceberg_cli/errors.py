@@ -70,6 +70,7 @@ def _restored(kind: type[IcebergCliError], args: tuple[Any, ...], fields: dict[s
 
 # The requirement to install for a module, where it is not the module's name.
 _REQUIREMENTS = {
+    "boto3": "boto3>=1.35",
     "jinja2": "jinja2>=3.1",
     "matplotlib": "matplotlib>=3.9",
     "psycopg": "psycopg[binary]",

@@ -396,6 +396,7 @@ def test_nothing_shows_where_requests_are_not_signed(case: Case, failure: Failur
         "catalog:\n  prod:\n    type: sql\n    uri: mysql+pymysql://user:{0}@127.0.0.1:1/x?passwd={1}\n",
         "catalog:\n  prod:\n    type: sql\n    uri: 'sqlite:////no/file?password={0}{1}'\n",
         "catalog:\n  prod:\n    type: sql\n    uri: '://user:{0}@x/{1}'\n",
+        "catalog:\n  prod:\n    type: glue\n    glue.region: x\n    glue.endpoint: http://user:{0}@127.0.0.1:1/{1}\n",
         "catalog:\n  prod:\n    py-catalog-impl: no.Such\n    token: {0}\n    password: {1}\n",
     ],
 )

@@ -12,13 +12,17 @@ from sqlalchemy.pool import NullPool
 
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.glue import GlueCommitter
+from iceberg_cli.iceberg.catalogs.glue_connection import GlueConnection
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
+from iceberg_cli.operation.outcomes import digest_of
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.router import UnsafeOverrides, open_storage
 from iceberg_cli.testing.conformance.catalogs import CatalogUnderTest
 from iceberg_cli.testing.conformance.commits import first_metadata
 from iceberg_cli.testing.memory_catalog import MemoryCatalog, MemoryCommitter
+from tests.glue_front import KEYS, client_of
 
 # Means nothing on a local disk.
 VOUCHED = UnsafeOverrides(single_writer=True, conditional_writes=True)
@@ -34,15 +38,20 @@ V1_COLUMN = "ALTER TABLE iceberg_tables ADD COLUMN iceberg_type VARCHAR(5)"
 class Catalog(CatalogUnderTest):
     """Where one table is: everything but `memory` can be opened in another process."""
 
-    kind: Literal["filesystem", "sql", "memory"]
+    kind: Literal["filesystem", "sql", "glue", "memory"]
     folder: str
-    uri: str = ""
+    uri: str = ""  # of a database, or the endpoint of Glue
     options: Mapping[str, str] | None = None  # of the storage
     memory: MemoryCatalog | None = None
 
     @property
     def storage(self) -> Storage:
         return _storage(frozenset((self.options or {}).items()))
+
+    @property
+    def namespace(self) -> str:
+        """Of Glue one of the table's own, for all tests have one service."""
+        return f"db_{digest_of(self.folder.encode())[:20]}" if self.kind == "glue" else "a.b"
 
     @property
     def commits_by_file(self) -> bool:  # type: ignore[override]
@@ -61,10 +70,13 @@ class Catalog(CatalogUnderTest):
                 return SqlCommitter(
                     SqlDatabase(self.uri, **more),
                     catalog_name="cat",
-                    namespace="a.b",
+                    namespace=self.namespace,
                     table="t",
                     storage=storage,
                 )
+            case "glue":
+                connection = GlueConnection("cat", {**KEYS, "glue.endpoint": self.uri, **more})
+                return GlueCommitter(connection, namespace=self.namespace, table="t", storage=storage)
             case "memory":
                 assert self.memory is not None
                 return MemoryCommitter(self.memory, "a.b.t", storage)
@@ -88,6 +100,13 @@ def make_table(catalog: Catalog, properties: dict[str, str] | None = None, *, sc
     if catalog.kind == "memory":
         assert catalog.memory is not None
         catalog.memory.locations["a.b.t"] = location
+    if catalog.kind == "glue":
+        client = client_of(catalog.uri)
+        client.create_database(DatabaseInput={"Name": catalog.namespace})
+        parameters = {"table_type": "ICEBERG", "metadata_location": location}
+        client.create_table(
+            DatabaseName=catalog.namespace, TableInput={"Name": "t", "Parameters": parameters}
+        )
     if catalog.kind == "sql":
         execute(catalog.uri, V0, *([V1_COLUMN] if schema == "V1" else []))
         insert_row(catalog.uri, location, iceberg_type="TABLE" if schema == "V1" else None)

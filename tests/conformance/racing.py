@@ -18,6 +18,7 @@ from typing import Any
 
 from iceberg_cli.testing.conformance.commits import properties_of, set_property
 from tests.conformance.catalogs import Catalog
+from tests.glue_front import KEYS
 from tests.paths import ROOT
 
 SetProperty = Callable[[str], int]
@@ -66,17 +67,21 @@ def by_us(catalog: Catalog, _: str) -> SetProperty:
 
 
 def by_pyiceberg(catalog: Catalog, _: str) -> SetProperty:
-    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.catalog import load_catalog
     from pyiceberg.exceptions import CommitFailedException
     from sqlalchemy.exc import OperationalError
 
-    theirs = SqlCatalog("cat", uri=catalog.uri)
+    if catalog.kind == "glue":
+        theirs = load_catalog("cat", **{"type": "glue", "glue.endpoint": catalog.uri, **KEYS})
+    else:
+        theirs = load_catalog("cat", type="sql", uri=catalog.uri)
+    table = f"{catalog.namespace}.t"
 
     def commit(name: str) -> int:
         conflicts = 0
         while True:
             try:
-                with theirs.load_table("a.b.t").transaction() as transaction:
+                with theirs.load_table(table).transaction() as transaction:
                     transaction.set_properties({name: "yes"})
             except CommitFailedException:
                 conflicts += 1

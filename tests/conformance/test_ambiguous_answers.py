@@ -20,6 +20,7 @@ from tests.conformance.troubles import (
     DeltaLogOnS3,
     FileNamesOnDisk,
     FileNamesOnS3,
+    Glue,
     MariaDb,
     PostgreSql,
     Rest,
@@ -36,6 +37,7 @@ Truth = Literal["ours", "another's", "neither"]
 
 COMMITTERS: dict[str, type[Scene]] = {
     "REST": Rest,
+    "Glue": Glue,
     "SQLite": Sqlite,
     "PostgreSQL": PostgreSql,
     "MariaDB": MariaDb,
@@ -48,6 +50,7 @@ Cell = tuple[str, Signal, Truth]
 # One of each committer; of the signals that cost no waiting.
 ALWAYS: tuple[Cell, ...] = (
     ("REST", "reset after", "another's"),
+    ("Glue", "late", "another's"),
     ("SQLite", "error after", "ours"),
     ("PostgreSQL", "error after", "another's"),
     ("MariaDB", "reset before", "another's"),
@@ -77,8 +80,8 @@ CELLS = [
 
 def test_what_is_left_out_is_what_cannot_be() -> None:
     reasons = {(committer, signal): why_impossible(committer, signal, "ours") for committer, signal, _ in ALL}
-    assert len(ALL) == 8 * 6 * 3
-    assert len([cell for cell, reason in reasons.items() if reason is None]) == 5 * 6 + 3 * 2
+    assert len(ALL) == 9 * 6 * 3
+    assert len([cell for cell, reason in reasons.items() if reason is None]) == 6 * 6 + 3 * 2
     assert set(ALWAYS) <= set(POSSIBLE)
 
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.errors import BackendUnavailable
-from iceberg_cli.iceberg.catalogs import rest_connection
+from iceberg_cli.iceberg.catalogs import glue_connection, rest_connection
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.rest import RestCommitter
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
@@ -29,6 +29,7 @@ from iceberg_cli.testing.conformance import commits, delta_logs
 from iceberg_cli.testing.conformance.faults import FaultyStorage
 from tests.conformance.catalogs import VOUCHED, Catalog, execute, make_table
 from tests.database_proxy import ERRORS, Proxy, at_port, through
+from tests.glue_front import GlueFront
 from tests.iceberg.catalogs.test_rest import Lake, shows
 from tests.s3_front import PassingOn, Request, Response, serving
 from tests.servers import Versitygw
@@ -162,6 +163,47 @@ class Rest(Scene):
     def commits(self) -> list[str]:
         rows = self.lake.table.scan().to_arrow().num_rows - 3  # those that were there
         return ["theirs"] * rows + (["ours"] if shows(self.lake, self.attempt) else [])
+
+
+class Glue(Scene):
+    """An entry of Glue, which a front keeps as AWS documents it, behind Toxiproxy."""
+
+    def make(self) -> None:
+        self.front: GlueFront = self.request.getfixturevalue("glue")
+        self.catalog = make_table(Catalog(kind="glue", folder=f"{self.folder}/wh/t", uri=self.front.endpoint))
+        self.port = self.port_before(urlsplit(self.front.endpoint).netloc)
+        self.patches.setattr(glue_connection, "_WAITS_S", (5, _WAIT_S))
+        troubled = dataclasses.replace(self.catalog, uri=f"http://{self.port.address}")
+        committer = troubled.open(**{"glue.max-retries": "0"})
+        attempt = commits.an_attempt(committer, self.catalog.storage, {"ours": "yes"})
+        self.attempt = dataclasses.replace(attempt, why_stale=self.begin)
+        self.troubled = committer
+
+    def begin(self, _: object) -> None:
+        """Right before the request is sent."""
+        match self.signal:
+            case "error after":
+                self.front.fates.append("500 after")
+            case "late":
+                self.front.fates.append("late")
+            case trouble:
+                self.port.begin(trouble)
+
+    def direct(self) -> Committing:
+        return self.catalog.open()
+
+    def end(self) -> None:
+        self.port.end()
+
+    def arrive(self) -> None:
+        self.front.release()
+
+    def add(self) -> None:
+        commits.set_property(self.catalog.open(), self.catalog.storage, f"theirs-{uuid.uuid4()}")
+
+    def commits(self) -> list[str]:
+        names = commits.properties_of(self.catalog.storage, self.catalog.open())
+        return [name.partition("-")[0] for name in names]
 
 
 class Sql(Scene):

@@ -11,6 +11,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
+from tests.glue_front import KEYS, GlueFront
 from tests.rest_servers import configuration_of, java_options_of, pyiceberg_options_of
 from tests.servers import S3Server, Versitygw
 from tests.spark_tables.lake import JOURNAL, Lake, Rows, in_order
@@ -130,3 +131,23 @@ def sql_s3_lake(
     pyiceberg = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"}
     known = configured(lakes, "sql", versitygw, folder, java=java, pyiceberg=pyiceberg)
     return S3Lake(warehouse=versitygw.folder / "sql", **known)
+
+
+@pytest.fixture(scope="session")
+def glue_s3_lake(
+    lakes: dict[str, Lake],
+    glue_service: GlueFront,
+    versitygw: Versitygw,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> S3Lake:
+    """Iceberg Java's catalog of Glue, which commits by the version of the entry, with its warehouse on versitygw."""
+    # Iceberg Java has no property for the keys of Glue.
+    system = lakes["hadoop"].spark.sparkContext._jvm.java.lang.System
+    for name, key in (("aws.accessKeyId", "access-key-id"), ("aws.secretAccessKey", "secret-access-key")):
+        system.setProperty(name, KEYS[f"glue.{key}"])
+    java = {"type": "glue", "glue.endpoint": glue_service.endpoint}
+    database = {"Name": "db", "LocationUri": f"s3://{versitygw.bucket}/glue/db"}
+    glue_service.client().create_database(DatabaseInput=database)
+    folder = tmp_path_factory.mktemp("glue")
+    known = configured(lakes, "glue", versitygw, folder, java=java, pyiceberg=glue_service.properties())
+    return S3Lake(warehouse=versitygw.folder / "glue", **known)

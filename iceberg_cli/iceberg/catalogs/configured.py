@@ -19,6 +19,7 @@ from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.router import open_storage
 
 if TYPE_CHECKING:
+    from iceberg_cli.iceberg.catalogs.glue_connection import GlueConnection
     from iceberg_cli.iceberg.catalogs.rest_connection import RestConnection
     from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
 
@@ -50,6 +51,7 @@ class Catalogs:
         self._read: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {}
         self._connections: dict[str, RestConnection] = {}
         self._databases: dict[str, SqlDatabase] = {}
+        self._glue: dict[str, GlueConnection] = {}
 
     def names(self) -> list[str]:
         """The names of all that are configured, in their order.
@@ -100,6 +102,20 @@ class Catalogs:
                 raise not_installed(name, error) from error
             self._databases[name] = SqlDatabase(self.uri(name))
         return self._databases[name]
+
+    def glue(self, name: str) -> GlueConnection:
+        """The connection to AWS Glue.
+
+        Raises:
+            UsageError: see `GlueConnection`.
+        """
+        if name not in self._glue:
+            try:
+                from iceberg_cli.iceberg.catalogs.glue_connection import GlueConnection
+            except ImportError as error:
+                raise not_installed(name, error) from error
+            self._glue[name] = GlueConnection(name, self.configured(name)[1])
+        return self._glue[name]
 
     def rest(self, name: str) -> RestConnection:
         """The connection to a REST catalog.
@@ -164,6 +180,8 @@ def open_catalog_table(
         return committer, options
     if kind == "rest":
         return _open_rest(catalogs, catalog, (*levels, table), storage_options or {})
+    if kind == "glue":
+        return _open_glue(catalogs, catalog, namespace, table, storage), options
     if kind != "sql":
         raise UsageError(f"Cannot open {name}: the catalog type {kind} is not supported yet.")
     return _open_sql(catalogs, catalog, namespace, table, storage), options
@@ -174,6 +192,13 @@ def _open_sql(catalogs: Catalogs, catalog: str, namespace: str, table: str, stor
     from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 
     return SqlCommitter(database, catalog_name=catalog, namespace=namespace, table=table, storage=storage)
+
+
+def _open_glue(catalogs: Catalogs, catalog: str, namespace: str, table: str, storage: Storage) -> Committer:
+    connection = catalogs.glue(catalog)
+    from iceberg_cli.iceberg.catalogs.glue import GlueCommitter
+
+    return GlueCommitter(connection, namespace=namespace, table=table, storage=storage)
 
 
 def _open_rest(

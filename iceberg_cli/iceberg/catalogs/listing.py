@@ -34,6 +34,10 @@ def list_catalog(catalogs: Catalogs, name: str, may_match: MayMatch) -> Iterator
             from iceberg_cli.iceberg.catalogs.rest_listing import list_rest
 
             return list_rest(catalogs.rest(name), name, may_match)
+        if kind == "glue":
+            from iceberg_cli.iceberg.catalogs.glue_listing import list_glue
+
+            return list_glue(catalogs.glue(name), may_match)
         if kind == PYTHON_CLASS:
             from iceberg_cli.iceberg.catalogs.python_class import list_python_class
 
@@ -47,7 +51,7 @@ def list_catalog(catalogs: Catalogs, name: str, may_match: MayMatch) -> Iterator
 def duplicates_in(catalogs: Catalogs, name: str) -> dict[str, list[CatalogEntry]]:
     """The metadata locations that several names of a catalog have, with these names in their order.
 
-    Only a database is asked: other catalogs do not tell locations in their lists.
+    Only a database is asked, for which it is one query.
 
     Raises:
         UsageError, BackendUnavailable: see `list_catalog`.

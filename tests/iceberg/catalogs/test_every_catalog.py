@@ -21,12 +21,14 @@ from iceberg_cli.testing.memory_catalog import MemoryCatalog
 from tests.budget import FULL
 from tests.conformance.catalogs import Catalog, execute, make_table
 from tests.conformance.racing import race
+from tests.glue_front import GlueFront
 from tests.servers import S3Server
 
-KINDS = ["filesystem", "sqlite V1", "sqlite V0", "sqlite on S3", "postgresql", "mariadb", "memory"]
+KINDS = ["filesystem", "sqlite V1", "sqlite V0", "sqlite on S3", "postgresql", "mariadb", "glue", "memory"]
 ON_S3 = ["sqlite on S3", "file names on S3"]
 SERVERS = ["postgresql", "mariadb"]
-RACED = ["filesystem", "sqlite V1", *ON_S3, *SERVERS]
+RACED = ["filesystem", "sqlite V1", *ON_S3, *SERVERS, "glue"]
+SLOW = ["glue"]  # to open
 STORAGE = open_storage()
 
 
@@ -37,6 +39,9 @@ def a_catalog(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Cata
             return Catalog(kind="filesystem", folder=folder)
         case ["memory"]:
             return Catalog(kind="memory", folder=folder, memory=MemoryCatalog())
+        case ["glue"]:
+            front: GlueFront = request.getfixturevalue("glue_service")
+            return Catalog(kind="glue", folder=folder, uri=front.endpoint)
         case ["postgresql"]:
             return Catalog(kind="sql", folder=folder, uri=request.getfixturevalue("postgres_database"))
         case ["mariadb"]:
@@ -59,7 +64,7 @@ def a_catalog(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Cata
             return Catalog(kind="sql", folder=folder, uri=f"sqlite:///{tmp_path}/catalog.db")
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.deep if kind in SLOW else ()) for kind in KINDS])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
     kind = request.param
     return make_table(a_catalog(kind, tmp_path, request), schema="V0" if kind.endswith("V0") else "V1")
@@ -154,7 +159,7 @@ def test_a_table_that_was_dropped_meanwhile_says_nothing_about_an_earlier_try(
 # Many writers
 
 
-@pytest.mark.parametrize("kind", [kind for kind in RACED if kind not in ON_S3])
+@pytest.mark.parametrize("kind", [kind for kind in RACED if kind not in (*ON_S3, *SLOW)])
 def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     conflicts = race(make_table(a_catalog(kind, tmp_path, request)), writers=8, commits=5)
     assert conflicts > 0
@@ -165,7 +170,7 @@ def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytes
 def test_many_racing_writers_lose_no_commit(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    commits = 10 if kind in (*ON_S3, *SERVERS) and not FULL else 40
+    commits = 10 if kind in (*ON_S3, *SERVERS, "glue") and not FULL else 40
     assert race(make_table(a_catalog(kind, tmp_path, request)), writers=16, commits=commits) > 0
 
 
