@@ -57,6 +57,7 @@ class GlueFront:
         fates: of the next updates.
         answers: by operation, what is answered instead of passing it on.
         changed: by operation, a change of moto's answer.
+        meanwhile: is done once, after an update had its effect and before it is answered.
         calls: the operation and the arguments of each request.
     """
 
@@ -65,6 +66,7 @@ class GlueFront:
     answers: dict[str, Response] = field(default_factory=dict)
     changed: dict[str, Callable[[dict[str, Any]], object]] = field(default_factory=dict)
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    meanwhile: Callable[[], object] | None = None
     late: list[Request] = field(default_factory=list)
     endpoint: str = ""
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -88,7 +90,10 @@ class GlueFront:
             return None
         response = self._update(request)
         if fate == "twice":
-            return self._update(request)
+            response = self._update(request)
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
         if fate == "500 after":
             return refusal("InternalServiceException", "An internal service error occurred.", 500)
         return None if fate == "cut after" else response

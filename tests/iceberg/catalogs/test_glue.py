@@ -233,6 +233,24 @@ def test_a_commit_that_had_its_effect_is_found_by_one_request(table: GlueTable, 
     assert table.entry()["Parameters"]["metadata_location"] == attempt.file
 
 
+def test_a_refused_version_proves_nothing_where_the_log_does_not_reach_back(
+    glue: GlueFront, tmp_path: Path
+) -> None:
+    short = {"write.metadata.previous-versions-max": "1"}
+    catalog = make_table(Catalog(kind="glue", folder=f"{tmp_path}/t", uri=glue.endpoint), short)
+    committer = catalog.open()
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
+
+    def others() -> None:
+        for name in ("one", "two"):
+            set_property(catalog.open(), STORAGE, name)
+
+    glue.fates.append("twice")
+    glue.meanwhile = others
+    assert isinstance(committer.commit(attempt), Unknown)
+    assert properties_of(STORAGE, catalog.open()) == {**short, "ours": "yes", "one": "yes", "two": "yes"}
+
+
 @pytest.mark.parametrize(
     ("kind", "status"),
     [("ThrottlingException", 400), ("InvalidInputException", 400), ("EntityNotFoundException", 400)],
