@@ -131,13 +131,21 @@ class TableOpener:
     def is_one_entry(self, name: str, other: str) -> bool:
         """Whether two names in catalogs are of one entry, which a commit by either moves: a server configured twice."""
         (catalog, *levels), (other_catalog, *other_levels) = name.split("."), other.split(".")
-        catalogs = self._catalogs()
-        if levels != other_levels or {catalogs.kind(catalog), catalogs.kind(other_catalog)} != {"rest"}:
+        kind = self._catalogs().kind(catalog)
+        if levels != other_levels or self._catalogs().kind(other_catalog) != kind:
             return False
-        own, others = catalogs.configured(catalog)[1], catalogs.configured(other_catalog)[1]
-        return own["uri"].rstrip("/") == others["uri"].rstrip("/") and all(
-            own.get(key) == others.get(key) for key in ("warehouse", "prefix")
-        )
+        places = [self._place_of(each, kind) for each in (catalog, other_catalog)]
+        return places[0] is not None and places[0] == places[1]
+
+    def _place_of(self, catalog: str, kind: str) -> dict[str, str] | None:
+        """The properties that say where the entries of a catalog are; None where equal ones may be of two places."""
+        properties = self._catalogs().configured(catalog)[1]
+        if kind == "rest":
+            own = {key: properties.get(key, "") for key in ("warehouse", "prefix")}
+            return {**own, "uri": properties["uri"].rstrip("/")}
+        if kind == "glue":
+            return {key: text for key, text in properties.items() if key.startswith(("glue.", "client."))}
+        return None
 
     def read(self, listed: ListedTable, path: str) -> bytes:
         """A file of a catalog's table that is not opened.

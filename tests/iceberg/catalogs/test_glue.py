@@ -24,6 +24,7 @@ from tests.cli.running import JSON, Ran, iceberg_cli
 from tests.conformance.catalogs import Catalog, make_table
 from tests.conformance.racing import race
 from tests.fleet.builder import build_fleet
+from tests.fleet.maintaining import EXPIRE, policy_file
 from tests.glue_front import KEYS, GlueFront, refusal
 from tests.rest_servers import configuration_of
 
@@ -341,6 +342,25 @@ def test_tables_are_listed_with_their_locations_and_an_unchanged_one_costs_a_sur
     assert {operation for operation, _ in glue.calls} == {"GetDatabases", "GetTables"}
     assert again.json["tables"][0]["from_cache"]
     assert again.json["tables"][0]["due"] == first.json["tables"][0]["due"] != []
+
+
+@pytest.mark.parametrize(("more", "code"), [({}, 0), ({"glue.id": "123456789012"}, 11)])
+def test_a_catalog_that_is_configured_twice_is_maintained_and_another_entry_of_a_table_keeps_its_files(
+    glue: GlueFront, tmp_path: Path, more: dict[str, str], code: int
+) -> None:
+    table, _ = with_snapshots(glue, tmp_path)
+    lines = table.config.read_text().splitlines(keepends=True)
+    again = [line for line in lines[2:] if line.strip()]
+    again += [f"    {name}: '{value}'\n" for name, value in more.items()]
+    table.config.write_text("".join([*lines, "  other:\n", *again]))
+    patterns = [f"{name}.{table.database}" for name in ("glue", "other")]
+    policy = policy_file(tmp_path / "policy.toml", EXPIRE, patterns)
+    ran = iceberg_cli(
+        "maintain", *patterns, "--policy", policy, "--catalog-config", table.config, "--yes", *JSON
+    )
+    (run,) = ran.json["runs"]
+    assert (ran.code, run["status"]) == (code, "done" if code == 0 else "blocked"), ran.out
+    assert run["table"]["also"] == [f"other.{table.database}.t"]
 
 
 @pytest.mark.parametrize("operation", ["GetTable", "UpdateTable", "GetDatabases"])
