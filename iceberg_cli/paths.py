@@ -85,7 +85,12 @@ def _azure_authority(authority: str) -> str:
 
 
 def path_key(path: str) -> str:
-    """`path` without scheme and authority, with repeated slashes and `/./` collapsed, and none of these at its end."""
+    """`path` without scheme and authority, with repeated slashes and `/./` collapsed, and none of these at its end.
+
+    On Azure a backslash is a slash.
+    """
+    if "\\" in path and scheme_of(path) == "abfss":
+        path = path.replace("\\", "/")
     return _END_NOISE.sub("", _LOCAL_NOISE.sub("/", _SCHEME.sub("", path)))
 
 
@@ -122,6 +127,7 @@ def path_key_column(paths: Any) -> Any:
     Returns:
         n strings.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     if len(paths) == 0:
@@ -131,8 +137,12 @@ def path_key_column(paths: Any) -> Any:
     # Only a whole authority may be cut off: s3://lake is no prefix of s3://lake-data/..., nor file: of file://host/...
     if (match is None or match.group(2) is not None) and pc.all(pc.starts_with(paths, prefix + "/")).as_py():
         keys = pc.utf8_slice_codeunits(paths, len(prefix)) if prefix else paths
+        is_azure = scheme_of(prefix) == "abfss"
     else:
         keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")
+        is_azure = pc.any(pc.match_substring_regex(paths, "^(?i:abfss?|wasbs?):")).as_py()
+    if is_azure and may_have(keys, b"\\"):
+        return pa.array([path_key(path) for path in paths.to_pylist()], paths.type)
     if _may_be_noisy(keys):
         keys = pc.replace_substring_regex(keys, r"/(\.?/)+", "/")
     if pc.any(pc.or_(pc.ends_with(keys, "/"), pc.ends_with(keys, "/."))).as_py():

@@ -41,6 +41,10 @@ class ObjectStore:
     endpoint: str
     root: str  # of the bucket: `gs://warehouse`
 
+    @property
+    def scheme(self) -> str:
+        return self.root.partition(":")[0]
+
     def options_at(self, endpoint: str) -> dict[str, str]:
         """The options of a storage whose requests go to this URL, of a server before the emulator."""
         raise NotImplementedError

@@ -40,11 +40,11 @@ from iceberg_cli.storage.renewals import RenewedConnection
 _LOCATION: Final = re.compile(r"abfss://([^/@]+)(?:@([^/@]+))?/(.*)", re.DOTALL)
 _MARK: Final = "iceberg_cli_put"  # names of metadata are identifiers
 _FOLDER: Final = "hdi_isfolder"  # the metadata of what stands for a folder
+_PAGE: Final = 5_000  # the most that a page has
 _BATCH: Final = 256  # requests in one batch, by the service
 _BATCHES_AT_ONCE: Final = 4
 _RETRIES: Final = 4
-_FIRST_WAIT_S: Final = 1
-_JITTER_S: Final = 1
+_WAITS: Final = {"initial_backoff": 1, "increment_base": 2, "random_jitter_range": 1}  # seconds
 _CONNECT_S: Final = 20
 _ANSWER_S: Final = 60
 _PART_BYTES: Final = 64 << 20  # of an object that takes several requests to read
@@ -84,12 +84,7 @@ def _client_of(account: AzureAccount) -> BlobServiceClient:
         account.url,
         credential=_credential_of(account),
         transport=RequestsTransport(session=session, connection_timeout=_CONNECT_S, read_timeout=_ANSWER_S),
-        retry_policy=ExponentialRetry(
-            initial_backoff=_FIRST_WAIT_S,
-            increment_base=2,
-            retry_total=_RETRIES,
-            random_jitter_range=_JITTER_S,
-        ),
+        retry_policy=ExponentialRetry(retry_total=_RETRIES, **_WAITS),
         max_single_get_size=_PART_BYTES,
         max_chunk_get_size=_PART_BYTES,
     )
@@ -302,7 +297,7 @@ class AzureStorage(Storage):
 
         def page(container: ContainerClient, _: str) -> tuple[list[Any], str | None]:
             method = container.walk_blobs if "delimiter" in request else container.list_blobs
-            pages = method(name_starts_with=prefix, **request).by_page(token)
+            pages = method(name_starts_with=prefix, **{"results_per_page": _PAGE, **request}).by_page(token)
             return list(next(pages, ())), pages.continuation_token
 
         while True:

@@ -467,8 +467,9 @@ class OnAzure(InObjectStore):
     def uploads_to(self, endpoint: str) -> Storage:
         from iceberg_cli.storage import azure
 
-        for name, value in {"_ANSWER_S": _WAIT_S, "_RETRIES": 1, "_FIRST_WAIT_S": 0, "_JITTER_S": 0}.items():
-            self.patches.setattr(azure, name, value)
+        self.patches.setattr(azure, "_ANSWER_S", _WAIT_S)
+        self.patches.setattr(azure, "_RETRIES", 1)
+        self.patches.setattr(azure, "_WAITS", dict.fromkeys(azure._WAITS, 0))
         found = azure.AzureStorage(self.store.options_at(endpoint))
         found.endpoint(self.root)  # makes its client, with these settings
         return found

@@ -19,6 +19,7 @@ from iceberg_cli.storage.conditional_create import is_known, service_of
 from iceberg_cli.storage.credential_options import with_options
 from iceberg_cli.storage.router import RoutedStorage, open_storage, with_environment
 from iceberg_cli.testing.conformance.storages import Sandbox, StorageConformance
+from tests.budget import deep_unless
 from tests.emulators import ACCOUNT, KEY, Azurite, FakeGcs, ObjectStore
 from tests.s3_front import PassingOn, Request, Response, serving
 
@@ -32,16 +33,71 @@ def store(request: pytest.FixtureRequest) -> ObjectStore:
     return found
 
 
-class TestStores(StorageConformance):
-    """Every sentence of the port, on both services."""
+class Stores(StorageConformance):
+    """The suite; what makes many objects in a server of this machine is for the deep run."""
+
+    @pytest.mark.deep
+    def test_a_listing_goes_on_after_the_first_page(self, sandbox: Sandbox) -> None:
+        super().test_a_listing_goes_on_after_the_first_page(sandbox)
+
+    @pytest.mark.parametrize("count", deep_unless([3], [3, 250]))
+    def test_versions_stay_until_other_bytes_are_stored(self, sandbox: Sandbox, count: int) -> None:
+        super().test_versions_stay_until_other_bytes_are_stored(sandbox, count)
+
+    @pytest.mark.parametrize("count", deep_unless([3], [3, 250]))
+    def test_sizes_of_many_objects_come_in_the_order_of_their_paths(
+        self, sandbox: Sandbox, count: int
+    ) -> None:
+        super().test_sizes_of_many_objects_come_in_the_order_of_their_paths(sandbox, count)
+
+
+class TestGcs(Stores):
+    """Every sentence of the port on Google Cloud Storage."""
 
     @pytest.fixture
-    def sandbox(self, store: ObjectStore) -> Sandbox:
-        root = f"{store.new_folder()}/wh"
-        other = root.replace("abfss:", "wasbs:").replace(".dfs.", ".blob.").replace("gs:", "GS:")
+    def sandbox(self, fake_gcs: FakeGcs) -> Sandbox:
+        root = f"{fake_gcs.new_folder()}/wh"
         return Sandbox(
-            storage=store.storage, root=root, other_spelling=other, create_empty=store.create_empty
+            storage=fake_gcs.storage,
+            root=root,
+            other_spelling=root.replace("gs:", "GS:"),
+            create_empty=fake_gcs.create_empty,
         )
+
+
+class TestAzure(Stores):
+    """Every sentence of the port on Azure."""
+
+    @pytest.fixture
+    def sandbox(self, azurite: Azurite) -> Sandbox:
+        root = f"{azurite.new_folder()}/wh"
+        return Sandbox(
+            storage=azurite.storage,
+            root=root,
+            other_spelling=root.replace("abfss:", "wasbs:").replace(".dfs.", ".blob."),
+            reads_backslash_as_slash=True,
+            create_empty=azurite.create_empty,
+        )
+
+
+@pytest.mark.parametrize(("store", "module"), [("fake_gcs", "gcs"), ("azurite", "azure")], indirect=["store"])
+def test_objects_are_listed_page_by_page(
+    store: ObjectStore, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = store.new_folder()
+    paths = [f"{folder}/{number:03}/object" for number in range(25)]
+    store.create_empty(paths)
+    monkeypatch.setattr(pytest.importorskip(f"iceberg_cli.storage.{module}"), "_PAGE", 10)
+    front = Front(store.endpoint)
+    with serving(_Handler, front=front) as endpoint:
+        storage = open_storage(store.options_at(endpoint))
+        assert list(storage.paths(folder)) == paths
+        assert len(front.requests) == 3
+        assert list(storage.subfolders(folder)) == [f"{number:03}" for number in range(25)]
+        assert (
+            store.scheme == "gs" or len(front.requests) == 6
+        )  # fake-gcs-server counts no prefixes for a page
+        assert storage.subfolders_many([folder], ["024", "001", "025"]) == [frozenset({"001", "024"})]
 
 
 @pytest.mark.parametrize(
@@ -112,8 +168,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "_FIRST_WAIT_S", 0.001)
     monkeypatch.setattr(backoff, "_FIRST_THROTTLED_WAIT_S", 0.001)
     azure = pytest.importorskip("iceberg_cli.storage.azure")
-    monkeypatch.setattr(azure, "_FIRST_WAIT_S", 0)
-    monkeypatch.setattr(azure, "_JITTER_S", 0)
+    monkeypatch.setattr(azure, "_WAITS", dict.fromkeys(azure._WAITS, 0))
 
 
 @pytest.mark.parametrize("fate", ["lost", "500 after", "503"])
@@ -271,6 +326,7 @@ def test_a_token_that_is_refused_or_ends_is_renewed_and_no_message_has_it(fake_g
         assert "ya29.of-nobody" not in str(raised.value)
         refused.clear()
         ending = storage_by(options("ya29.first-token", ends_s=2))
+        ending.canonical(path)  # it connects
         time.sleep(1.1)
         assert ending.read(path) == b"x"
         assert refused == []
@@ -434,7 +490,7 @@ def test_options_name_the_account_and_its_credential(
 
 
 def test_a_container_alone_needs_an_account_by_the_options() -> None:
-    with pytest.raises(UsageError, match=r"adls\.account-name"):
+    with pytest.raises(UsageError, match="names no account"):
         AzureOptions.of({}, {}).account("")
 
 
