@@ -44,7 +44,11 @@ _PAGE: Final = 5_000  # the most that a page has
 _BATCH: Final = 256  # requests in one batch, by the service
 _BATCHES_AT_ONCE: Final = 4
 _RETRIES: Final = 4
-_WAITS: Final = {"initial_backoff": 1, "increment_base": 2, "random_jitter_range": 1}  # seconds
+_WAITS: Final[dict[str, Any]] = {
+    "initial_backoff": 1,
+    "increment_base": 2,
+    "random_jitter_range": 1,
+}  # seconds
 _CONNECT_S: Final = 20
 _ANSWER_S: Final = 60
 _PART_BYTES: Final = 64 << 20  # of an object that takes several requests to read
@@ -171,13 +175,14 @@ class AzureStorage(Storage):
             return bytes(found.readall())
 
         try:
-            return self._call(path, download)
+            data: bytes = self._call(path, download)
         except HttpResponseError as error:
             if error.status_code == 416:  # the offset is at or after the end
                 return b""
             raise self._translated("read", path, error) from None
         except AzureError as error:
             raise self._translated("read", path, error) from None
+        return data
 
     def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
         """What is known of objects, by listing the folder that many share, and a request for each of the others.
@@ -222,7 +227,7 @@ class AzureStorage(Storage):
         try:
             self._call(path, upload)
         except ResourceExistsError as error:
-            if error.error_code not in _EXISTS:
+            if _code(error) not in _EXISTS:
                 raise self._translated("write", path, error) from None
             if not self._bears(path, mark):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
@@ -297,7 +302,8 @@ class AzureStorage(Storage):
 
         def page(container: ContainerClient, _: str) -> tuple[list[Any], str | None]:
             method = container.walk_blobs if "delimiter" in request else container.list_blobs
-            pages = method(name_starts_with=prefix, **{"results_per_page": _PAGE, **request}).by_page(token)
+            listing: Any = method(name_starts_with=prefix, **{"results_per_page": _PAGE, **request})
+            pages = listing.by_page(token)
             return list(next(pages, ())), pages.continuation_token
 
         while True:
@@ -371,7 +377,7 @@ class AzureStorage(Storage):
             except AzureError as error:
                 if _is_absent(error):
                     return None
-                if isinstance(error, HttpResponseError) and error.error_code == "SnapshotsPresent":
+                if _code(error) == "SnapshotsPresent":
                     return "it has snapshots, which are not deleted: SnapshotsPresent"
                 return _reason(error)
             except IcebergCliError as error:  # of the renewal
@@ -428,10 +434,13 @@ def _is_folder(metadata: Mapping[str, str] | None) -> bool:
 def _is_absent(error: AzureError) -> bool:
     """Whether there is no such object, in a container that there is."""
     is_answer = isinstance(error, HttpResponseError) and error.status_code == 404
-    return is_answer and getattr(error, "error_code", None) not in (
-        "ContainerNotFound",
-        "ContainerBeingDeleted",
-    )
+    return is_answer and _code(error) not in ("ContainerNotFound", "ContainerBeingDeleted")
+
+
+def _code(error: AzureError) -> str:
+    """Azure's own word for an error, where the response had one."""
+    code = getattr(error, "error_code", None)
+    return str(getattr(code, "value", code) or "")
 
 
 def _is_denied(error: AzureError) -> bool:
@@ -443,13 +452,12 @@ def _absent(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
 
-def _reason(error: AzureError | ValueError) -> str:
+def _reason(error: AzureError) -> str:
     """One line, without the request's id and time."""
     text = str(getattr(error, "message", "") or error).strip()
     first = text.splitlines()[0] if text else type(error).__name__
-    code = getattr(error, "error_code", None)
-    name = getattr(code, "value", code)
-    return f"{name}: {first}" if name and str(name) not in first else first
+    code = _code(error)
+    return f"{code}: {first}" if code not in first else first
 
 
 def _milliseconds(modified: datetime) -> int:

@@ -147,7 +147,9 @@ class GcsStorage(Storage):
         # What is answered to an earlier request may have earlier ones.
         self._secrets = (*dict.fromkeys((*self._secrets, *known.secrets)),)
         # Given as text, a token would be shown to another service first, which tells when it ends.
-        token: Any = Credentials(known.token) if known.is_access_token else known.token
+        token: Any = known.token
+        if known.is_access_token:
+            token = Credentials(known.token)  # type: ignore[no-untyped-call]
         if isinstance(token, str) and token.startswith("{"):
             token = _key_of(token)
         try:
