@@ -70,7 +70,9 @@ def _restored(kind: type[IcebergCliError], args: tuple[Any, ...], fields: dict[s
 
 # The requirement to install for a module, where it is not the module's name.
 _REQUIREMENTS = {
+    "azure": "azure-storage-blob>=12.19' 'azure-identity>=1.15",
     "boto3": "boto3>=1.35",
+    "gcsfs": "gcsfs>=2025.3",
     "jinja2": "jinja2>=3.1",
     "matplotlib": "matplotlib>=3.9",
     "psycopg": "psycopg[binary]",

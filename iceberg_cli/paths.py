@@ -22,15 +22,19 @@ METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(//([^/]*))?")
 _SCHEME_PATTERN = r"^[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?"
-_S3_ALIASES = frozenset({"s3", "s3a", "s3n"})
+_ALIASES = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), "s3"),
+    **dict.fromkeys(("abfss", "abfs", "wasbs", "wasb"), "abfss"),
+}
 # Local disks resolve dot segments, as may a proxy before an object store: clients send them as they are, all else of
 # a key encoded once more. So %2F, a backslash or a U+FF0F separates nothing there. No local name has a NUL.
 _DOT_SEGMENT = r"(?:^|/)\.{1,2}(?:/|END)|\x00"
-_LITERAL_SCHEMES = frozenset({"file", "s3"})
-_ODD = r"|[\\\x01-\x1f\x7f]"  # how other storages read these is not known here: Azure's reads a backslash as a slash
+_LITERAL_SCHEMES = frozenset({"file", "s3", "gs"})
+# How other storages read these is not known here: Azure's reads a backslash as a slash, and drops dots before one.
+_ODD = r"|[\\\x01-\x1f\x7f]|\.(?:/|END)"
 _SUSPICIOUS_PATTERN = _DOT_SEGMENT.replace("END", r"\z")
 _SUSPICIOUS = re.compile(_DOT_SEGMENT.replace("END", r"\Z"))
-_SUSPICIOUS_ELSEWHERE = re.compile(_SUSPICIOUS.pattern + _ODD)
+_SUSPICIOUS_ELSEWHERE = re.compile((_DOT_SEGMENT + _ODD).replace("END", r"\Z"))
 _HINT = "/version-hint.text"
 OPERATIONS_FOLDER = "_iceberg_cli/ops"  # of a table: one folder for each operation
 _RECORD = "/_iceberg_cli/"
@@ -41,12 +45,12 @@ _SLASH, _DOT = b"/."
 
 
 def scheme_of(path: str) -> str:
-    """The scheme in lower case; "file" for a plain path, "s3" for its aliases."""
+    """The scheme in lower case; "file" for a plain path, "s3" for its aliases, "abfss" for those of Azure."""
     match = _SCHEME.match(path)
     if match is None:
         return "file"
     scheme = match.group(1).lower()
-    return "s3" if scheme in _S3_ALIASES else scheme
+    return _ALIASES.get(scheme, scheme)
 
 
 def canonical(path: str) -> str:
@@ -57,7 +61,8 @@ def canonical(path: str) -> str:
 
     Returns:
         `/a/b` for local files, with repeated slashes and `/./` collapsed and `..` left alone; `s3://bucket/key` with
-        the key verbatim; anything else with its scheme in lower case.
+        the key verbatim; on Azure `abfss://container@account.dfs.core.windows.net/key`, whichever of its schemes and
+        which of the account's two hosts, `dfs` and `blob`, are named; anything else with its scheme in lower case.
     """
     match = _SCHEME.match(path)
     if match is None:
@@ -65,11 +70,27 @@ def canonical(path: str) -> str:
     scheme, rest = scheme_of(path), path[match.end() :]
     if scheme == "file":
         return _LOCAL_NOISE.sub("/", rest)
+    if scheme == "abfss" and match.group(3):
+        return f"{scheme}://{_azure_authority(match.group(3))}{rest}"
     return f"{scheme}:{match.group(2) or ''}{rest}"
 
 
+def _azure_authority(authority: str) -> str:
+    """A container and the host of its account, as `dfs` and in lower case; a container alone as it is."""
+    container, at, host = authority.partition("@")
+    labels = host.lower().split(".")
+    if "blob" in labels[1:]:
+        labels[labels.index("blob", 1)] = "dfs"
+    return f"{container}{at}{'.'.join(labels)}"
+
+
 def path_key(path: str) -> str:
-    """`path` without scheme and authority, with repeated slashes and `/./` collapsed, and none of these at its end."""
+    """`path` without scheme and authority, with repeated slashes and `/./` collapsed, and none of these at its end.
+
+    On Azure a backslash is a slash.
+    """
+    if "\\" in path and scheme_of(path) == "abfss":
+        path = path.replace("\\", "/")
     return _END_NOISE.sub("", _LOCAL_NOISE.sub("/", _SCHEME.sub("", path)))
 
 
@@ -106,6 +127,7 @@ def path_key_column(paths: Any) -> Any:
     Returns:
         n strings.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     if len(paths) == 0:
@@ -115,8 +137,12 @@ def path_key_column(paths: Any) -> Any:
     # Only a whole authority may be cut off: s3://lake is no prefix of s3://lake-data/..., nor file: of file://host/...
     if (match is None or match.group(2) is not None) and pc.all(pc.starts_with(paths, prefix + "/")).as_py():
         keys = pc.utf8_slice_codeunits(paths, len(prefix)) if prefix else paths
+        is_azure = scheme_of(prefix) == "abfss"
     else:
         keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")
+        is_azure = pc.any(pc.match_substring_regex(paths, "^(?i:abfss?|wasbs?):")).as_py()
+    if is_azure and may_have(keys, b"\\"):
+        return pa.array([path_key(path) for path in paths.to_pylist()], paths.type)
     if _may_be_noisy(keys):
         keys = pc.replace_substring_regex(keys, r"/(\.?/)+", "/")
     if pc.any(pc.or_(pc.ends_with(keys, "/"), pc.ends_with(keys, "/."))).as_py():
@@ -258,7 +284,7 @@ class Roots:
         kept = pc.or_(pc.ends_with(paths, _HINT), pc.match_substring(paths, _RECORD))
         kept = pc.or_(kept, pc.match_substring_regex(keys, _SUSPICIOUS_PATTERN))
         for folder in elsewhere:
-            odd = pc.match_substring_regex(keys, _ODD.removeprefix("|"))
+            odd = pc.match_substring_regex(keys, _ODD.removeprefix("|").replace("END", r"\z"))
             kept = pc.or_(kept, pc.and_(pc.starts_with(paths, f"{folder}/"), odd))
         return pc.and_(inside, pc.invert(kept))
 

@@ -13,6 +13,7 @@ import pytest
 from iceberg_cli.engines import selection as choice
 from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
+from tests.emulators import azurite, fake_gcs
 from tests.glue_front import glue, glue_service
 from tests.nessie import nessie
 from tests.rest_servers import rest_on_s3, rest_server
@@ -37,8 +38,10 @@ from tests.toxiproxy import toxiproxy
 from tests.vending import rest_with_users
 
 __all__ = [
+    "azurite",
     "cluster",
     "delta_lake",
+    "fake_gcs",
     "glue",
     "glue_s3_lake",
     "glue_service",

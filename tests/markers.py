@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from iceberg_cli.errors import IcebergCliError
-from iceberg_cli.storage import s3_retries
+from iceberg_cli.storage import backoff
 from tests.cli.running import iceberg_cli
 
 EXPIRE: Final = (
@@ -143,8 +143,8 @@ def set_up_a_case(folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.
     for name in ("given", "left", "cache"):
         (folder / name).mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-    monkeypatch.setattr(s3_retries, "_FIRST_WAIT_S", 0.001)
-    monkeypatch.setattr(s3_retries, "_FIRST_THROTTLED_WAIT_S", 0.001)
+    monkeypatch.setattr(backoff, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(backoff, "_FIRST_THROTTLED_WAIT_S", 0.001)
     caplog.set_level(logging.INFO)
     caplog.set_level(logging.DEBUG, "iceberg_cli")
 

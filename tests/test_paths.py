@@ -30,6 +30,8 @@ STARTS = [
     "file://",
     "hdfs://nn:8020",
     "gs://b",
+    "abfss://c@a.dfs.core.windows.net",
+    "WASB://c@A.blob.core.windows.net",
     "hdfs:",
     "",
 ]
@@ -240,6 +242,8 @@ MIXED = [
     "/t/./a",
     "hdfs:/t/a",
     "hdfs://nn:8020/t/a",
+    "abfss://c@a.dfs.core.windows.net/t\\a",
+    "wasbs://c@a.blob.core.windows.net/t/a",
     "t/a",
 ]
 

@@ -78,8 +78,8 @@ class Run:
         bool,
         typer.Option(
             "--unsafe-conditional-writes",
-            help="Vouch that the S3 service keeps conditional creates under races, and that nobody writes the Delta "
-            "table without them, as Delta Spark's own log stores do.",
+            help="Vouch that the object store keeps conditional creates under races and, on S3, that nobody writes "
+            "the Delta table without them, as Delta Spark's own log stores do.",
         ),
     ] = False
     unsafe_single_writer: Annotated[

@@ -5,6 +5,11 @@ versions in the same way, as Delta's own log stores do on file systems and delta
 do not: `S3SingleDriverLogStore` looks and then writes, `S3DynamoDBLogStore` claims a version elsewhere, writes below
 `_delta_log/.tmp/`, and copies that into the log whatever is there.
 
+On Google Cloud Storage `GCSLogStore` creates a version where there is none, by the same precondition as here, and on
+Azure `AzureLogStore` renames without overwriting, which the service refuses where the name is taken; see
+https://docs.delta.io/delta-storage/, "Google Cloud Storage" and "Microsoft Azure storage": both are for writers of
+several clusters at once. So nobody has to vouch for other writers there, only for a service that is none of the two.
+
 No hidden `.N.json.crc` is written beside it: Hadoop's readers do without.
 
 Spec: Delta, "Delta Log Entries".
@@ -28,6 +33,7 @@ from iceberg_cli.operation.outcomes import (
 )
 from iceberg_cli.plan.plan import Voucher
 from iceberg_cli.storage import Storage
+from iceberg_cli.storage.conditional_create import unwritable_reason
 from iceberg_cli.storage.router import NO_OVERRIDES, UnsafeOverrides
 
 if TYPE_CHECKING:
@@ -51,10 +57,17 @@ class DeltaLogCommitter(NextVersionCommitter):
         super().__init__(f"{storage.canonical(root).rstrip('/')}/{LOG}", storage, overrides)
 
     def unvouched_reason(self) -> str | None:
-        """Why nothing is written to a table on S3; see `NextVersionCommitter`."""
+        """Why nothing is written to a table in an object store, or in HDFS; see `NextVersionCommitter`."""
         service = self._service
         if service is None:
-            return None
+            return unwritable_reason(self._folder)
+        if service.scheme != "s3":
+            if service.is_known or self._overrides.conditional_writes:
+                return None
+            return (
+                f"{service.name} is not known to keep conditional creates under races: {CONDITIONAL_WRITES} vouches "
+                "that it does"
+            )
         if self._storage.holds_any(f"{self._folder}/{_COPIES}"):
             return (
                 f"{self._folder}/{_COPIES}/ is what Delta Spark's S3DynamoDBLogStore leaves: it claims versions in "
@@ -77,6 +90,11 @@ class DeltaLogCommitter(NextVersionCommitter):
         service = self._service
         if service is None or not self._overrides.conditional_writes:
             return ()
+        if service.scheme != "s3":
+            if service.is_known:
+                return ()
+            sentence = f"the operator vouches that {service.name} keeps conditional creates under races"
+            return (Voucher(option=CONDITIONAL_WRITES, value=service.name, sentence=sentence),)
         and_service = "" if service.is_known else ", and that the service keeps these under races"
         sentence = (
             "the operator vouches that no writer without conditional creates is at work on this table in "

@@ -64,8 +64,8 @@ def open_table(
         forks: see `OpenRequest`.
         allow_roots: folders outside the table's own in which files may be deleted too.
         trust_lists: believe manifest lists that look cut short.
-        conditional_writes: the operator vouches that the S3 service keeps conditional creates under races, and that
-            no writer without them is at work on a Delta table.
+        conditional_writes: the operator vouches that the object store keeps conditional creates under races, and that
+            no writer without them is at work on a Delta table on S3.
         single_writer: the operator vouches that nobody else commits to an Iceberg table by file names in an object
             store.
         engine: the operator's choice of an engine, or None for the local one.

@@ -24,7 +24,7 @@ from iceberg_cli.operation.outcomes import (
 from iceberg_cli.paths import scheme_of
 from iceberg_cli.plan.plan import Voucher
 from iceberg_cli.storage import Storage
-from iceberg_cli.storage.conditional_create import S3Service, probe, service_of
+from iceberg_cli.storage.conditional_create import ObjectService, probe, service_of
 from iceberg_cli.storage.router import NO_OVERRIDES, UnsafeOverrides
 
 CONDITIONAL_WRITES: Final = "--unsafe-conditional-writes"
@@ -49,8 +49,8 @@ class NextVersionCommitter(ABC):
         self._is_probed = False
 
     @cached_property
-    def _service(self) -> S3Service | None:
-        """The S3 service that the folder is in."""
+    def _service(self) -> ObjectService | None:
+        """The object store that the folder is in."""
         return service_of(self._folder, self._storage)
 
     @property
@@ -70,7 +70,7 @@ class NextVersionCommitter(ABC):
         """What the operator vouches for, as far as commits to this table rest on it."""
 
     def probe(self, path: str) -> None:
-        """Refuse an S3 service that nobody vouches for, or that is seen not to keep conditional creates.
+        """Refuse an object store that nobody vouches for, or that is seen not to keep conditional creates.
 
         Args:
             path: where nothing is yet; used once in the life of this object.

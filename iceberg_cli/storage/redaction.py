@@ -15,18 +15,19 @@ from urllib.parse import unquote, urlsplit
 _NAMED = re.compile(
     r"""(?ix)
     ( [\w.\-]*
-      (?:token|secret|password|passwd|credential|authorization|signature|sas|access[-_.]?key)
+      (?:token|secret|password|passwd|credential|authorization|signature|sas|(?:access|account)[-_.]?key)
       [\w.\-]*
       \\*["']? \s* [=:] \s* (?:bearer\s+|basic\s+)? \\*["']? )  # JSON may be a text in JSON
     (?: [^\s"'&,;<>)\]}\\] | \\(?!["'\\]) )+
     """
 )
 _QUERY = re.compile(r"(?i)\b(x-amz-[\w-]+|sig|sv|AWSAccessKeyId)=[^\s\"'&<>]+")
-_USER = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@\"'<>]+@")
+# On Azure what stands there is a container.
+_USER = re.compile(r"(?i)\b((?!abfss?:|wasbs?:)[a-z][a-z0-9+.-]*://)[^\s/@\"'<>]+@")
 
 _SECRET_NAMES: Final = (
-    "token", "credential", "secret", "password", "access-key", "account-key", "connection-string", "api-key", "api_key",
-    "header.",
+    "token", "credential", "secret", "password", "access-key", "account-key", "account.key",
+    "connection-string", "api-key", "api_key", "header.",
 )  # fmt: skip
 
 

@@ -11,11 +11,13 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, Final, TypeVar
 
 from iceberg_cli.errors import UsageError, how_to_install
-from iceberg_cli.paths import scheme_of
+from iceberg_cli.paths import canonical, scheme_of
 from iceberg_cli.storage import FileInfo, Obstacle, Storage, StorageCredential
+from iceberg_cli.storage.azure_options import AzureOptions
 from iceberg_cli.storage.conditional_create import EndpointStorage
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.plugins import entry_points_of
@@ -23,7 +25,14 @@ from iceberg_cli.storage.s3_options import KEY_OPTIONS
 
 Value = TypeVar("Value")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_S3 = ("s3", "s3a", "s3n")
+# The modules of adapters and their classes, by scheme.
+_ADAPTERS = {
+    "s3": ("s3", "S3Storage"),
+    "gs": ("gcs", "GcsStorage"),
+    "abfss": ("azure", "AzureStorage"),
+    "hdfs": ("hdfs", "HdfsStorage"),
+    "viewfs": ("hdfs", "HdfsStorage"),
+}
 
 
 class RoutedStorage(Storage):
@@ -92,7 +101,7 @@ class RoutedStorage(Storage):
         if scheme == "file":
             return self._local
         credential = self._credential(path)
-        name = ("s3" if scheme in _S3 else scheme, credential.prefix)
+        name = (scheme_of(f"{scheme}:"), credential.prefix)
         with self._lock:
             if name not in self._adapters:
                 self._adapters[name] = self._open(scheme, path, credential)
@@ -116,20 +125,24 @@ class RoutedStorage(Storage):
                     next_step="Install a version of that package that is for this version of iceberg-cli.",
                 )
             return storage
-        if scheme not in _S3:
+        module, name = _ADAPTERS.get(scheme_of(path), ("", ""))
+        if not module:
             raise UsageError(
                 f"Cannot use {path}: there is no storage for the scheme {scheme}.",
-                next_step="Known are local paths, file: and s3:; a package with an entry point"
-                " iceberg_cli.storage can add others.",
+                next_step="Known are local paths, file:, s3:, gs:, abfss:, wasbs: and hdfs:; a package with an entry"
+                " point iceberg_cli.storage can add others.",
             )
         try:
-            from iceberg_cli.storage.s3 import S3Storage
+            adapter = getattr(import_module(f"iceberg_cli.storage.{module}"), name)
         except ImportError as error:
             raise UsageError(
                 f"Cannot use {path}: {error.name} is not installed.",
                 next_step=how_to_install(error),
             ) from error
-        return S3Storage(credential.options, renewal=credential.renewal, signer=credential.signer)
+        signer = {"signer": credential.signer} if module == "s3" else {}
+        storage = adapter(credential.options, renewal=credential.renewal, **signer)
+        assert isinstance(storage, Storage)
+        return storage
 
     def canonical(self, path: str) -> str:
         """The spelling that the scheme's adapter gives."""
@@ -227,14 +240,14 @@ class RoutedStorage(Storage):
 
 
 def _with_one_scheme(path: str) -> str:
-    """A path or a prefix with `s3` where it says `s3a` or `s3n`."""
-    scheme, colon, rest = path.partition(":")
-    return f"s3:{rest}" if colon and scheme.lower() in _S3 else path
+    """A path or a prefix in the one spelling of S3 and of Azure; any other as it is."""
+    return canonical(path) if scheme_of(path) in ("s3", "abfss") else path
 
 
 _VARIABLES = (
     (("AWS_REGION", "AWS_DEFAULT_REGION"), "client.region", ("region", "s3.region")),
     (("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "s3.endpoint", ("endpoint_url",)),
+    (("STORAGE_EMULATOR_HOST",), "gcs.service.host", ("gcs.endpoint",)),
 )
 _KEYS = {
     "AWS_ACCESS_KEY_ID": "client.access-key-id",
@@ -255,7 +268,7 @@ def with_environment(options: Mapping[str, str], environment: Mapping[str, str])
         values = [environment[name] for name in names if environment.get(name)]
         if values and option not in found and not found.keys() & set(others):
             found[option] = values[0]
-    return found
+    return dict(AzureOptions.of(found, environment).options)
 
 
 @dataclass(frozen=True, kw_only=True)

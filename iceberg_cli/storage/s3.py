@@ -15,7 +15,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -29,72 +29,22 @@ from fsspec.asyn import sync
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, IcebergCliError, Refused, UsageError
 from iceberg_cli.storage import FileInfo, Renewal, Signer, Storage
+from iceberg_cli.storage.backoff import backoff_s
+from iceberg_cli.storage.credential_options import with_options
+from iceberg_cli.storage.many_objects import THREADS, look_at_many
 from iceberg_cli.storage.redaction import redact, secrets_of_proxies
+from iceberg_cli.storage.renewals import renew_after_s
 from iceberg_cli.storage.s3_listing import Listing
-from iceberg_cli.storage.s3_options import EXPIRES_AT_MS, S3Options, with_options
+from iceberg_cli.storage.s3_options import EXPIRES_AT_MS, S3Options
 from iceberg_cli.storage.s3_reads import ObjectReads
 from iceberg_cli.storage.s3_retries import (
     TRANSIENT_CODES,
     TRANSPORT_ERRORS,
-    backoff_s,
     next_wait_s,
     status_of,
 )
 from iceberg_cli.storage.s3_session import new_session
 from iceberg_cli.storage.s3_signing import SigningRefused, session_of
-
-THREADS = 64
-_LIST_FROM = 200  # paths: a listing names a thousand objects in one answer
-_LISTED_FOR_EACH = 20  # a listing ends where it names so many more objects than are requested
-
-
-def look_at_many(
-    keys: Sequence[str],
-    ask: Callable[[str], FileInfo],
-    listing: Callable[[str], Iterable[FileInfo]],
-) -> list[FileInfo | None]:
-    """What is known of n objects; None where there is none.
-
-    Args:
-        keys: canonical.
-        ask: for the object with a key; `FileNotFoundError` where there is none.
-        listing: the objects under a folder.
-    """
-    infos = _listed(keys, listing) if len(keys) >= _LIST_FROM else {}
-
-    def look(key: str) -> FileInfo | None:
-        if key in infos:
-            return infos[key]
-        try:
-            return ask(key)
-        except FileNotFoundError:
-            return None
-
-    if len(keys) - len(infos) <= 1:
-        return [look(key) for key in keys]
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(look, keys))
-
-
-def _listed(keys: Sequence[str], listing: Callable[[str], Iterable[FileInfo]]) -> dict[str, FileInfo]:
-    """Those of n keys that a listing of their common folder has; nothing where they have none."""
-    first, last = min(keys).split("/")[:-1], max(keys).split("/")[:-1]
-    shared = [
-        part
-        for part, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
-    ]
-    folder = "/".join(shared)
-    if len(shared) < 4:  # scheme://bucket: all that is in a bucket is too much
-        return {}
-    names = set(keys)
-    infos: dict[str, FileInfo] = {}
-    for seen, info in enumerate(listing(folder)):
-        if info.path in names:
-            infos[info.path] = info
-        if len(infos) == len(names) or seen > _LISTED_FOR_EACH * len(names):
-            break
-    return infos
-
 
 SCHEMES = ("s3", "s3a", "s3n")
 
@@ -103,7 +53,6 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 _MARK = "iceberg-cli-put"
 _BATCH = 1_000  # objects in one DeleteObjects request, by the protocol
 _BATCHES_AT_ONCE = 4  # a bucket's prefix takes 3,500 deletions a second
-_BEFORE_THE_END_S = 300
 _YOUNG_S = 30  # credentials that were renewed so short a time ago have not ended
 # The connection bounds its waits for answers, and not those before it may send a body.
 _ANSWER_S = 60
@@ -139,7 +88,7 @@ class S3Storage(Storage):
         """Use these options from now on."""
         self._options = options
         self._connected_s = time.monotonic()
-        self._renew_s = _renew_after_s(options)
+        self._renew_s = renew_after_s(options.get(EXPIRES_AT_MS, ""))
         known = S3Options.of(options)
         session = {"anon": known.anon, "session": new_session()}
         if known.is_signed_remotely:
@@ -536,15 +485,6 @@ class S3Storage(Storage):
         denied = status_of(error) in (401, 403) or isinstance(error, SigningRefused)
         kind = AccessDenied if denied else BackendUnavailable
         return kind(redact(f"Cannot {verb} {path}: {reason}", self._secrets))
-
-
-def _renew_after_s(options: Mapping[str, str]) -> float | None:
-    """In how many seconds credentials have to be renewed, None where their end is not known."""
-    ends_ms = options.get(EXPIRES_AT_MS, "")
-    if not ends_ms.isdecimal():
-        return None
-    left_s = int(ends_ms) / 1_000 - time.time()  # noqa: TID251 - the end is a point in time
-    return max(left_s - _BEFORE_THE_END_S, left_s / 2, 1.0)
 
 
 def _may_have_ended(error: ClientError) -> bool:

@@ -19,11 +19,11 @@ _NAMES: Final = {
     "token": ("token", "s3.session-token", "client.session-token"),
     "region": ("region", "s3.region", "client.region"),
 }
-_KEY_IDS: Final = frozenset(_NAMES["key"])
+KEY_IDS: Final = frozenset(_NAMES["key"])
 _SECRETS: Final = (*_NAMES["secret"], *_NAMES["token"])
 # By which requests are signed, or not at all.
 _REMOTE_SIGNING: Final = "s3.remote-signing-enabled"
-KEY_OPTIONS: Final = frozenset({*_KEY_IDS, *_SECRETS, "anon", "s3.anonymous", _REMOTE_SIGNING})
+KEY_OPTIONS: Final = frozenset({*KEY_IDS, *_SECRETS, "anon", "s3.anonymous", _REMOTE_SIGNING})
 EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"
 _ACCESS_POINT: Final = "s3.access-points."
 _TRUE: Final = frozenset({"1", "true", "yes"})
@@ -90,19 +90,9 @@ class S3Options:
             secrets=(
                 *(options[name] for name in (*_SECRETS, "s3.sse.key") if name in options),
                 # Those of other services too, whatever they are doing here.
-                *secrets_of({name: value for name, value in options.items() if name not in _KEY_IDS}),
+                *secrets_of({name: value for name, value in options.items() if name not in KEY_IDS}),
             ),
         )
-
-
-def with_options(options: Mapping[str, str], over: Mapping[str, str]) -> dict[str, str]:
-    """Options, and others that come before them.
-
-    Keys are taken together or not at all: a secret, a token and their end belong to the key that they came with.
-    """
-    if _KEY_IDS & over.keys():
-        options = {name: text for name, text in options.items() if name not in {*KEY_OPTIONS, EXPIRES_AT_MS}}
-    return {**options, **over}
 
 
 def _is_true(options: Mapping[str, str], *names: str) -> bool:

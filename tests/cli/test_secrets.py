@@ -22,7 +22,7 @@ import pytest
 
 from iceberg_cli.api import open_table
 from iceberg_cli.errors import IcebergCliError
-from iceberg_cli.storage import s3, s3_retries
+from iceberg_cli.storage import backoff, s3
 from tests.cli.running import iceberg_cli
 from tests.markers import (
     EXPIRE,
@@ -438,7 +438,7 @@ AT_NO_SERVICE: Final = ("--storage-option=key=a", "--storage-option", "secret={}
 def test_nothing_shows_of_an_option_that_cannot_be_used(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_retries, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(backoff, "_FIRST_WAIT_S", 0.001)
     markers = Markers()
     given = [each.format(markers.at(str(place))) for place, each in enumerate(arguments)]
     for form in ("text", "json"):

@@ -16,9 +16,13 @@ import pytest
 
 from iceberg_cli.operation.outcomes import Committed, Conflict, Outcome, Unknown
 from tests.conformance.troubles import (
+    DeltaLogOnAzure,
     DeltaLogOnDisk,
+    DeltaLogOnGcs,
     DeltaLogOnS3,
+    FileNamesOnAzure,
     FileNamesOnDisk,
+    FileNamesOnGcs,
     FileNamesOnS3,
     Glue,
     MariaDb,
@@ -45,6 +49,10 @@ COMMITTERS: dict[str, type[Scene]] = {
     "file names on S3": FileNamesOnS3,
     "Delta log on a disk": DeltaLogOnDisk,
     "Delta log on S3": DeltaLogOnS3,
+    "file names on GCS": FileNamesOnGcs,
+    "Delta log on GCS": DeltaLogOnGcs,
+    "file names on Azure": FileNamesOnAzure,
+    "Delta log on Azure": DeltaLogOnAzure,
 }
 Cell = tuple[str, Signal, Truth]
 # One of each committer; of the signals that cost no waiting.
@@ -58,6 +66,10 @@ ALWAYS: tuple[Cell, ...] = (
     ("file names on S3", "late", "another's"),
     ("Delta log on a disk", "error after", "ours"),
     ("Delta log on S3", "late", "neither"),
+    ("file names on GCS", "error after", "another's"),
+    ("Delta log on GCS", "late", "another's"),
+    ("file names on Azure", "late", "neither"),
+    ("Delta log on Azure", "error after", "another's"),
 )
 
 
@@ -80,8 +92,8 @@ CELLS = [
 
 def test_what_is_left_out_is_what_cannot_be() -> None:
     reasons = {(committer, signal): why_impossible(committer, signal, "ours") for committer, signal, _ in ALL}
-    assert len(ALL) == 9 * 6 * 3
-    assert len([cell for cell, reason in reasons.items() if reason is None]) == 6 * 6 + 3 * 2
+    assert len(ALL) == 13 * 6 * 3
+    assert len([cell for cell, reason in reasons.items() if reason is None]) == 10 * 6 + 3 * 2
     assert set(ALWAYS) <= set(POSSIBLE)
 
 

@@ -22,13 +22,14 @@ from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.rest import RestCommitter
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 from iceberg_cli.operation.outcomes import Attempt, Outcome
-from iceberg_cli.storage import Storage, s3, s3_retries
+from iceberg_cli.storage import Storage, backoff, s3
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.storage.s3 import S3Storage
 from iceberg_cli.testing.conformance import commits, delta_logs
 from iceberg_cli.testing.conformance.faults import FaultyStorage
 from tests.conformance.catalogs import VOUCHED, Catalog, execute, make_table
 from tests.database_proxy import ERRORS, Proxy, at_port, through
+from tests.emulators import Azurite, FakeGcs
 from tests.glue_front import GlueFront
 from tests.iceberg.catalogs.test_rest import Lake, shows
 from tests.s3_front import PassingOn, Request, Response, serving
@@ -410,8 +411,8 @@ class OnDisk:
         raise AssertionError(_NO_REQUEST)
 
 
-class OnS3:
-    """versitygw, behind a front, behind Toxiproxy. We look back by another way than that of the PUT."""
+class InObjectStore:
+    """An object store, behind a front, behind Toxiproxy. We look back by another way than that of the upload."""
 
     request: pytest.FixtureRequest
     signal: Signal
@@ -423,18 +424,28 @@ class OnS3:
     troubled_storage: Storage
 
     def make_storages(self) -> None:
-        server: Versitygw = self.request.getfixturevalue("versitygw")
-        self.root, self.storage = f"s3://{server.bucket}/{uuid.uuid4()}", server.storage
-        self.front = self.stack.enter_context(TroubledUploads.before(server.endpoint))
+        endpoint = self.make_storage()
+        self.front = self.stack.enter_context(TroubledUploads.before(endpoint, self.is_upload))
         self.port = self.port_before(urlsplit(self.front.endpoint).netloc)
-        uploads = S3Storage({**server.options, "endpoint_url": f"http://{self.port.address}"})
-        uploads._files.read_timeout = _WAIT_S
-        self.patches.setattr(s3, "_ANSWER_S", _WAIT_S)
-        self.patches.setattr(s3_retries, "_TRIES", 2)
+        self.patches.setattr(backoff, "_TRIES", 2)
+        uploads = self.uploads_to(f"http://{self.port.address}")
         self.troubled_storage = Uploads(self.storage, uploads, self.begin)
 
+    def make_storage(self) -> str:
+        """Set `root` and `storage`; the endpoint of the service."""
+        raise NotImplementedError
+
+    def uploads_to(self, endpoint: str) -> Storage:
+        """A storage at this endpoint, which waits no longer than `_WAIT_S` for an answer."""
+        raise NotImplementedError
+
+    @staticmethod
+    def is_upload(request: Request) -> bool:
+        """Whether a request creates an object."""
+        return request.method == "PUT"
+
     def begin(self) -> None:
-        """Right before the PUT."""
+        """Right before the upload."""
         match self.signal:
             case "error after" | "late":
                 self.front.fate = self.signal
@@ -450,6 +461,60 @@ class OnS3:
 
     def arrive(self) -> None:
         self.front.release()
+
+
+class OnS3(InObjectStore):
+    """versitygw."""
+
+    def make_storage(self) -> str:
+        server: Versitygw = self.request.getfixturevalue("versitygw")
+        self.root, self.storage = f"s3://{server.bucket}/{uuid.uuid4()}", server.storage
+        self.options = server.options
+        return server.endpoint
+
+    def uploads_to(self, endpoint: str) -> Storage:
+        uploads = S3Storage({**self.options, "endpoint_url": endpoint})
+        uploads._files.read_timeout = _WAIT_S
+        self.patches.setattr(s3, "_ANSWER_S", _WAIT_S)
+        return uploads
+
+
+class OnGcs(InObjectStore):
+    """fake-gcs-server."""
+
+    def make_storage(self) -> str:
+        self.store: FakeGcs = self.request.getfixturevalue("fake_gcs")
+        self.root, self.storage = self.store.new_folder(), self.store.storage
+        return self.store.endpoint
+
+    def uploads_to(self, endpoint: str) -> Storage:
+        from iceberg_cli.storage import gcs
+
+        self.patches.setattr(gcs, "_ANSWER_S", _WAIT_S)
+        return gcs.GcsStorage(self.store.options_at(endpoint))
+
+    @staticmethod
+    def is_upload(request: Request) -> bool:
+        return request.path.startswith("/upload/")
+
+
+class OnAzure(InObjectStore):
+    """Azurite."""
+
+    def make_storage(self) -> str:
+        self.store: Azurite = self.request.getfixturevalue("azurite")
+        self.root, self.storage = self.store.new_folder(), self.store.storage
+        return self.store.endpoint
+
+    def uploads_to(self, endpoint: str) -> Storage:
+        from iceberg_cli.storage import azure
+
+        self.patches.setattr(azure, "_ANSWER_S", _WAIT_S)
+        self.patches.setattr(azure, "_RETRIES", 1)
+        self.patches.setattr(azure, "_WAITS", dict.fromkeys(azure._WAITS, 0))
+        found = azure.AzureStorage(self.store.options_at(endpoint))
+        found.endpoint(self.root)  # makes its client, with these settings
+        return found
 
 
 class Uploads(FaultyStorage):
@@ -483,15 +548,32 @@ class DeltaLogOnS3(OnS3, DeltaLog):
     """Delta's log on S3, by the operator's word."""
 
 
+class FileNamesOnGcs(OnGcs, FileNames):
+    """Iceberg by file names on Google Cloud Storage, by the operator's word."""
+
+
+class DeltaLogOnGcs(OnGcs, DeltaLog):
+    """Delta's log on Google Cloud Storage."""
+
+
+class FileNamesOnAzure(OnAzure, FileNames):
+    """Iceberg by file names on Azure, by the operator's word."""
+
+
+class DeltaLogOnAzure(OnAzure, DeltaLog):
+    """Delta's log on Azure."""
+
+
 @dataclasses.dataclass
 class TroubledUploads:
-    """A server before S3 that passes everything on; PUTs have the fate `error after`, `late`, or none.
+    """A server before an object store that passes everything on; uploads have a fate: `error after`, `late`, none.
 
-    `meanwhile` is done once, after a PUT took effect or was held, and before it is answered. `met` tells by the path
-    of a PUT whether any of this is for it.
+    `meanwhile` is done once, after an upload took effect or was held, and before it is answered. `is_upload` tells
+    which requests these are, and `met` by the path of one whether any of this is for it.
     """
 
     behind: str
+    is_upload: Callable[[Request], bool] = InObjectStore.is_upload
     fate: str = ""
     meanwhile: Callable[[], object] | None = None
     met: Callable[[str], bool] = lambda _: True
@@ -500,8 +582,10 @@ class TroubledUploads:
 
     @classmethod
     @contextmanager
-    def before(cls, endpoint: str) -> Iterator[TroubledUploads]:
-        front = cls(endpoint)
+    def before(
+        cls, endpoint: str, is_upload: Callable[[Request], bool] = InObjectStore.is_upload
+    ) -> Iterator[TroubledUploads]:
+        front = cls(endpoint, is_upload)
         with serving(_Handler, front=front) as front.endpoint:
             yield front
 
@@ -518,7 +602,7 @@ class _Handler(PassingOn):
     def response(self, request: Request) -> Response | None:
         self.close_connection = True
         front = self.front
-        is_met = request.method == "PUT" and front.met(request.path)
+        is_met = front.is_upload(request) and front.met(request.path)
         fate = front.fate if is_met else ""
         if fate == "late":  # and the connection ends without an answer
             front.late.append(request)

@@ -28,20 +28,25 @@ from iceberg_cli.testing.conformance.delta_logs import (
     names_of,
 )
 from iceberg_cli.testing.conformance.faults import FaultyStorage, Killed
-from tests.budget import FULL
+from tests.budget import FULL, deep_unless
+from tests.emulators import ObjectStore
 from tests.paths import ROOT
 from tests.servers import S3Server
 
+STORES = ["fake_gcs", "azurite"]
+
 
 class TestLog(DeltaLogConformance):
-    """On a local disk, and in an object store."""
+    """On a local disk, and in object stores."""
 
-    @pytest.fixture(params=["local", "s3"])
+    @pytest.fixture(params=deep_unless(["local", "s3"], ["local", "s3", *STORES]))
     def log(self, request: pytest.FixtureRequest, tmp_path: Path) -> Log:
         """A table of one version, and its storage."""
         if request.param == "local":
             make_log(f"{tmp_path}/t", open_storage())
             return f"{tmp_path}/t", open_storage()
+        if request.param in STORES:
+            return a_log_in(request.getfixturevalue(request.param))
         return a_log_on_s3(request.getfixturevalue("versitygw"))
 
 
@@ -127,8 +132,19 @@ def a_log_on_s3(server: S3Server) -> Log:
     return log
 
 
-def test_racing_threads_lose_no_version_on_s3(versitygw: S3Server) -> None:
-    log = a_log_on_s3(versitygw)
+def a_log_in(store: ObjectStore) -> Log:
+    """The same."""
+    log = (store.new_folder(), store.storage)
+    make_log(*log)
+    return log
+
+
+@pytest.mark.parametrize("server", ["versitygw", *STORES])
+def test_racing_threads_lose_no_version_in_an_object_store(
+    server: str, request: pytest.FixtureRequest
+) -> None:
+    found = request.getfixturevalue(server)
+    log = a_log_on_s3(found) if server == "versitygw" else a_log_in(found)
     names = [f"w{writer}.{number}" for writer in range(8) for number in range(5)]
     with ThreadPoolExecutor(8) as pool:
         conflicts = sum(pool.map(lambda name: add_version(committer_of(log), name), names))
@@ -140,3 +156,12 @@ def test_racing_threads_lose_no_version_on_s3(versitygw: S3Server) -> None:
 def test_many_racing_processes_lose_no_version_on_s3(versitygw: S3Server) -> None:
     commits = 40 if FULL else 10  # every try lists all versions
     assert race(a_log_on_s3(versitygw), writers=16, commits=commits, options=versitygw.options) > 0
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", STORES)
+def test_many_racing_processes_lose_no_version_on_gcs_and_azure(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    store: ObjectStore = request.getfixturevalue(name)
+    assert race(a_log_in(store), writers=16, commits=40 if FULL else 10, options=store.options) > 0

@@ -133,12 +133,13 @@ def test_a_user_and_a_password_in_the_endpoint_are_no_part_of_its_name_nor_of_it
     assert (service.name, service.is_known) == ("https://minio.example.com:9000/x", False)
 
 
-def test_a_storage_that_tells_no_endpoint_is_not_known_and_other_places_are_no_s3_service() -> None:
+def test_a_storage_that_tells_no_endpoint_is_not_known_and_other_places_are_no_service() -> None:
     service = service_of("s3://bucket/t", MemoryStorage())
     assert service is not None
     assert (service.name, service.is_known) == ("s3://bucket", False)
     assert service_of("/data/t", open_storage()) is None
-    assert service_of("gs://bucket/t", MemoryStorage()) is None
+    assert service_of("memory://bucket/t", MemoryStorage()) is None
+    assert service_of("hdfs://namenode/t", MemoryStorage()) is None
 
 
 class AtEndpoint(MemoryStorage):

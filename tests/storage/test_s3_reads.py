@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.errors import AccessDenied
-from iceberg_cli.storage import s3_reads, s3_retries
+from iceberg_cli.storage import backoff, s3_reads
 from iceberg_cli.storage.s3 import S3Storage
 from tests.servers import Versitygw
 from tests.storage.test_s3_requests import KEY_TEXT, OK, Answer, Recorder, an_error, recorder
@@ -87,7 +87,7 @@ def test_botocore_says_why_there_is_nothing_to_read(recorder: Recorder) -> None:
 def test_obstore_is_not_asked_any_more_where_it_fails_each_time(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_retries, "_FIRST_THROTTLED_WAIT_S", 0.001)
+    monkeypatch.setattr(backoff, "_FIRST_THROTTLED_WAIT_S", 0.001)
     storage = recorder.storage()
     recorder.answers += [an_error(500, "InternalError"), BYTES] * 7 + [BYTES]
     for _ in range(8):

@@ -20,8 +20,9 @@ from botocore.exceptions import ClientError
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
 from iceberg_cli.storage import s3
+from iceberg_cli.storage.backoff import backoff_s
 from iceberg_cli.storage.s3 import S3Storage
-from iceberg_cli.storage.s3_retries import backoff_s, next_wait_s
+from iceberg_cli.storage.s3_retries import next_wait_s
 from tests.servers import MotoServer, Versitygw
 
 KEY = bytes(range(32))

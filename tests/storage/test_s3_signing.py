@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, TableNotFound, UsageError
-from iceberg_cli.storage import RequestToSign, SignedRequest, s3_retries
+from iceberg_cli.storage import RequestToSign, SignedRequest, backoff
 from iceberg_cli.storage.s3 import S3Storage
 
 REMOTE = {"s3.remote-signing-enabled": "true", "s3.region": "us-east-1", "s3.endpoint": "https://127.0.0.1:1"}
@@ -63,7 +63,7 @@ def test_of_a_bulk_deletion_the_body_is_told() -> None:
     ],
 )
 def test_a_signature_of_another_request_is_not_used(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_retries, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(backoff, "_FIRST_WAIT_S", 0.001)
     signer = Signer(url=url)
     reasons = S3Storage(REMOTE, signer=signer).delete(["s3://b/\x01"])
     assert reasons == {"s3://b/\x01": "the catalog signed another request than this one"}
@@ -80,7 +80,7 @@ def test_a_signature_of_another_request_is_not_used(url: str, monkeypatch: pytes
 def test_only_a_signer_without_an_answer_is_asked_again(
     error: Exception, kind: type[Exception], times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_retries, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(backoff, "_FIRST_WAIT_S", 0.001)
     signer = Signer(error)
     with pytest.raises(kind) as raised:
         S3Storage(REMOTE, signer=signer).read("s3://b/key")

@@ -10,7 +10,7 @@ import obstore.store
 import pytest
 
 from iceberg_cli.errors import BackendUnavailable
-from iceberg_cli.storage import Storage, s3, s3_retries
+from iceberg_cli.storage import Storage, backoff, s3
 from iceberg_cli.storage.s3 import S3Storage
 
 
@@ -34,7 +34,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(obstore.store, "S3Store", store)
     monkeypatch.setattr(s3, "_ANSWER_S", 0.2)
     monkeypatch.setattr(s3, "_SLOWEST", 80_000_000)
-    monkeypatch.setattr(s3_retries, "_TRIES", 1)
+    monkeypatch.setattr(backoff, "_TRIES", 1)
 
 
 def delete(storage: Storage) -> None:

@@ -29,7 +29,11 @@ from iceberg_cli.storage import Storage
 from iceberg_cli.storage.redaction import redact
 
 _NEEDED = ("isal", "mmh3", "numpy", "pyarrow", "pyroaring")
-_NEEDED_FOR = dict.fromkeys(("s3", "s3a", "s3n"), frozenset({"s3fs"}))
+_NEEDED_FOR = {
+    "s3": frozenset({"s3fs"}),
+    "gs": frozenset({"gcsfs"}),
+    "abfss": frozenset({"azure.storage.blob", "azure.identity"}),
+}
 _MOST_LOOKS = 64  # tasks that check which packages workers have
 _LOG_LINES = 3
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file in the archive: equal sources are equal bytes

@@ -31,6 +31,7 @@ from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome
 from iceberg_cli.paths import METADATA_SUFFIXES
 from iceberg_cli.plan.plan import Voucher
 from iceberg_cli.storage import Storage
+from iceberg_cli.storage.conditional_create import unwritable_reason
 from iceberg_cli.storage.local.write import replace_file
 from iceberg_cli.storage.router import NO_OVERRIDES, UnsafeOverrides
 
@@ -74,6 +75,8 @@ class FilesystemCommitter(NextVersionCommitter):
         """Why nothing is committed to a table in an object store; see `NextVersionCommitter`."""
         if self._is_local:
             return None
+        if (reason := unwritable_reason(self._folder)) is not None:
+            return reason
         if not self._overrides.single_writer:
             return (
                 f"{self._folder} is a table by file names in an object store, where other engines' commits"

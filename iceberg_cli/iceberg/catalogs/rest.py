@@ -49,8 +49,8 @@ from iceberg_cli.operation.outcomes import (
     digest_of,
 )
 from iceberg_cli.storage import StorageCredential
+from iceberg_cli.storage.credential_options import with_options
 from iceberg_cli.storage.router import open_storage
-from iceberg_cli.storage.s3_options import with_options
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit, TableUpdate

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from iceberg_cli.iceberg.catalogs.rest_client import ConnectedTable
-from iceberg_cli.storage.s3_options import with_options
+from iceberg_cli.storage.credential_options import with_options
 
 
 @dataclass(kw_only=True)

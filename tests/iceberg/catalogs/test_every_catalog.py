@@ -18,16 +18,18 @@ from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.catalogs import CatalogConformance
 from iceberg_cli.testing.conformance.commits import an_attempt, properties_of, set_property
 from iceberg_cli.testing.memory_catalog import MemoryCatalog
-from tests.budget import FULL
+from tests.budget import FULL, deep_unless
 from tests.conformance.catalogs import Catalog, execute, make_table
 from tests.conformance.racing import race
+from tests.emulators import ObjectStore
 from tests.glue_front import GlueFront
 from tests.servers import S3Server
 
 KINDS = ["filesystem", "sqlite V1", "sqlite V0", "sqlite on S3", "postgresql", "mariadb", "glue", "memory"]
 ON_S3 = ["sqlite on S3", "file names on S3"]
+IN_STORES = ["file names on GCS", "file names on Azure"]
 SERVERS = ["postgresql", "mariadb"]
-RACED = ["filesystem", "sqlite V1", *ON_S3, *SERVERS, "glue"]
+RACED = ["filesystem", "sqlite V1", *ON_S3, *IN_STORES, *SERVERS, "glue"]
 SLOW = ["glue"]  # to open
 STORAGE = open_storage()
 
@@ -50,6 +52,9 @@ def a_catalog(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Cata
             service: S3Server = request.getfixturevalue("versitygw")
             folder = f"s3://{service.bucket}/{uuid.uuid4()}/t"
             return Catalog(kind="filesystem", folder=folder, options=service.options)
+        case ["file", "names", "on", where]:
+            store: ObjectStore = request.getfixturevalue({"GCS": "fake_gcs", "Azure": "azurite"}[where])
+            return Catalog(kind="filesystem", folder=f"{store.new_folder()}/t", options=store.options)
         case ["sqlite", "on", "S3"]:
             (tmp_path / "catalog.db").touch()
             server: S3Server = request.getfixturevalue("versitygw")
@@ -64,7 +69,7 @@ def a_catalog(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Cata
             return Catalog(kind="sql", folder=folder, uri=f"sqlite:///{tmp_path}/catalog.db")
 
 
-@pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.deep if kind in SLOW else ()) for kind in KINDS])
+@pytest.fixture(params=deep_unless([kind for kind in KINDS if kind not in SLOW], [*KINDS, *IN_STORES]))
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
     kind = request.param
     return make_table(a_catalog(kind, tmp_path, request), schema="V0" if kind.endswith("V0") else "V1")
@@ -159,7 +164,7 @@ def test_a_table_that_was_dropped_meanwhile_says_nothing_about_an_earlier_try(
 # Many writers
 
 
-@pytest.mark.parametrize("kind", [kind for kind in RACED if kind not in (*ON_S3, *SLOW)])
+@pytest.mark.parametrize("kind", [kind for kind in RACED if kind not in (*ON_S3, *IN_STORES, *SLOW)])
 def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     conflicts = race(make_table(a_catalog(kind, tmp_path, request)), writers=8, commits=5)
     assert conflicts > 0
@@ -170,7 +175,7 @@ def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytes
 def test_many_racing_writers_lose_no_commit(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    commits = 10 if kind in (*ON_S3, *SERVERS, "glue") and not FULL else 40
+    commits = 10 if kind in (*ON_S3, *IN_STORES, *SERVERS, *SLOW) and not FULL else 40
     assert race(make_table(a_catalog(kind, tmp_path, request)), writers=16, commits=commits) > 0
 
 

@@ -18,7 +18,7 @@ from botocore.credentials import Credentials
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable
 from iceberg_cli.iceberg.catalogs.rest import RestCommitter
-from iceberg_cli.storage import Storage, s3_retries
+from iceberg_cli.storage import Storage, backoff
 from iceberg_cli.storage.router import open_storage
 from tests.iceberg.catalogs.test_rest_credentials import VendedTable, VendingFront, vended
 from tests.s3_users import GuardedS3
@@ -213,7 +213,7 @@ def test_what_the_signer_refuses_is_denied_at_once(signed: SignedTable) -> None:
 def test_a_signer_that_gives_no_answer_is_asked_again(
     signed: SignedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_retries, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(backoff, "_FIRST_WAIT_S", 0.001)
     storage = signed.storage()
     storage.put_if_absent(signed.path("a"), b"a")
     signed.signer.asked.clear()

@@ -1,0 +1,464 @@
+"""Objects in Azure Blob Storage and Data Lake Storage, by Microsoft's own client of the blob service.
+
+Both of an account's endpoints, `blob` and `dfs`, have the same objects; requests go to `blob`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+import requests
+from azure.core import MatchConditions
+from azure.core.credentials import AccessToken
+from azure.core.exceptions import (
+    AzureError,
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceExistsError,
+)
+from azure.core.pipeline.transport import RequestsTransport
+from azure.storage.blob import BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
+from requests.adapters import HTTPAdapter
+
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, IcebergCliError, UsageError
+from iceberg_cli.paths import canonical
+from iceberg_cli.storage import FileInfo, Renewal, Storage
+from iceberg_cli.storage.azure_options import AzureAccount, AzureOptions, ends_ms, is_credential
+from iceberg_cli.storage.many_objects import THREADS, look_at_many
+from iceberg_cli.storage.redaction import redact, secrets_of_proxies
+from iceberg_cli.storage.renewals import RenewedConnection
+
+_LOCATION: Final = re.compile(r"abfss://([^/@]+)(?:@([^/@]+))?/(.*)", re.DOTALL)
+_MARK: Final = "iceberg_cli_put"  # names of metadata are identifiers
+_FOLDER: Final = "hdi_isfolder"  # the metadata of what stands for a folder
+_PAGE: Final = 5_000  # the most that a page has
+_BATCH: Final = 256  # requests in one batch, by the service
+_BATCHES_AT_ONCE: Final = 4
+_RETRIES: Final = 4
+_WAITS: Final[dict[str, Any]] = {
+    "initial_backoff": 1,
+    "increment_base": 2,
+    "random_jitter_range": 1,
+}  # seconds
+_CONNECT_S: Final = 20
+_ANSWER_S: Final = 60
+_PART_BYTES: Final = 64 << 20  # of an object that takes several requests to read
+_EXISTS: Final = frozenset({"BlobAlreadyExists", "ConditionNotMet"})
+
+
+class _StaticToken:
+    """A token that somebody else renews."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def get_token(self, *_: str, **__: Any) -> AccessToken:
+        return AccessToken(self._token, 1 << 40)
+
+
+class _Accounts:
+    """The clients of accounts under some options, each made when its first path arrives."""
+
+    def __init__(self, options: AzureOptions) -> None:
+        self._options = options
+        self._lock = threading.Lock()
+        self._clients: dict[str, BlobServiceClient] = {}
+
+    def client(self, host: str) -> BlobServiceClient:
+        with self._lock:
+            if host not in self._clients:
+                self._clients[host] = _client_of(self._options.account(host))
+            return self._clients[host]
+
+
+def _client_of(account: AzureAccount) -> BlobServiceClient:
+    session = requests.Session()
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, HTTPAdapter(pool_maxsize=THREADS, max_retries=0))
+    return BlobServiceClient(
+        account.url,
+        credential=_credential_of(account),
+        transport=RequestsTransport(session=session, connection_timeout=_CONNECT_S, read_timeout=_ANSWER_S),
+        retry_policy=ExponentialRetry(retry_total=_RETRIES, **_WAITS),
+        max_single_get_size=_PART_BYTES,
+        max_chunk_get_size=_PART_BYTES,
+    )
+
+
+def _credential_of(account: AzureAccount) -> Any:
+    if account.is_anonymous:
+        return None
+    if account.sas:
+        from azure.core.credentials import AzureSasCredential
+
+        return AzureSasCredential(account.sas)
+    if account.key:
+        return {"account_name": account.name, "account_key": account.key}
+    if account.token:
+        return _StaticToken(account.token)
+    from azure.identity import ClientSecretCredential, DefaultAzureCredential
+
+    return ClientSecretCredential(*account.principal) if account.principal else DefaultAzureCredential()
+
+
+class AzureStorage(Storage):
+    """A storage of objects in Azure; canonical paths look like `abfss://container@account.dfs.core.windows.net/key`.
+
+    In accounts with a hierarchical namespace, folders are objects of their own: here they are none. Requests name no
+    version and no snapshot, so that none is read nor deleted; a blob that has snapshots stays, and `delete` says so.
+
+    Args:
+        options: see `AzureOptions`. Without any credential, they are those that `DefaultAzureCredential` finds, of a
+            managed identity among others.
+        renewal: gives the options with new credentials, where those in `options` end. It is asked five minutes before
+            the end that `adls.sas-token-expires-at-ms` tells, and where the service refuses a request.
+    """
+
+    def __init__(self, options: Mapping[str, str], *, renewal: Renewal | None = None) -> None:
+        self._secrets: tuple[str, ...] = (*secrets_of_proxies(),)
+        self._connections = RenewedConnection[_Accounts](
+            options,
+            self._connect,
+            ends_ms=ends_ms,
+            has_credentials=lambda known: any(map(is_credential, known)),
+            renewal=renewal,
+        )
+
+    def _connect(self, options: Mapping[str, str]) -> _Accounts:
+        known = AzureOptions.of(options)
+        # What is answered to an earlier request may have earlier ones.
+        self._secrets = (*dict.fromkeys((*self._secrets, *known.secrets)),)
+        return _Accounts(known)
+
+    def canonical(self, path: str) -> str:
+        """`abfss://container@host/key` for all schemes of Azure, with the `dfs` host of the two of an account.
+
+        `abfss://container/key`, whose account the options name, is another spelling, and stays as it is.
+
+        Raises:
+            UsageError: the path names no container.
+        """
+        found = canonical(path)
+        found = f"{found}/" if re.fullmatch(r"abfss://[^/]+", found) else found
+        if not _LOCATION.fullmatch(found):
+            raise UsageError(
+                f"Cannot use {path}: it is not of the form abfss://container@account.dfs.core.windows.net/key."
+            )
+        return found
+
+    def endpoint(self, path: str) -> str:
+        """The URL of the blob service of the path's account."""
+        _, host, _ = self._parts(path)
+        client = self._connections.current().client(host)
+        return f"{client.scheme}://{client.primary_hostname}"
+
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
+        """The whole object, or a part of it."""
+        if span is not None and span[1] == 0:
+            self.stat(path)
+            return b""
+
+        def download(container: ContainerClient, key: str) -> bytes:
+            offset, length = span or (None, None)
+            found = container.get_blob_client(key).download_blob(offset, length, decompress=False)
+            if _is_folder(found.properties.metadata):
+                raise _absent(path)
+            return bytes(found.readall())
+
+        try:
+            data: bytes = self._call(path, download)
+        except HttpResponseError as error:
+            if error.status_code == 416:  # the offset is at or after the end
+                return b""
+            raise self._translated("read", path, error) from None
+        except AzureError as error:
+            raise self._translated("read", path, error) from None
+        return data
+
+    def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
+        """What is known of objects, by listing the folder that many share, and a request for each of the others.
+
+        Versions are of endpoint, ETag and size.
+        """
+
+        def info(path: str, found: Any) -> FileInfo:
+            version = f"{self.endpoint(path)} {found.etag.strip(chr(34))} {found.size}" if versions else None
+            return FileInfo(path, found.size, _milliseconds(found.last_modified), version)
+
+        def ask(path: str) -> FileInfo:
+            try:
+                found = self._call(
+                    path, lambda container, key: container.get_blob_client(key).get_blob_properties()
+                )
+            except AzureError as error:
+                raise self._translated("look at", path, error) from None
+            if _is_folder(found.metadata):
+                raise _absent(path)
+            return info(path, found)
+
+        return look_at_many(
+            [self.canonical(path) for path in paths],
+            ask,
+            lambda folder: (info(path, found) for path, found in self._items(folder)),
+        )
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """Upload with `If-None-Match: *`, and a mark of this call in the object's metadata.
+
+        A request whose answer was lost is sent again, unseen inside the client. An object that bears the mark is
+        therefore ours, even when the last answer was that it exists already.
+        """
+        mark = str(uuid.uuid4())
+
+        def upload(container: ContainerClient, key: str) -> None:
+            container.get_blob_client(key).upload_blob(
+                data, overwrite=False, metadata={_MARK: mark}, match_condition=MatchConditions.IfMissing
+            )
+
+        try:
+            self._call(path, upload)
+        except ResourceExistsError as error:
+            if _code(error) not in _EXISTS:
+                raise self._translated("write", path, error) from None
+            if not self._bears(path, mark):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
+        except AzureError as error:
+            raise self._translated("write", path, error) from None
+
+    def _bears(self, path: str, mark: str) -> bool:
+        try:
+            found = self._call(
+                path, lambda container, key: container.get_blob_client(key).get_blob_properties()
+            )
+        except AzureError as error:
+            translated = self._translated("look at", path, error)
+            if isinstance(translated, FileNotFoundError):
+                return False
+            raise translated from None
+        return bool((found.metadata or {}).get(_MARK) == mark)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Replace the object with one upload, which may safely be sent again."""
+        try:
+            self._call(path, lambda container, key: container.upload_blob(key, data, overwrite=True))
+        except AzureError as error:
+            raise self._translated("write", path, error) from None
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        """Every object under the folder by key, page by page until a folder is seen that is an object of its own.
+
+        From there on the rest is gathered first: among such folders the service has another order.
+        """
+        for path, found in self._items(folder):
+            yield FileInfo(path, found.size, _milliseconds(found.last_modified))
+
+    def _items(self, folder: str) -> Iterator[tuple[str, Any]]:
+        """The path and the listing's entry of every object under the folder."""
+        prefix = self._prefix(folder)
+        base = self.canonical(folder).removesuffix(self._parts(folder)[2])
+        gathered: list[Any] | None = None
+        for found in self._listed(folder, include=["metadata"]):
+            if _is_folder(found.metadata):
+                gathered = [] if gathered is None else gathered
+            elif found.name == prefix:  # the folder's own marker is not under the folder
+                continue
+            elif gathered is None:
+                yield f"{base}{found.name}", found
+            else:
+                gathered.append(found)
+        for found in sorted(gathered or (), key=lambda each: str(each.name)):
+            yield f"{base}{found.name}", found
+
+    def holds_any(self, folder: str) -> bool:
+        """Whether there is an object under the folder, by short pages."""
+        prefix = self._prefix(folder)
+        listed = self._listed(folder, include=["metadata"], results_per_page=10)
+        return any(found.name != prefix and not _is_folder(found.metadata) for found in listed)
+
+    def subfolders(self, folder: str) -> Iterator[str]:
+        """The names of the folders directly in a folder, page by page."""
+        prefix = self._prefix(folder)
+        for found in self._listed(folder, delimiter="/"):
+            name = found.name[len(prefix) : -1]
+            if isinstance(found, BlobPrefix) and name:
+                yield name
+
+    def _listed(self, folder: str, **request: Any) -> Iterator[Any]:
+        """What a listing of a folder names, page by page.
+
+        Raises:
+            BackendUnavailable: a page cannot be had.
+        """
+        prefix, token = self._prefix(folder), None
+
+        def page(container: ContainerClient, _: str) -> tuple[list[Any], str | None]:
+            method = container.walk_blobs if "delimiter" in request else container.list_blobs
+            listing: Any = method(name_starts_with=prefix, **{"results_per_page": _PAGE, **request})
+            pages = listing.by_page(token)
+            return list(next(pages, ())), pages.continuation_token
+
+        while True:
+            try:
+                entries, token = self._call(folder, page, is_object=False)
+            except AzureError as error:
+                raise self._translated("list", folder, error, is_listing=True) from None
+            yield from entries
+            if not token:
+                return
+
+    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
+        """Which of some names are folders in each of n folders: a request for each name in each, side by side."""
+        places = [f"{folder}/{name}" for folder in folders for name in names]
+        with ThreadPoolExecutor(THREADS) as pool:
+            held = dict(zip(places, pool.map(self.holds_any, places), strict=True))
+        return [frozenset(name for name in names if held[f"{folder}/{name}"]) for folder in folders]
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete in batches; what is kept softly, versions and snapshots stay."""
+        failures: dict[str, str] = {}
+        containers: dict[tuple[str, str], dict[str, str]] = {}
+        for path in paths:
+            try:
+                container, host, key = self._parts(path, is_object=True)
+            except UsageError as error:
+                failures[path] = error.message
+                continue
+            containers.setdefault((container, host), {})[key] = path
+        for keys in containers.values():
+            names = [*keys]
+            batches = [names[start : start + _BATCH] for start in range(0, len(names), _BATCH)]
+            with ThreadPoolExecutor(_BATCHES_AT_ONCE) as pool:
+                for reasons in pool.map(partial(self._delete_batch, next(iter(keys.values()))), batches):
+                    failures |= {keys[key]: redact(reason, self._secrets) for key, reason in reasons.items()}
+        return failures
+
+    def _delete_batch(self, beside: str, keys: Sequence[str]) -> dict[str, str]:
+        """The keys of at most `_BATCH` objects that are still there, each with the reason.
+
+        Answers in a batch do not say which object they are about, so that where one is no success, all are asked for
+        once more, each by a request of its own; and so where the account knows no batches.
+
+        Args:
+            beside: a path in their container.
+            keys: of the objects.
+        """
+
+        def send(container: ContainerClient, _: str) -> list[tuple[int, str]]:
+            answers = container.delete_blobs(*keys, raise_on_any_failure=False)
+            return [(each.status_code, each.headers.get("x-ms-error-code", "")) for each in answers]
+
+        if len(keys) > 1:
+            try:
+                answers = self._call(beside, send)
+            except (AzureError, ValueError):
+                answers = []
+            except IcebergCliError as error:  # of the renewal
+                return dict.fromkeys(keys, error.message)
+            done = [status < 300 or (status, code) == (404, "BlobNotFound") for status, code in answers]
+            if len(done) == len(keys) and all(done):
+                return {}
+        return self._delete_alone(beside, keys)
+
+    def _delete_alone(self, beside: str, keys: Sequence[str]) -> dict[str, str]:
+        """The keys of objects that are still there, each with the reason: by a request for each."""
+
+        def reason(key: str) -> str | None:
+            try:
+                self._call(beside, lambda container, _: container.delete_blob(key))
+            except AzureError as error:
+                if _is_absent(error):
+                    return None
+                if _code(error) == "SnapshotsPresent":
+                    return "it has snapshots, which are not deleted: SnapshotsPresent"
+                return _reason(error)
+            except IcebergCliError as error:  # of the renewal
+                return error.message
+            return None
+
+        if len(keys) <= 1:
+            found = [reason(key) for key in keys]
+        else:
+            with ThreadPoolExecutor(THREADS) as pool:
+                found = list(pool.map(reason, keys))
+        return {key: why for key, why in zip(keys, found, strict=True) if why is not None}
+
+    def _call(self, path: str, request: Any, *, is_object: bool = True) -> Any:
+        """What a request gives: a function of a container's client and a key.
+
+        Raises:
+            AzureError.
+        """
+        container, host, key = self._parts(path, is_object=is_object)
+        accounts = self._connections.current()
+        try:
+            return request(accounts.client(host).get_container_client(container), key)
+        except AzureError as error:
+            # Such an answer says that nothing was done. A request that is refused for good is refused once more.
+            if not _is_denied(error) or (new := self._connections.renewed(accounts)) is accounts:
+                raise
+        return request(new.client(host).get_container_client(container), key)
+
+    def _prefix(self, folder: str) -> str:
+        """What the keys of all objects under a folder begin with."""
+        key = self._parts(folder)[2]
+        return f"{key.removesuffix('/')}/" if key else ""
+
+    def _parts(self, path: str, *, is_object: bool = False) -> tuple[str, str, str]:
+        """Container, host and key."""
+        match = _LOCATION.fullmatch(self.canonical(path))
+        assert match is not None
+        if is_object and not match[3]:
+            raise UsageError(f"Cannot use {path}: it names a container and no object.")
+        return match[1], match[2] or "", match[3]
+
+    def _translated(self, verb: str, path: str, error: AzureError, *, is_listing: bool = False) -> Exception:
+        if _is_absent(error) and not is_listing:
+            return _absent(path)
+        kind = AccessDenied if _is_denied(error) else BackendUnavailable
+        return kind(redact(f"Cannot {verb} {path}: {_reason(error)}", self._secrets))
+
+
+def _is_folder(metadata: Mapping[str, str] | None) -> bool:
+    return any(name.lower() == _FOLDER and text.lower() == "true" for name, text in (metadata or {}).items())
+
+
+def _is_absent(error: AzureError) -> bool:
+    """Whether there is no such object, in a container that there is."""
+    is_answer = isinstance(error, HttpResponseError) and error.status_code == 404
+    return is_answer and _code(error) not in ("ContainerNotFound", "ContainerBeingDeleted")
+
+
+def _code(error: AzureError) -> str:
+    """Azure's own word for an error, where the response had one."""
+    code = getattr(error, "error_code", None)
+    return str(getattr(code, "value", code) or "")
+
+
+def _is_denied(error: AzureError) -> bool:
+    status = error.status_code if isinstance(error, HttpResponseError) else None
+    return status in (401, 403) or isinstance(error, ClientAuthenticationError)
+
+
+def _absent(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def _reason(error: AzureError) -> str:
+    """One line, without the request's id and time."""
+    text = str(getattr(error, "message", "") or error).strip()
+    first = text.splitlines()[0] if text else type(error).__name__
+    code = _code(error)
+    return f"{code}: {first}" if code not in first else first
+
+
+def _milliseconds(modified: datetime) -> int:
+    return round(modified.timestamp() * 1000)

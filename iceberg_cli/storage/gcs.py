@@ -1,0 +1,594 @@
+"""Objects in Google Cloud Storage by its JSON API, over the connection and with the credentials of gcsfs.
+
+Requests do not go through gcsfs' own functions: those cut keys at `#`, send a request that creates an object again
+unseen, and say of a refusal no more than its kind. Keys here are the literal strings that tables record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import itertools
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from email import message_from_bytes
+from functools import partial
+from random import random
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+from zlib import MAX_WBITS, decompress
+
+from fsspec.asyn import sync
+
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, IcebergCliError, UsageError
+from iceberg_cli.storage import FileInfo, Renewal, Storage
+from iceberg_cli.storage.backoff import backoff_s, is_transient_status, wait_s_after
+from iceberg_cli.storage.gcs_options import EXPIRES_AT_MS, TOKEN, GcsOptions
+from iceberg_cli.storage.many_objects import THREADS, look_at_many
+from iceberg_cli.storage.redaction import redact, secrets_of_proxies
+from iceberg_cli.storage.renewals import RenewedConnection
+
+_EXPERIMENTS: Final = "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"
+_before = os.environ.get(_EXPERIMENTS)
+# With it, gcsfs asks each bucket by gRPC what kind it is, loads what that takes, and stands still where nobody answers.
+os.environ[_EXPERIMENTS] = "false"
+try:
+    import aiohttp
+    from gcsfs.core import GCSFileSystem
+    from gcsfs.retry import HttpError, NonRetryableError
+    from google.auth.exceptions import GoogleAuthError
+    from google.oauth2.credentials import Credentials
+    from requests import RequestException  # of google-auth
+    from yarl import URL
+finally:
+    if _before is None:
+        del os.environ[_EXPERIMENTS]
+    else:
+        os.environ[_EXPERIMENTS] = _before
+
+_LOCATION: Final = re.compile(r"gs://([^/]+)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
+_MARK: Final = "iceberg-cli-put"
+_BATCH: Final = 100  # requests in one batch, by the service
+_BATCHES_AT_ONCE: Final = 4
+_PAGE: Final = 1_000
+_CONNECT_S: Final = 20
+# The connection bounds its waits for parts of an answer, and not those before it may send a body.
+_ANSWER_S: Final = 60
+_SLOWEST: Final = 64 * 1024  # bytes a second
+_NO_BUCKET: Final = "bucket does not exist"
+_NO_BATCH: Final = frozenset({400, 404, 405, 501})  # answers of services that know no batches
+_JSON: Final = {"Accept-Encoding": "identity"}
+# Objects that are stored compressed come as they are stored.
+_MEDIA: Final = {"Accept-Encoding": "gzip"}
+_TRANSPORT_ERRORS: Final = (aiohttp.ClientError, OSError, RequestException)
+
+
+class GcsError(Exception):
+    """An answer that is no success, or none at all.
+
+    Args:
+        status: of the HTTP answer; None where there was none.
+        reason: in words.
+        retry_after: that header, or "".
+        is_final: without an answer: whether the same request would fail again.
+    """
+
+    def __init__(
+        self, status: int | None, reason: str, *, retry_after: str = "", is_final: bool = False
+    ) -> None:
+        super().__init__(reason)
+        self.status, self.reason, self.retry_after, self.is_final = status, reason, retry_after, is_final
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same request may succeed, or have succeeded, without anything being changed here."""
+        return not self.is_final if self.status is None else is_transient_status(self.status)
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether there is no such object, in a bucket that there is."""
+        return self.status == 404 and _NO_BUCKET not in self.reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """One request; `path` is below the endpoint, percent-encoded."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    headers: Mapping[str, str]
+    body: bytes
+
+    def document(self) -> dict[str, Any]:
+        found = json.loads(self.body or b"{}")
+        return found if isinstance(found, dict) else {}
+
+
+class GcsStorage(Storage):
+    """A storage of objects in Google Cloud Storage; canonical paths look like `gs://bucket/key`.
+
+    Requests name no generation: they are about the live object. What a bucket keeps besides, noncurrent versions and
+    objects that were deleted softly, is never read nor deleted.
+
+    Args:
+        options: see `GcsOptions`. Without a token, credentials are those that google-auth finds.
+        renewal: gives the options with a new token, where that in `options` ends. It is asked five minutes before the
+            end that `gcs.oauth2.token-expires-at` tells, and where the service refuses a request.
+
+    Raises:
+        UsageError: an option has a value that it cannot have.
+    """
+
+    def __init__(self, options: Mapping[str, str], *, renewal: Renewal | None = None) -> None:
+        self._secrets: tuple[str, ...] = (*secrets_of_proxies(),)
+        self._connections = RenewedConnection[GCSFileSystem](
+            options,
+            self._connect,
+            ends_ms=lambda known: known.get(EXPIRES_AT_MS, ""),
+            has_credentials=lambda known: TOKEN in known,
+            renewal=renewal,
+        )
+
+    def _connect(self, options: Mapping[str, str]) -> GCSFileSystem:
+        known = GcsOptions.of(options)
+        # What is answered to an earlier request may have earlier ones.
+        self._secrets = (*dict.fromkeys((*self._secrets, *known.secrets)),)
+        # Given as text, a token would be shown to another service first, which tells when it ends.
+        token: Any = known.token
+        if known.is_access_token:
+            token = Credentials(known.token)  # type: ignore[no-untyped-call]
+        if isinstance(token, str) and token.startswith("{"):
+            token = _key_of(token)
+        try:
+            return GCSFileSystem(
+                **({"project": known.project} if known.project else {}),
+                access=known.access,
+                consistency=known.consistency,
+                token=token,
+                requester_pays=known.user_project or False,
+                endpoint_url=known.endpoint_url,
+                session_kwargs={"trust_env": True, **known.session, "auto_decompress": False},
+                use_listings_cache=False,
+                skip_instance_cache=True,
+            )
+        except (GoogleAuthError, ValueError, *_TRANSPORT_ERRORS) as error:
+            raise AccessDenied(
+                f"Cannot use Google Cloud Storage: no credentials: {redact(str(error), self._secrets)}"
+            ) from None
+
+    def canonical(self, path: str) -> str:
+        """`gs://bucket/key`; the key stays as it is, character for character.
+
+        Raises:
+            UsageError: the path names no bucket.
+        """
+        if not (match := _LOCATION.fullmatch(path)):
+            raise UsageError(f"Cannot use {path}: it is not of the form gs://bucket/key.")
+        return f"gs://{match[1]}/{match[2] or ''}"
+
+    def endpoint(self, path: str) -> str:  # noqa: ARG002 - one for all buckets
+        """The URL that requests go to, without the bucket."""
+        return str(self._connections.current()._location)  # noqa: SLF001
+
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
+        """The whole object, or a part of it."""
+        if span is not None and span[1] == 0:
+            self.stat(path)
+            return b""
+        headers = dict(_MEDIA)
+        if span is not None:
+            headers["Range"] = f"bytes={span[0]}-{span[0] + span[1] - 1}"
+        request = _Request(method="GET", path=self._object(path), query={"alt": "media"}, headers=headers)
+        try:
+            answer = self._call(request)
+        except GcsError as error:
+            if error.status == 416:  # the offset is at or after the end
+                return b""
+            raise self._translated("read", path, error) from None
+        coded = answer.headers.get("Content-Encoding", "")
+        if coded == "gzip" and answer.headers.get("X-Goog-Stored-Content-Encoding", coded) != coded:
+            return decompress(answer.body, MAX_WBITS | 16)  # compressed on the way
+        return answer.body
+
+    def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
+        """What is known of objects, by listing the folder that many share, and a request for each of the others.
+
+        Versions are of endpoint, generation and size.
+        """
+        if not paths:
+            return []
+        endpoint = self.endpoint(paths[0]) if versions else None
+
+        def info(path: str, item: Mapping[str, Any]) -> FileInfo:
+            version = f"{endpoint} {item.get('generation')} {item['size']}" if versions else None
+            return FileInfo(path, int(item["size"]), _milliseconds(item["updated"]), version)
+
+        def ask(path: str) -> FileInfo:
+            query = {"fields": "size,updated,generation"}
+            request = _Request(method="GET", path=self._object(path), query=query, headers=_JSON)
+            try:
+                return info(path, self._call(request).document())
+            except GcsError as error:
+                raise self._translated("look at", path, error) from None
+
+        return look_at_many(
+            [self.canonical(path) for path in paths],
+            ask,
+            lambda folder: (info(path, item) for path, item in self._items(folder)),
+        )
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """Upload with `ifGenerationMatch=0`, and a mark of this call in the object's metadata.
+
+        A request whose answer was lost is sent again. An object that bears the mark is therefore ours, even when the
+        last answer was that it exists already.
+        """
+        mark = str(uuid.uuid4())
+        request = self._upload(path, data, metadata={_MARK: mark}, query={"ifGenerationMatch": "0"})
+        for tries in itertools.count(1):
+            try:
+                self._call(request, again=False)
+            except GcsError as error:
+                # 409: another upload is under way, and that may be an earlier one of ours.
+                if error.status in (409, 412) and self._bears(path, mark):
+                    return
+                if error.status == 412:
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
+                wait_s = _next_wait_s(error, tries)
+                if wait_s is None:
+                    raise self._translated("write", path, error) from None
+                self._sleep(wait_s)
+            else:
+                return
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Replace the object with one upload, which may safely be sent again."""
+        try:
+            self._call(self._upload(path, data))
+        except GcsError as error:
+            raise self._translated("write", path, error) from None
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        """Every object under the folder by key, page by page."""
+        for path, item in self._items(folder):
+            yield FileInfo(path, int(item["size"]), _milliseconds(item["updated"]))
+
+    def subfolders(self, folder: str) -> Iterator[str]:
+        """The names of the folders directly in a folder, page by page."""
+        bucket, prefix = self._prefix(folder)
+        for page in self._pages(folder, bucket, {"prefix": prefix, "delimiter": "/"}):
+            names = (each[len(prefix) : -1] for each in page.get("prefixes", ()))
+            yield from (name for name in names if name)
+
+    def subfolders_many(self, folders: Sequence[str], names: Sequence[str]) -> Sequence[frozenset[str]]:
+        """Which of some names are folders in each of n folders: most often one request for each, side by side."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            return list(pool.map(lambda folder: self._subfolders(folder, names), folders))
+
+    def _subfolders(self, folder: str, names: Sequence[str]) -> frozenset[str]:
+        """The names that are folders: by the page that begins at the first one; a name behind its end has its own."""
+        bucket, prefix = self._prefix(folder)
+        query = {"prefix": prefix, "delimiter": "/", "startOffset": f"{prefix}{min(names)}"}
+        page = next(self._pages(folder, bucket, query))
+        folders = {*page.get("prefixes", ())}
+        last = max([prefix, *folders, *(item["name"] for item in page.get("items", ()))])
+        present = {name for name in names if f"{prefix}{name}/" in folders}
+        behind = {name for name in names if page.get("nextPageToken") and f"{prefix}{name}/" > last}
+        return frozenset({*present, *(name for name in behind if self.holds_any(f"{folder}/{name}"))})
+
+    def holds_any(self, folder: str) -> bool:
+        """Whether there is an object under the folder, by one short page."""
+        bucket, prefix = self._prefix(folder)
+        pages = self._pages(folder, bucket, {"prefix": prefix, "maxResults": "2"})
+        return any(item["name"] != prefix for page in pages for item in page.get("items", ()))
+
+    def _items(self, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The path and the listing's entry of every object under the folder."""
+        bucket, prefix = self._prefix(folder)
+        fields = "items(name,size,updated,generation),nextPageToken"
+        for page in self._pages(folder, bucket, {"prefix": prefix, "fields": fields}):
+            for item in page.get("items", ()):
+                if item["name"] != prefix:  # the folder's own marker is not under the folder
+                    yield f"gs://{bucket}/{item['name']}", item
+
+    def _pages(self, folder: str, bucket: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """The pages of a listing, each when it is used.
+
+        Raises:
+            BackendUnavailable: one cannot be had.
+        """
+        path = f"storage/v1/b/{quote(bucket, safe='')}/o"
+        query = {"maxResults": str(_PAGE), **query}
+        while True:
+            try:
+                page = self._call(_Request(method="GET", path=path, query=query, headers=_JSON)).document()
+            except GcsError as error:
+                raise self._translated("list", folder, error, is_listing=True) from None
+            yield page
+            if not page.get("nextPageToken"):
+                return
+            query = {**query, "pageToken": page["nextPageToken"]}
+
+    def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete in batches; in a bucket with versions live objects become noncurrent, and no version is removed."""
+        failures: dict[str, str] = {}
+        keys: dict[str, str] = {}  # the path below the endpoint
+        for path in paths:
+            try:
+                keys[self._object(path)] = path
+            except UsageError as error:
+                failures[path] = error.message
+        names = [*keys]
+        batches = [names[start : start + _BATCH] for start in range(0, len(names), _BATCH)]
+        with ThreadPoolExecutor(_BATCHES_AT_ONCE) as pool:
+            for reasons in pool.map(self._delete_batch, batches):
+                failures |= {keys[name]: redact(reason, self._secrets) for name, reason in reasons.items()}
+        return failures
+
+    def _delete_batch(self, names: Sequence[str]) -> dict[str, str]:
+        """Those of at most `_BATCH` objects that are still there, each with the reason.
+
+        Objects that the service had no time for are asked for again.
+        """
+        if len(names) == 1:
+            return self._delete_alone(names)
+        reasons: dict[str, str] = {}
+        for tries in itertools.count(1):
+            try:
+                found = self._deletions(names)
+            except GcsError as error:
+                if error.status in _NO_BATCH:
+                    return reasons | self._delete_alone(names)
+                return reasons | dict.fromkeys(names, _words(error))
+            except IcebergCliError as error:  # of the renewal
+                return reasons | dict.fromkeys(names, error.message)
+            failed = {name: each for name, each in found.items() if each is not None and not each.is_absent}
+            later = [name for name, each in failed.items() if each.is_transient]
+            reasons |= {name: _words(each) for name, each in failed.items() if name not in later}
+            wait_s = backoff_s(tries, throttled=True, share=_share()) if later else None
+            if wait_s is None:
+                return reasons | {name: _words(failed[name]) for name in later}
+            self._sleep(wait_s)
+            names = later
+        raise AssertionError
+
+    def _deletions(self, names: Sequence[str]) -> dict[str, GcsError | None]:
+        """What a batch of deletions answers for each object; None is a success."""
+        boundary = uuid.uuid4().hex
+        query = self._shared_query()
+        parts = "".join(
+            f"--{boundary}\r\nContent-Type: application/http\r\nContent-ID: <{number}>\r\n\r\n"
+            f"DELETE /{name}{f'?{urlencode(query)}' if query else ''} HTTP/1.1\r\n\r\n\r\n"
+            for number, name in enumerate(names)
+        )
+        headers = {**_JSON, "Content-Type": f"multipart/mixed; boundary={boundary}"}
+        body = f"{parts}--{boundary}--\r\n".encode()
+        answer = self._call(
+            _Request(method="POST", path="batch/storage/v1", headers=headers, body=body), shared=False
+        )
+        found: dict[str, GcsError | None] = dict.fromkeys(
+            names, GcsError(None, "the answer to a batch of deletions says nothing of it", is_final=True)
+        )
+        head = f"Content-Type: {answer.headers.get('Content-Type', '')}\r\n\r\n".encode()
+        for place, part in enumerate(message_from_bytes(head + answer.body).walk()):
+            if part.is_multipart():
+                continue
+            # `<response-7>` answers `<7>`; where a service gives none, answers are in order.
+            match = re.search(r"(\d+)>?\s*$", part.get("Content-ID", ""))
+            number = int(match[1]) if match else place - 1
+            text = bytes(part.get_payload(decode=True) or b"").decode(errors="replace")
+            status = re.match(r"\s*HTTP/[0-9.]+ (\d{3})", text)
+            if number < len(names) and status:
+                code = int(status[1])
+                found[names[number]] = (
+                    None if code < 300 else GcsError(code, _reason_of(text[text.find("{") :], code))
+                )
+        return found
+
+    def _delete_alone(self, names: Sequence[str]) -> dict[str, str]:
+        """The objects that are still there, each with the reason: by a request for each."""
+
+        def reason(name: str) -> str | None:
+            try:
+                self._call(_Request(method="DELETE", path=name, headers=_JSON))
+            except GcsError as error:
+                return None if error.is_absent else _words(error)
+            except IcebergCliError as error:  # of the renewal
+                return error.message
+            return None
+
+        if len(names) <= 1:
+            found = [reason(name) for name in names]
+        else:
+            with ThreadPoolExecutor(THREADS) as pool:
+                found = list(pool.map(reason, names))
+        return {name: why for name, why in zip(names, found, strict=True) if why is not None}
+
+    def _upload(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> _Request:
+        bucket, key = self._split(path)
+        boundary = uuid.uuid4().hex
+        described = json.dumps({"name": key, **({"metadata": metadata} if metadata else {})})
+        head = (
+            f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{described}\r\n"
+            f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
+        )
+        return _Request(
+            method="POST",
+            path=f"upload/storage/v1/b/{quote(bucket, safe='')}/o",
+            query={"uploadType": "multipart", "fields": "generation", **(query or {})},
+            headers={**_JSON, "Content-Type": f"multipart/related; boundary={boundary}"},
+            body=b"".join((head.encode(), data, f"\r\n--{boundary}--\r\n".encode())),
+        )
+
+    def _bears(self, path: str, mark: str) -> bool:
+        request = _Request(method="GET", path=self._object(path), query={"fields": "metadata"}, headers=_JSON)
+        try:
+            document = self._call(request).document()
+        except GcsError as error:
+            if error.is_absent:
+                return False
+            raise self._translated("look at", path, error) from None
+        return bool(document.get("metadata", {}).get(_MARK) == mark)
+
+    def _call(self, request: _Request, *, again: bool = True, shared: bool = True) -> _Answer:
+        """One request and its whole answer.
+
+        Args:
+            request: to be sent.
+            again: whether it is sent again after a while when the failure may pass.
+            shared: whether it says who pays.
+
+        Raises:
+            GcsError.
+        """
+        files = self._connections.current()
+        try:
+            return self._sent(files, request, again=again, shared=shared)
+        except GcsError as error:
+            # Such an answer says that nothing was done. A request that is refused for good is refused once more.
+            if error.status not in (401, 403) or (new := self._connections.renewed(files)) is files:
+                raise
+        return self._sent(new, request, again=again, shared=shared)
+
+    def _sent(self, files: GCSFileSystem, request: _Request, *, again: bool, shared: bool) -> _Answer:
+        if shared and (query := self._shared_query()):
+            request = _Request(
+                method=request.method,
+                path=request.path,
+                query={**request.query, **query},
+                headers=request.headers,
+                body=request.body,
+            )
+        for tries in itertools.count(1):
+            try:
+                answer: _Answer = sync(files.loop, partial(_ask, files, request))
+            except GcsError as error:
+                wait_s = _next_wait_s(error, tries) if again else None
+                if wait_s is None:
+                    raise
+                self._sleep(wait_s)
+            else:
+                return answer
+        raise AssertionError
+
+    def _shared_query(self) -> Mapping[str, str]:
+        """Who pays for requests."""
+        payer = self._connections.current().requester_pays
+        return {"userProject": payer} if payer else {}
+
+    def _sleep(self, wait_s: float) -> None:
+        sync(self._connections.current().loop, asyncio.sleep, wait_s)
+
+    def _split(self, path: str) -> tuple[str, str]:
+        bucket, _, key = self.canonical(path).removeprefix("gs://").partition("/")
+        if not key:
+            raise UsageError(f"Cannot use {path}: it names a bucket and no object.")
+        return bucket, key
+
+    def _prefix(self, folder: str) -> tuple[str, str]:
+        """The bucket, and what the keys of all objects under a folder begin with."""
+        bucket, _, key = self.canonical(folder).removeprefix("gs://").partition("/")
+        return bucket, f"{key.removesuffix('/')}/" if key else ""
+
+    def _object(self, path: str) -> str:
+        """Where an object is below the endpoint."""
+        bucket, key = self._split(path)
+        return f"storage/v1/b/{quote(bucket, safe='')}/o/{quote(key, safe='')}"
+
+    def _translated(self, verb: str, path: str, error: GcsError, *, is_listing: bool = False) -> Exception:
+        if error.is_absent and not is_listing:
+            return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        kind = AccessDenied if error.status in (401, 403) else BackendUnavailable
+        return kind(redact(f"Cannot {verb} {path}: {_words(error)}", self._secrets))
+
+
+async def _ask(files: GCSFileSystem, request: _Request) -> _Answer:
+    """Send a request once, as it is.
+
+    Raises:
+        GcsError.
+    """
+    query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
+    url = URL(f"{files._location}/{request.path}{query}", encoded=True)  # noqa: SLF001
+    bound_s = _ANSWER_S + len(request.body or b"") / _SLOWEST
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=bound_s)
+    try:
+        # Credentials that have ended are asked for anew, which blocks.
+        headers = await asyncio.to_thread(files._get_headers, dict(request.headers))  # noqa: SLF001
+        session = await files._set_session()  # noqa: SLF001
+        sent = session.request(request.method, url, headers=headers, data=request.body, timeout=timeout)
+        response = await asyncio.wait_for(sent, bound_s)
+        async with response:
+            body = await response.read()
+    except TimeoutError:
+        raise GcsError(None, f"no answer within {round(bound_s)} s") from None
+    except NonRetryableError as error:
+        raise GcsError(401, str(error) or "the credentials have ended") from None
+    except HttpError as error:  # of the credentials
+        raise GcsError(error.code if isinstance(error.code, int) else None, str(error.message)) from None
+    except GoogleAuthError as error:
+        raise GcsError(401, str(error)) from None
+    except _TRANSPORT_ERRORS as error:
+        raise GcsError(None, str(error) or type(error).__name__) from None
+    if response.status >= 300:
+        reason = _reason_of(body.decode(errors="replace"), response.status)
+        raise GcsError(response.status, reason, retry_after=response.headers.get("Retry-After", ""))
+    return _Answer(response.headers, body)
+
+
+def _key_of(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(f"Cannot use the storage option {TOKEN}: it begins like a key in JSON, and is none.")
+    return found
+
+
+def _next_wait_s(error: GcsError, tries: int) -> float | None:
+    if not error.is_transient:
+        return None
+    return wait_s_after(error.status, error.retry_after, tries, share=_share())
+
+
+def _reason_of(text: str, status: int) -> str:
+    """The words of an answer that is no success."""
+    try:
+        error = json.loads(text)["error"]
+        found = error if isinstance(error, str) else error["message"]
+    except (ValueError, KeyError, TypeError):
+        found = text.strip()
+    return str(found)[:500] or f"HTTP {status}"
+
+
+def _words(error: GcsError) -> str:
+    return error.reason if error.status is None else f"{error.status}: {error.reason}"
+
+
+def _share() -> float:
+    return random()  # noqa: S311 - it spreads requests over time
+
+
+def _milliseconds(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)

@@ -1,0 +1,99 @@
+"""The options of storages on Google Cloud Storage, by the names that Iceberg and PyIceberg give them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.storage.redaction import secrets_of
+
+TOKEN: Final = "gcs.oauth2.token"  # noqa: S105 - the option's name
+EXPIRES_AT_MS: Final = "gcs.oauth2.token-expires-at"
+_NO_AUTH: Final = "gcs.no-auth"
+CREDENTIAL_OPTIONS: Final = frozenset({TOKEN, EXPIRES_AT_MS, _NO_AUTH})
+_ENDPOINTS: Final = ("gcs.service.host", "gcs.endpoint")
+_ACCESS: Final = ("read_only", "read_write", "full_control")
+_CONSISTENCY: Final = ("none", "size", "md5")
+# Objects that the customer's own key encrypts are not read, and others would be written beside them.
+_OWN_KEYS: Final = ("gcs.encryption-key", "gcs.decryption-key")
+# Ways to find credentials that gcsfs knows by these names; other tokens are tokens, files, or keys in JSON.
+_METHODS: Final = frozenset({"google_default", "cache", "cloud", "anon"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GcsOptions:
+    """What the options say; None where they say nothing and gcsfs looks in the environment.
+
+    Args:
+        endpoint_url: of the service.
+        project: that requests belong to.
+        user_project: that pays for requests, where that is not the bucket's own.
+        access: what a token may be used for: `read_only`, `read_write` or `full_control`.
+        consistency: how gcsfs compares what it wrote.
+        token: an access token, the path of a file with a key, the key itself in JSON, or a way that gcsfs knows.
+        session: further arguments of the HTTP session.
+        secrets: that no message may show.
+    """
+
+    endpoint_url: str | None
+    project: str | None
+    user_project: str | None
+    access: str
+    consistency: str
+    token: str | None
+    session: Mapping[str, Any]
+    secrets: tuple[str, ...]
+
+    @property
+    def is_access_token(self) -> bool:
+        """Whether the token is sent as it is."""
+        token = self.token
+        return token is not None and token not in _METHODS and not token.startswith(("/", "~", "{", "."))
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> GcsOptions:
+        """Read the options; those of other names are ignored.
+
+        Raises:
+            UsageError: a value is none that the option has.
+        """
+        for name in _OWN_KEYS:
+            if options.get(name):
+                raise UsageError(
+                    f"Cannot use the storage option {name}: keys of one's own are not supported."
+                )
+        anonymous = options.get(_NO_AUTH, "false").lower()
+        if anonymous not in ("true", "false"):
+            raise UsageError(
+                f"Cannot use the storage option {_NO_AUTH}={options[_NO_AUTH]}: it is true or false."
+            )
+        return cls(
+            endpoint_url=next((options[name].rstrip("/") for name in _ENDPOINTS if options.get(name)), None),
+            project=options.get("gcs.project-id"),
+            user_project=options.get("gcs.user-project"),
+            access=_one_of(options, "gcs.access", _ACCESS, default="full_control"),
+            consistency=_one_of(options, "gcs.consistency", _CONSISTENCY, default="none"),
+            token="anon" if anonymous == "true" else options.get(TOKEN),
+            session=_session(options.get("gcs.session-kwargs", "{}")),
+            secrets=tuple(secrets_of(options)),  # those of other services too, whatever they are doing here
+        )
+
+
+def _one_of(options: Mapping[str, str], name: str, known: tuple[str, ...], *, default: str) -> str:
+    value = options.get(name, default)
+    if value not in known:
+        raise UsageError(f"Cannot use the storage option {name}={value}: it is one of {', '.join(known)}.")
+    return value
+
+
+def _session(text: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError("Cannot use the storage option gcs.session-kwargs: it is a JSON object.")
+    return found

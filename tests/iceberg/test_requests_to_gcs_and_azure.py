@@ -1,0 +1,73 @@
+"""How many requests an expiry sends to Google Cloud Storage and to Azure, and that it takes what it should."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.builders import TableWriter
+from tests.cli.lakes import AS_OF, LONG_AGO_MS
+from tests.cli.running import iceberg_cli
+from tests.emulators import ObjectStore
+from tests.s3_front import S3Front, s3_front
+
+SNAPSHOTS = 4
+FILES = 90  # of each snapshot, and no other one's
+EXPIRED = (SNAPSHOTS - 1) * FILES
+# Deletions that a batch takes, and how the answered requests for them look.
+BATCHES = {"fake_gcs": (100, "/batch/"), "azurite": (256, "comp=batch")}
+
+
+@pytest.mark.parametrize("name", [*BATCHES])
+def test_an_expiry_reads_each_manifest_once_and_deletes_in_batches(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    store: ObjectStore = request.getfixturevalue(name)
+    writer = TableWriter(storage=store.storage, location=f"{store.new_folder()}/t")
+    live: list[str] = []
+    for number in range(1, SNAPSHOTS + 1):
+        files = [f"{number}/{file}" for file in range(FILES)]
+        store.create_empty([f"{writer.location}/data/{file}.parquet" for file in files])
+        writer.commit(
+            number, age_ms=LONG_AGO_MS + (SNAPSHOTS - number) * 86_400_000 * 30, again=files, remove=live
+        )
+        live = files
+    writer.publish("v1.metadata.json")
+    with s3_front(store.endpoint, {}) as front:
+        options = store.options_at(front.endpoint)
+        words = [word for item in options.items() for word in ("--storage-option", "=".join(item))]
+        common = (writer.location, "--format", "json", *AS_OF, *words)
+        assert iceberg_cli("inspect", *common).code == 0
+        refused = iceberg_cli("expire-snapshots", *common, "--older-than", "1s", "--yes")
+        assert refused.code == 11
+        assert "--unsafe-single-writer" in refused.json["message"]
+        front.requests.clear()
+        ran = iceberg_cli(
+            "expire-snapshots", *common, "--older-than", "1s", "--retain-last", "1", "--yes", "--no-cache",
+            "--unsafe-single-writer", "--unsafe-conditional-writes",
+        )  # fmt: skip
+    assert ran.code == 0, (ran.out, ran.err)
+    left = {path.removeprefix(f"{writer.location}/") for path in store.storage.paths(writer.location)}
+    assert {path for path in left if path.startswith("data/")} == {f"data/{file}.parquet" for file in live}
+    assert not [path for path in left if path.startswith("_iceberg_cli")]
+    reads = reads_of_manifests(front)
+    assert max(reads.values()) <= 3
+    assert sum(reads.values()) <= len(reads) + 4
+    size, mark = BATCHES[name]
+    batches = [
+        len(re.findall(rb"(?:/|%2F)data(?:/|%2F)\d(?:/|%2F)\d+\.parquet", each.body))
+        for each in front.requests
+        if mark in each.path
+    ]
+    assert sum(batches) == EXPIRED
+    assert sorted(batches, reverse=True)[: -(-EXPIRED // size)] == [
+        *[size] * (EXPIRED // size), EXPIRED % size,
+    ]  # fmt: skip
+
+
+def reads_of_manifests(front: S3Front) -> Counter[str]:
+    paths = [unquote(urlsplit(each.path).path) for each in front.requests if each.method == "GET"]
+    return Counter(path.rpartition("/")[2] for path in paths if re.search(r"\.avro$", path))

@@ -1,0 +1,598 @@
+"""The conformance suite of storages on Google Cloud Storage and Azure; then what only they promise."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
+from iceberg_cli.storage import Storage, StorageCredential, backoff
+from iceberg_cli.storage.azure_options import AzureOptions
+from iceberg_cli.storage.conditional_create import is_known, service_of
+from iceberg_cli.storage.credential_options import with_options
+from iceberg_cli.storage.router import RoutedStorage, open_storage, with_environment
+from iceberg_cli.testing.conformance.storages import Sandbox, StorageConformance
+from tests.budget import deep_unless
+from tests.emulators import ACCOUNT, KEY, Azurite, FakeGcs, ObjectStore
+from tests.s3_front import PassingOn, Request, Response, serving
+
+STORES = ["fake_gcs", "azurite"]
+HOST = "account.dfs.core.windows.net"
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest) -> ObjectStore:
+    found: ObjectStore = request.getfixturevalue(request.param)
+    return found
+
+
+class Stores(StorageConformance):
+    """The suite; what makes many objects in a server of this machine is for the deep run."""
+
+    @pytest.mark.deep
+    def test_a_listing_goes_on_after_the_first_page(self, sandbox: Sandbox) -> None:
+        super().test_a_listing_goes_on_after_the_first_page(sandbox)
+
+    @pytest.mark.parametrize("count", deep_unless([3], [3, 250]))
+    def test_versions_stay_until_other_bytes_are_stored(self, sandbox: Sandbox, count: int) -> None:
+        super().test_versions_stay_until_other_bytes_are_stored(sandbox, count)
+
+    @pytest.mark.parametrize("count", deep_unless([3], [3, 250]))
+    def test_sizes_of_many_objects_come_in_the_order_of_their_paths(
+        self, sandbox: Sandbox, count: int
+    ) -> None:
+        super().test_sizes_of_many_objects_come_in_the_order_of_their_paths(sandbox, count)
+
+
+class TestGcs(Stores):
+    """Every sentence of the port on Google Cloud Storage."""
+
+    @pytest.fixture
+    def sandbox(self, fake_gcs: FakeGcs) -> Sandbox:
+        root = f"{fake_gcs.new_folder()}/wh"
+        return Sandbox(
+            storage=fake_gcs.storage,
+            root=root,
+            other_spelling=root.replace("gs:", "GS:"),
+            create_empty=fake_gcs.create_empty,
+        )
+
+
+class TestAzure(Stores):
+    """Every sentence of the port on Azure."""
+
+    @pytest.fixture
+    def sandbox(self, azurite: Azurite) -> Sandbox:
+        root = f"{azurite.new_folder()}/wh"
+        return Sandbox(
+            storage=azurite.storage,
+            root=root,
+            other_spelling=root.replace("abfss:", "wasbs:").replace(".dfs.", ".blob."),
+            reads_backslash_as_slash=True,
+            create_empty=azurite.create_empty,
+        )
+
+
+@pytest.mark.parametrize(("store", "module"), [("fake_gcs", "gcs"), ("azurite", "azure")], indirect=["store"])
+def test_objects_are_listed_page_by_page(
+    store: ObjectStore, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = store.new_folder()
+    paths = [f"{folder}/{number:03}/object" for number in range(25)]
+    store.create_empty(paths)
+    monkeypatch.setattr(pytest.importorskip(f"iceberg_cli.storage.{module}"), "_PAGE", 10)
+    front = Front(store.endpoint)
+    with serving(_Handler, front=front) as endpoint:
+        storage = open_storage(store.options_at(endpoint))
+        assert list(storage.paths(folder)) == paths
+        assert len(front.requests) == 3
+        assert list(storage.subfolders(folder)) == [f"{number:03}" for number in range(25)]
+        assert (
+            store.scheme == "gs" or len(front.requests) == 6
+        )  # fake-gcs-server counts no prefixes for a page
+        assert storage.subfolders_many([folder], ["024", "001", "025"]) == [frozenset({"001", "024"})]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("gs://b/k", "gs://b/k"),
+        ("GS://b/k", "gs://b/k"),
+        ("gs://b//k/./../%2e/ +?generation=1#2\n", "gs://b//k/./../%2e/ +?generation=1#2\n"),
+        ("gs://b", "gs://b/"),
+        (f"abfss://c@{HOST}/k", f"abfss://c@{HOST}/k"),
+        (f"abfs://c@{HOST}/k", f"abfss://c@{HOST}/k"),
+        ("wasbs://c@account.blob.core.windows.net/k//%2F", f"abfss://c@{HOST}/k//%2F"),
+        ("WASB://c@Account.Blob.Core.Windows.NET/K", f"abfss://c@{HOST}/K"),
+        ("wasb://c@a.z01.blob.storage.azure.net/k", "abfss://c@a.z01.dfs.storage.azure.net/k"),
+        ("wasb://c@blob.core.windows.net/k", "abfss://c@blob.core.windows.net/k"),
+        ("abfs://c/k", "abfss://c/k"),
+        ("abfss://c", "abfss://c/"),
+    ],
+)
+def test_one_object_has_one_spelling(path: str, expected: str) -> None:
+    storage = open_storage({"gcs.no-auth": "true"})
+    assert storage.canonical(path) == expected
+    assert storage.canonical(expected) == expected
+
+
+@pytest.mark.parametrize("path", ["gs:/b/k", "gs:///k", "abfss:///k", "abfss://@account/k", "abfss:/c/k"])
+def test_what_names_no_object_is_refused(path: str) -> None:
+    with pytest.raises(UsageError):
+        open_storage({"gcs.no-auth": "true"}).canonical(path)
+
+
+# Answers that get lost
+
+
+@dataclass
+class Front:
+    """A server before the emulator; `fates` are those of the next requests that write.
+
+    Args:
+        behind: the emulator.
+        fates: `lost` is carried out and has no answer, `500` is carried out and has that one, a number is an answer to
+            what is not carried out.
+    """
+
+    behind: str
+    fates: list[str] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+
+
+class _Handler(PassingOn):
+    front: ClassVar[Front]
+
+    def response(self, request: Request) -> Response | None:
+        front = self.front
+        front.requests.append(request)
+        writes = request.method == "PUT" or request.path.startswith("/upload/")
+        fate = front.fates.pop(0) if writes and front.fates else ""
+        if fate.isdigit():
+            return Response(int(fate), [], b"")
+        answer = request.forward(front.behind)
+        if fate == "lost":
+            return None
+        return Response(500, [], b"") if fate == "500 after" else answer
+
+
+@pytest.fixture
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(backoff, "_FIRST_THROTTLED_WAIT_S", 0.001)
+    azure = pytest.importorskip("iceberg_cli.storage.azure")
+    monkeypatch.setattr(azure, "_WAITS", dict.fromkeys(azure._WAITS, 0))
+
+
+@pytest.mark.parametrize("fate", ["lost", "500 after", "503"])
+def test_a_create_whose_answer_got_lost_is_ours(store: ObjectStore, fate: str, no_waits: None) -> None:
+    front = Front(store.endpoint, [fate])
+    with serving(_Handler, front=front) as endpoint:
+        storage = open_storage(store.options_at(endpoint))
+        path = f"{store.new_folder()}/v1.json"
+        storage.put_if_absent(path, b"ours")
+        assert store.storage.read(path) == b"ours"
+        front.fates = [fate]
+        with pytest.raises(FileExistsError):
+            storage.put_if_absent(path, b"later")
+        assert store.storage.read(path) == b"ours"
+
+
+def test_a_service_that_stays_down_is_unavailable_after_a_bounded_number_of_tries(
+    store: ObjectStore, no_waits: None
+) -> None:
+    front = Front(store.endpoint, ["503"] * 30)
+    with serving(_Handler, front=front) as endpoint:
+        storage = open_storage(store.options_at(endpoint))
+        path = f"{store.new_folder()}/v1.json"
+        with pytest.raises(BackendUnavailable, match=re.escape(path)):
+            storage.put_if_absent(path, b"ours")
+    assert 3 <= 30 - len(front.fates) <= 10
+    assert store.storage.stat_many([path]) == [None]
+
+
+def test_a_bucket_that_is_not_there_is_no_empty_folder(store: ObjectStore) -> None:
+    scheme, _, rest = store.root.partition("://")
+    elsewhere = f"{scheme}://nowhere{rest.removeprefix('warehouse')}/t"
+    with pytest.raises(BackendUnavailable):
+        list(store.storage.list(elsewhere))
+
+
+# Google Cloud Storage
+
+
+BATCH_ANSWER = "\r\n".join(
+    f"--b\r\nContent-Type: application/http\r\nContent-ID: <response-{number}>\r\n\r\n"
+    f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n\r\n{body}"
+    for number, status, body in [
+        (3, 403, '{"error": {"code": 403, "message": "Object is under active Temporary hold"}}'),
+        (0, 204, ""),
+        (2, 503, '{"error": {"message": "Backend Error"}}'),
+        (1, 404, '{"error": {"code": 404, "message": "No such object: warehouse/b"}}'),
+    ]
+)
+
+
+class _Batches(PassingOn):
+    """A service that answers the first batch of deletions as above, and then to each object 204."""
+
+    bodies: ClassVar[list[str]]
+
+    def response(self, request: Request) -> Response | None:
+        assert request.path == "/batch/storage/v1"
+        self.bodies.append(request.body.decode())
+        answer = f"{BATCH_ANSWER}\r\n--b--\r\n"
+        if len(self.bodies) > 1:
+            answer = answer.replace("503 X", "204 X").replace("<response-2>", "<response-0>")
+            answer = f"--b{answer.split('--b')[3]}--b--\r\n"
+        return Response(200, [("Content-Type", "multipart/mixed; boundary=b")], answer.encode())
+
+
+def test_a_batch_tells_of_each_object_whether_it_is_gone(no_waits: None) -> None:
+    bodies: list[str] = []
+    with serving(_Batches, bodies=bodies) as endpoint:
+        storage = open_storage(
+            {"gcs.service.host": endpoint, "gcs.no-auth": "true", "gcs.user-project": "me"}
+        )
+        failures = storage.delete([f"gs://warehouse/{key}" for key in ("a/x y#1", "b", "c", "d")])
+    assert failures == {"gs://warehouse/d": "403: Object is under active Temporary hold"}
+    first = [line.rstrip() for line in bodies[0].splitlines() if line.startswith("DELETE")]
+    names = ["a%2Fx%20y%231", "b", "c", "d"]
+    assert first == [f"DELETE /storage/v1/b/warehouse/o/{name}?userProject=me HTTP/1.1" for name in names]
+
+
+def test_the_hundred_objects_of_a_batch_go_in_one_request(no_waits: None) -> None:
+    sizes: list[int] = []
+
+    class Counting(PassingOn):
+        def response(self, request: Request) -> Response | None:
+            ids = re.findall(r"Content-ID: <(\d+)>", request.body.decode())
+            sizes.append(len(ids))
+            parts = "".join(
+                f"--b\r\nContent-Type: application/http\r\nContent-ID: <response-{number}>\r\n\r\n"
+                "HTTP/1.1 204 No Content\r\n\r\n\r\n"
+                for number in ids
+            )
+            headers = [("Content-Type", 'multipart/mixed; boundary="b"')]
+            return Response(200, headers, f"{parts}--b--".encode())
+
+    with serving(Counting) as endpoint:
+        storage = open_storage({"gcs.service.host": endpoint, "gcs.no-auth": "true"})
+        assert storage.delete([f"gs://warehouse/{number}" for number in range(250)]) == {}
+    assert sorted(sizes) == [50, 100, 100]
+
+
+class _Guard(PassingOn):
+    """A service that lets one token in, and tells it to nobody else."""
+
+    behind: ClassVar[str]
+    tokens: ClassVar[list[str]]  # the last one is good
+    refused: ClassVar[list[str]]
+
+    def response(self, request: Request) -> Response | None:
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if token == self.tokens[-1]:
+            return request.forward(self.behind)
+        self.refused.append(token)
+        body = {"error": {"code": 401, "message": f"Invalid Credentials: {token}"}}
+        return Response(401, [], json.dumps(body).encode())
+
+
+def ends_ms(in_s: float) -> str:
+    """A moment as an option has it."""
+    return str(round((time.time() + in_s) * 1000))  # noqa: TID251 - credentials end by the clock
+
+
+def test_a_token_that_is_refused_or_ends_is_renewed_and_no_message_has_it(fake_gcs: FakeGcs) -> None:
+    tokens, refused, given = ["ya29.first-token"], list[str](), list[str]()
+
+    with serving(_Guard, behind=fake_gcs.endpoint, tokens=tokens, refused=refused) as endpoint:
+
+        def options(token: str, ends_s: float = 3600) -> dict[str, str]:
+            return {
+                "gcs.service.host": endpoint,
+                "gcs.oauth2.token": token,
+                "gcs.oauth2.token-expires-at": ends_ms(ends_s),
+            }
+
+        def renewal() -> Mapping[str, str]:
+            given.append(tokens[-1])
+            return options(tokens[-1])
+
+        def storage_by(first: Mapping[str, str], *, renews: bool = True) -> Storage:
+            return RoutedStorage(
+                {},
+                credentials=[
+                    StorageCredential(prefix="", options=first, renewal=renewal if renews else None)
+                ],
+            )
+
+        path = f"{fake_gcs.new_folder()}/object"
+        storage = storage_by(options(tokens[0]))
+        storage.put_if_absent(path, b"x")
+        assert (given, refused) == ([], [])
+        tokens.append("ya29.second-token")
+        assert storage.read(path) == b"x"
+        assert (given, refused) == (["ya29.second-token"], ["ya29.first-token"])
+        with pytest.raises(AccessDenied) as raised:
+            storage_by(options("ya29.of-nobody"), renews=False).read(path)
+        assert "ya29.of-nobody" not in str(raised.value)
+        refused.clear()
+        ending = storage_by(options("ya29.first-token", ends_s=2))
+        ending.canonical(path)  # it connects
+        time.sleep(1.1)
+        assert ending.read(path) == b"x"
+        assert refused == []
+
+
+def test_objects_that_are_stored_compressed_come_as_they_are_stored(fake_gcs: FakeGcs) -> None:
+    storage = fake_gcs.storage
+    path = f"{fake_gcs.new_folder()}/v1.metadata.json.gz"
+    storage.put_if_absent(path, b"\x1f\x8b not really")
+    assert storage.read(path) == b"\x1f\x8b not really"
+
+
+# Azure
+
+
+def test_a_blob_with_snapshots_stays_and_its_deletion_says_so(azurite: Azurite) -> None:
+    folder, container = azurite.new_folder(), azurite.container()
+    paths = [f"{folder}/{name}" for name in ("one", "two", "three")]
+    for path in paths:
+        azurite.storage.put_if_absent(path, b"x")
+    snapshot = container.get_blob_client(azurite.key_of(paths[1])).create_snapshot()
+    failures = azurite.storage.delete([*paths, f"{folder}/absent"])
+    assert failures.keys() == {paths[1]}
+    assert "snapshots" in failures[paths[1]]
+    assert azurite.storage.read(paths[1]) == b"x"
+    assert list(azurite.storage.paths(folder)) == [paths[1]]
+    kept = container.list_blobs(name_starts_with=azurite.key_of(folder), include=["snapshots"])
+    assert snapshot["snapshot"] in [each.snapshot for each in kept]
+
+
+def test_real_folders_are_no_files_and_what_is_in_them_comes_by_path(azurite: Azurite) -> None:
+    folder, container = azurite.new_folder(), azurite.container()
+    for name in ("t", "t/a", "t/empty"):
+        key = azurite.key_of(f"{folder}/{name}")
+        container.upload_blob(key, b"", metadata={"hdi_isfolder": "true"})
+    for name in ("t/a/z", "t/a.b", "t/b"):
+        azurite.storage.put_if_absent(f"{folder}/{name}", b"x")
+    names = [path.removeprefix(f"{folder}/") for path in azurite.storage.paths(folder)]
+    assert names == ["t/a.b", "t/a/z", "t/b"]
+    assert azurite.storage.stat_many([f"{folder}/t/a", f"{folder}/t/b"])[0] is None
+    with pytest.raises(FileNotFoundError):
+        azurite.storage.read(f"{folder}/t/a")
+    assert not azurite.storage.holds_any(f"{folder}/t/empty")
+
+
+def test_many_blobs_are_deleted_in_batches(azurite: Azurite) -> None:
+    folder = azurite.new_folder()
+    paths = [f"{folder}/{number} %20+#?" for number in range(300)]
+    azurite.create_empty(paths[:20])
+    front = Front(azurite.endpoint)
+    with serving(_Handler, front=front) as endpoint:
+        assert open_storage(azurite.options_at(endpoint)).delete(paths) == {}
+    assert [request.method for request in front.requests] == ["POST", "POST"]
+    assert list(azurite.storage.paths(folder)) == []
+
+
+@pytest.mark.parametrize("suffix", ["", f".{ACCOUNT}", f".{ACCOUNT}.dfs.core.windows.net"])
+def test_a_shared_access_signature_that_a_catalog_gives_is_used_and_renewed(
+    azurite: Azurite, suffix: str
+) -> None:
+    from datetime import UTC, datetime
+
+    from azure.storage.blob import generate_container_sas
+
+    def signature(permission: str) -> str:
+        return str(
+            generate_container_sas(
+                ACCOUNT,
+                "warehouse",
+                account_key=KEY,
+                permission=permission,
+                expiry=datetime.fromtimestamp(int(ends_ms(3600)) / 1000, UTC),
+            )
+        )
+
+    def options(sas: str) -> dict[str, str]:
+        return {
+            "adls.blob-storage-authority": urlsplit(azurite.endpoint).netloc,
+            "adls.blob-storage-scheme": "http",
+            f"adls.sas-token{suffix}": sas,
+            f"adls.sas-token-expires-at-ms{suffix}": ends_ms(3600),
+        }
+
+    folder = azurite.new_folder()
+    given = list[str]()
+
+    def renewal() -> Mapping[str, str]:
+        given.append("renewed")
+        return options(signature("rwdl"))
+
+    credential = StorageCredential(prefix=azurite.root, options=options(signature("r")), renewal=renewal)
+    storage = RoutedStorage({}, credentials=[credential])
+    path = f"{folder}/object"
+    with pytest.raises(FileNotFoundError):
+        storage.read(path)
+    storage.put_if_absent(path.replace("abfss:", "abfs:"), b"x")
+    assert given == ["renewed"]
+    assert storage.read(path) == b"x"
+    assert [info.path for info in storage.list(folder)] == [path]
+    assert storage.delete([path, f"{path}2"]) == {}
+    only_reads = signature("r")
+    refused = RoutedStorage({}, credentials=[StorageCredential(prefix="", options=options(only_reads))])
+    with pytest.raises(AccessDenied) as raised:
+        refused.put_if_absent(path, b"x")
+    text = str(raised.value)
+    assert parse_qs(only_reads)["sig"][0] not in unquote(text)
+    assert path in text
+
+
+@pytest.mark.parametrize(
+    ("options", "host", "url", "how"),
+    [
+        ({}, HOST, "https://account.blob.core.windows.net", {}),
+        ({"adls.account-name": "account"}, "", "https://account.blob.core.windows.net", {}),
+        ({"adls.account-key": "k"}, HOST, "https://account.blob.core.windows.net", {"key": "k"}),
+        ({"adls.account-name": "other", "adls.account-key": "k"}, HOST, None, {"key": None}),
+        (
+            {"adls.auth.shared-key.account.name": "account", "adls.auth.shared-key.account.key": "k"},
+            HOST,
+            None,
+            {"key": "k"},
+        ),
+        ({"adls.sas-token": "?sv=1&sig=s"}, HOST, None, {"sas": "sv=1&sig=s"}),
+        ({f"adls.sas-token.{HOST}": "own", "adls.sas-token": "all"}, HOST, None, {"sas": "own"}),
+        ({"adls.sas-token.other.dfs.core.windows.net": "s"}, HOST, None, {"sas": None}),
+        (
+            {"adls.connection-string": "AccountName=account;AccountKey=a==;EndpointSuffix=core.chinacloudapi.cn"},
+            "",
+            "https://account.blob.core.chinacloudapi.cn",
+            {"key": "a=="},
+        ),
+        (
+            {"adls.connection-string": "AccountName=other;AccountKey=a=="},
+            HOST,
+            "https://account.blob.core.windows.net",
+            {"key": None},
+        ),
+        (
+            {f"adls.connection-string.{HOST}": "http://127.0.0.1:10000/account"},
+            HOST,
+            "http://127.0.0.1:10000/account",
+            {},
+        ),
+        ({"adls.account-host": "account.z1.blob.a.net"}, "", "https://account.z1.blob.a.net", {}),
+        ({"adls.blob-storage-authority": ".blob.local"}, HOST, "https://account.blob.local", {}),
+        (
+            {"adls.tenant-id": "t", "adls.client-id": "c", "adls.client-secret": "s"},
+            HOST,
+            None,
+            {"principal": ("t", "c", "s")},
+        ),
+    ],
+)  # fmt: skip
+def test_options_name_the_account_and_its_credential(
+    options: dict[str, str], host: str, url: str | None, how: dict[str, Any]
+) -> None:
+    account = AzureOptions.of(options, {}).account(host)
+    assert account.name == "account"
+    assert url in (None, account.url)
+    assert {name: getattr(account, name) for name in how} == how
+
+
+def test_a_container_alone_needs_an_account_by_the_options() -> None:
+    with pytest.raises(UsageError, match="names no account"):
+        AzureOptions.of({}, {}).account("")
+
+
+def test_no_message_has_a_key_or_a_signature() -> None:
+    given = {
+        "adls.connection-string": "AccountName=account;AccountKey=c2VjcmV0LWtleQ==;BlobEndpoint=http://h/account",
+        "adls.sas-token.account": "sv=2024&sig=abc%2Bdef%3D&se=2026",
+    }
+    secrets = AzureOptions.of(given, {}).secrets
+    assert {"c2VjcmV0LWtleQ==", "abc%2Bdef%3D", "abc+def="} <= set(secrets)
+    assert not {"account", "http://h/account", "AccountName"} & set(secrets)
+
+
+# Both
+
+
+@pytest.mark.parametrize(
+    ("options", "over", "expected"),
+    [
+        (
+            {"gcs.oauth2.token": "old", "gcs.oauth2.token-expires-at": "1", "gcs.project-id": "p"},
+            {"gcs.oauth2.token": "new"},
+            {"gcs.oauth2.token": "new", "gcs.project-id": "p"},
+        ),
+        (
+            {"adls.sas-token.a": "old", "adls.sas-token-expires-at-ms.a": "1", "s3.region": "r"},
+            {"adls.account-key": "k"},
+            {"adls.account-key": "k", "s3.region": "r"},
+        ),
+        ({"adls.sas-token": "s"}, {"adls.account-host": "h"}, {"adls.sas-token": "s", "adls.account-host": "h"}),
+    ],
+)  # fmt: skip
+def test_credentials_are_taken_together(
+    options: dict[str, str], over: dict[str, str], expected: dict[str, str]
+) -> None:
+    assert with_options(options, over) == expected
+
+
+@pytest.mark.parametrize(
+    ("host", "scheme", "known"),
+    [
+        ("storage.googleapis.com", "gs", True),
+        ("www.googleapis.com", "gs", True),
+        ("storage-xyz.p.googleapis.com", "gs", True),
+        ("storage.europe-west3.rep.googleapis.com", "gs", True),
+        ("storage.googleapis.com.example.org", "gs", False),
+        ("127.0.0.1", "gs", False),
+        ("storage.googleapis.com", "s3", False),
+        ("account.blob.core.windows.net", "abfss", True),
+        ("account.z01.blob.storage.azure.net", "abfss", True),
+        ("account.blob.core.usgovcloudapi.net", "abfss", True),
+        ("account.blob.core.windows.net.example.org", "abfss", False),
+        ("azurite", "abfss", False),
+    ],
+)
+def test_hosts_that_keep_conditional_creates_are_known(host: str, scheme: str, known: bool) -> None:
+    assert is_known(host, scheme) is known
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("gs://b/t", "https://storage.googleapis.com"),
+        (f"abfss://c@{HOST}/t", "https://account.blob.core.windows.net"),
+    ],
+)
+def test_without_an_endpoint_the_service_is_the_real_one(
+    folder: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    storage = open_storage({"gcs.no-auth": "true", "adls.anon": "true"})
+    service = service_of(folder, storage)
+    assert service is not None
+    assert (service.name, service.is_known) == (name, True)
+
+
+def test_an_emulator_is_not_known(store: ObjectStore) -> None:
+    service = service_of(store.root, store.storage)
+    assert service is not None
+    assert not service.is_known
+
+
+def test_other_processes_get_the_settings_of_the_environment() -> None:
+    environment = {"STORAGE_EMULATOR_HOST": "http://localhost:4443", "AZURE_STORAGE_SAS_TOKEN": "s"}
+    assert with_environment({}, environment) == {
+        "gcs.service.host": "http://localhost:4443",
+        "adls.sas-token": "s",
+    }
+    own = {"gcs.endpoint": "http://h", "adls.account-key": "k"}
+    assert with_environment(own, environment) == own
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("gcs.no-auth", "maybe"),
+        ("gcs.access", "all"),
+        ("gcs.session-kwargs", "[]"),
+        ("gcs.encryption-key", "k"),
+        ("gcs.oauth2.token", "{"),
+    ],
+)
+def test_a_value_that_an_option_cannot_have_is_refused(option: str, value: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(option)):
+        open_storage({option: value}).read("gs://b/k")
