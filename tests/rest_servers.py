@@ -86,6 +86,16 @@ S3_JARS: Final = (
 )  # fmt: skip
 
 
+# The same for one on Google Cloud Storage.
+GCS_JARS: Final = (
+    S3_JARS[0],
+    Jar("org.apache.iceberg", "iceberg-gcp", "1.11.0",
+        "829defc338bde170cc1690b9943a02e04a3abccca0634b936109c2b3e43ce7f1"),
+    Jar("org.apache.iceberg", "iceberg-gcp-bundle", "1.11.0",
+        "d9248fc76d94d232e153bf760631229cd3b7c6bc3b20f47d4b2caffe011a8a2f"),
+)  # fmt: skip
+
+
 # Drivers of databases besides SQLite.
 DRIVERS: Final = (
     Jar("org.postgresql", "postgresql", "42.7.14",
@@ -117,23 +127,28 @@ def rest_on_s3(versitygw: Versitygw) -> Iterator[str]:
 
 @contextmanager
 def rest_server_over(
-    database: str, drivers: Sequence[Jar] = (), *, s3: S3Server | None = None
+    database: str,
+    more: Sequence[Jar] = (),
+    *,
+    s3: S3Server | None = None,
+    properties: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
     """The URI of a REST catalog over Java's JdbcCatalog `cat`.
 
     Args:
         database: its JDBC URL.
-        drivers: those that it needs besides SQLite's.
+        more: the jars that it needs besides, of drivers of other databases than SQLite.
         s3: where its warehouse is, see `warehouse_on`; None: tables have locations that they are given.
+        properties: more of the catalog's.
 
     Raises:
         Missing: there is no JDK, or no jar.
     """
-    java = shutil.which("java")
-    if java is None or shutil.which("javac") is None or find_spec("pyspark") is None:
+    java, javac = shutil.which("java"), shutil.which("javac")
+    if java is None or javac is None or find_spec("pyspark") is None:
         raise Missing("Iceberg's REST server needs a JDK, and the jars of pyspark")
     try:
-        jars = spark_jars((*JARS, *drivers, *(S3_JARS if s3 else ()))).split(",")
+        jars = spark_jars((*JARS, *more, *(S3_JARS if s3 else ()))).split(",")
     except NoJar as error:
         raise Missing(str(error)) from error
     spec = find_spec("pyspark")
@@ -141,12 +156,16 @@ def rest_server_over(
     assert spec.origin is not None
     jars.append(f"{Path(spec.origin).parent}/jars/*")
     with tempfile.TemporaryDirectory(prefix="ice-rest-") as folder:
-        command = [java, "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(jars), str(SOURCE)]
+        # Not by its source alone: Iceberg would not find what is in it by name.
+        on_path = os.pathsep.join(jars)
+        subprocess.run([javac, "-d", folder, "-cp", on_path, str(SOURCE)], check=True, capture_output=True)
+        class_path = os.pathsep.join((folder, on_path))
+        command = [java, "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", class_path, SOURCE.stem]
         port = Path(folder, "port")
         warehouse = warehouse_on(s3) if s3 else f"{folder}/warehouse"
-        properties = [f"{name}={value}" for name, value in java_options_of(s3).items()] if s3 else []
+        given = {**(java_options_of(s3) if s3 else {}), **(properties or {})}
         process = subprocess.Popen(
-            [*command, database, warehouse, str(port), *properties],
+            [*command, database, warehouse, str(port), *(f"{name}={value}" for name, value in given.items())],
             stdout=subprocess.DEVNULL,  # where every refusal leaves a trace
             stderr=subprocess.DEVNULL,
         )

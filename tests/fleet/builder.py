@@ -289,6 +289,24 @@ def _numbers_in(file: int) -> range:
     return range(file * ROWS, (file + 1) * ROWS)
 
 
+def iceberg_objects(location: str, number: int) -> tuple[dict[str, bytes], frozenset[int], str]:
+    """A table as objects of a store, whatever its scheme.
+
+    Args:
+        location: of the table.
+        number: by which it is of version 1, 2 or 3: one more than its rest by three.
+
+    Returns:
+        The objects by their keys, its rows, and the location of its metadata.
+    """
+    objects: dict[str, bytes] = {}
+    table = FleetTable(
+        name=location, place="s3", table_format="iceberg", location=location, folder=Path(location)
+    )
+    rows, metadata = _write_iceberg(table, number, objects)
+    return objects, rows, metadata
+
+
 @functools.cache
 def _parquet(file: int) -> tuple[bytes, Json]:
     """The bytes of a data file, which are those of every table, and its part of a manifest entry."""
