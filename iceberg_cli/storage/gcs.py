@@ -164,7 +164,7 @@ class GcsStorage(Storage):
                 use_listings_cache=False,
                 skip_instance_cache=True,
             )
-        except (GoogleAuthError, ValueError, *_TRANSPORT_ERRORS) as error:
+        except (GoogleAuthError, KeyError, TypeError, ValueError, *_TRANSPORT_ERRORS) as error:
             raise AccessDenied(
                 f"Cannot use Google Cloud Storage: no credentials: {redact(str(error), self._secrets)}"
             ) from None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.storage.redaction import secrets_of
+from iceberg_cli.storage.redaction import secrets_of, secrets_of_url
 
 TOKEN: Final = "gcs.oauth2.token"  # noqa: S105 - the option's name
 EXPIRES_AT_MS: Final = "gcs.oauth2.token-expires-at"
@@ -78,7 +78,10 @@ class GcsOptions:
             consistency=_one_of(options, "gcs.consistency", _CONSISTENCY, default="none"),
             token="anon" if anonymous == "true" else options.get(TOKEN),
             session=_session(options.get("gcs.session-kwargs", "{}")),
-            secrets=tuple(secrets_of(options)),  # those of other services too, whatever they are doing here
+            secrets=(
+                *secrets_of(options),  # those of other services too, whatever they are doing here
+                *(secret for name in _ENDPOINTS for secret in secrets_of_url(options.get(name, ""))),
+            ),
         )
 
 
