@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from iceberg_cli.storage import backoff
+from tests.budget import deep_unless
 from tests.builders import DAY_MS, TableWriter
 from tests.cli.lakes import AS_OF, LONG_AGO_MS
 from tests.cli.running import iceberg_cli
@@ -71,7 +72,7 @@ GIVEN: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("status", [400, 403, 500])
+@pytest.mark.parametrize("status", deep_unless([403], [400, 403, 500]))
 @pytest.mark.parametrize("given", GIVEN)
 def test_nothing_shows_where_the_service_repeats_what_it_was_sent(given: str, status: int) -> None:
     markers = Markers()
@@ -114,7 +115,7 @@ def is_upload(request: Request) -> bool:
     return request.method == "PUT" or "/upload/" in request.path
 
 
-@pytest.mark.parametrize("fails", [is_deletion, is_upload])
+@pytest.mark.parametrize("fails", [is_deletion, pytest.param(is_upload, marks=pytest.mark.deep)])
 def test_nothing_shows_where_an_expiry_on_gcs_fails(
     fake_gcs: FakeGcs, fails: Callable[[Request], bool]
 ) -> None:
@@ -126,7 +127,7 @@ def test_nothing_shows_where_an_expiry_on_gcs_fails(
     assert failed
 
 
-@pytest.mark.parametrize("fails", [is_deletion, is_upload])
+@pytest.mark.parametrize("fails", [is_deletion, pytest.param(is_upload, marks=pytest.mark.deep)])
 def test_nothing_shows_where_an_expiry_on_azure_fails(
     azurite: Azurite, fails: Callable[[Request], bool]
 ) -> None:
