@@ -150,11 +150,12 @@ class GcsStorage(Storage):
         token: Any = known.token
         if known.is_access_token:
             token = Credentials(known.token)  # type: ignore[no-untyped-call]
-        if isinstance(token, str) and token.startswith("{"):
+        elif token is not None and token.startswith("{"):
             token = _key_of(token)
         try:
             return GCSFileSystem(
-                **({"project": known.project} if known.project else {}),
+                # Where the credentials that are found have another one, gcsfs would go on without any.
+                project=(known.project or "") if known.token else "",
                 access=known.access,
                 consistency=known.consistency,
                 token=token,
