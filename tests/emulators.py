@@ -12,7 +12,6 @@ them, no managed identities, and no names of accounts: these are in the path of 
 from __future__ import annotations
 
 import json
-import shutil
 import urllib.request
 import uuid
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ import pytest
 
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.router import open_storage
-from tests.azurite import MAIN, VERSION
+from tests.azurite import MAIN, NODE, VERSION
 from tests.servers import free_port, running
 from tests.spark_settings import Missing, starting
 
@@ -122,14 +121,11 @@ def fake_gcs() -> Iterator[FakeGcs]:
 def azurite() -> Iterator[Azurite]:
     """An emulator of Azure Blob Storage with a container."""
     pytest.importorskip("azure.storage.blob")
-    node = shutil.which("node")
-    if node is None:
-        raise Missing("no node on the path: apt-get install nodejs")
-    if not MAIN.is_file():
+    if not (MAIN.is_file() and NODE.is_file()):
         raise Missing(f"Azurite {VERSION} is not here: `python -m tests.azurite` installs it")
     port = free_port()
     command = [
-        *(node, str(MAIN), "--blobHost", "127.0.0.1", "--blobPort", str(port)),
+        *(str(NODE), str(MAIN), "--blobHost", "127.0.0.1", "--blobPort", str(port)),
         *("--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry"),
     ]
     with running(command, port):

@@ -84,6 +84,13 @@ def _client_of(account: AzureAccount) -> BlobServiceClient:
     session = requests.Session()
     for scheme in ("https://", "http://"):
         session.mount(scheme, HTTPAdapter(pool_maxsize=THREADS, max_retries=0))
+    try:
+        return _new_client(account, session)
+    except ValueError as error:
+        raise UsageError(f"Cannot use the account {account.name} on Azure: {error}") from None
+
+
+def _new_client(account: AzureAccount, session: requests.Session) -> BlobServiceClient:
     return BlobServiceClient(
         account.url,
         credential=_credential_of(account),

@@ -97,7 +97,7 @@ class ObjectService:
 
 
 def service_of(folder: str, storage: Storage) -> ObjectService | None:
-    """The object store that a folder is in, or None where it is in none.
+    """The object store that a folder is in, or None where it is in none, or in one whose adapter tells no endpoint.
 
     Args:
         folder: in canonical spelling.
@@ -109,7 +109,8 @@ def service_of(folder: str, storage: Storage) -> ObjectService | None:
     bucket = folder.partition("://")[2].partition("/")[0]
     endpoint = storage.endpoint(folder) if isinstance(storage, EndpointStorage) else None
     if endpoint is None:
-        return ObjectService(scheme=scheme, name=f"{scheme}://{bucket}", is_known=False)
+        # An adapter of another package answers for the services that it knows; S3's protocol is spoken by many.
+        return ObjectService(scheme=scheme, name=f"s3://{bucket}", is_known=False) if scheme == "s3" else None
     parts = urlsplit(endpoint)
     return ObjectService(
         scheme=scheme,

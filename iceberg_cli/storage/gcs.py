@@ -150,11 +150,12 @@ class GcsStorage(Storage):
         token: Any = known.token
         if known.is_access_token:
             token = Credentials(known.token)  # type: ignore[no-untyped-call]
-        if isinstance(token, str) and token.startswith("{"):
+        elif token is not None and token.startswith("{"):
             token = _key_of(token)
         try:
             return GCSFileSystem(
-                **({"project": known.project} if known.project else {}),
+                # Where the credentials that are found have another one, gcsfs would go on without any.
+                project=(known.project or "") if known.token else "",
                 access=known.access,
                 consistency=known.consistency,
                 token=token,
@@ -164,7 +165,7 @@ class GcsStorage(Storage):
                 use_listings_cache=False,
                 skip_instance_cache=True,
             )
-        except (GoogleAuthError, ValueError, *_TRANSPORT_ERRORS) as error:
+        except (GoogleAuthError, KeyError, TypeError, ValueError, *_TRANSPORT_ERRORS) as error:
             raise AccessDenied(
                 f"Cannot use Google Cloud Storage: no credentials: {redact(str(error), self._secrets)}"
             ) from None

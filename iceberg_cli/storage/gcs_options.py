@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.storage.redaction import secrets_of
+from iceberg_cli.storage.redaction import secrets_of, secrets_of_url
 
 TOKEN: Final = "gcs.oauth2.token"  # noqa: S105 - the option's name
 EXPIRES_AT_MS: Final = "gcs.oauth2.token-expires-at"
@@ -51,7 +52,7 @@ class GcsOptions:
     def is_access_token(self) -> bool:
         """Whether the token is sent as it is."""
         token = self.token
-        return token is not None and token not in _METHODS and not token.startswith(("/", "~", "{", "."))
+        return token is not None and not (token in _METHODS or token.startswith("{") or os.path.exists(token))
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> GcsOptions:
@@ -76,9 +77,12 @@ class GcsOptions:
             user_project=options.get("gcs.user-project"),
             access=_one_of(options, "gcs.access", _ACCESS, default="full_control"),
             consistency=_one_of(options, "gcs.consistency", _CONSISTENCY, default="none"),
-            token="anon" if anonymous == "true" else options.get(TOKEN),
+            token="anon" if anonymous == "true" else _token(options.get(TOKEN)),
             session=_session(options.get("gcs.session-kwargs", "{}")),
-            secrets=tuple(secrets_of(options)),  # those of other services too, whatever they are doing here
+            secrets=(
+                *secrets_of(options),  # those of other services too, whatever they are doing here
+                *(secret for name in _ENDPOINTS for secret in secrets_of_url(options.get(name, ""))),
+            ),
         )
 
 
@@ -87,6 +91,16 @@ def _one_of(options: Mapping[str, str], name: str, known: tuple[str, ...], *, de
     if value not in known:
         raise UsageError(f"Cannot use the storage option {name}={value}: it is one of {', '.join(known)}.")
     return value
+
+
+def _token(text: str | None) -> str | None:
+    """A token; where it is the path of a file, with the home folder in place of `~`."""
+    if text is None or not text.startswith(("/", "~/", "./", "../")):
+        return text
+    path = os.path.expanduser(text)
+    if not os.path.exists(path):
+        raise UsageError(f"Cannot use the storage option {TOKEN}: there is no file {path}.")
+    return path
 
 
 def _session(text: str) -> Mapping[str, Any]:

@@ -46,13 +46,16 @@ def secrets_of_proxies() -> Sequence[str]:
     """The passwords of the proxies that the environment names, each also as a request to its proxy has it."""
     from urllib.request import getproxies  # takes as long to load as most of this program
 
-    secrets: list[str] = []
-    for url in getproxies().values():
-        parts = urlsplit(url)
-        if parts.password:
-            user, password = unquote(parts.username or ""), unquote(parts.password)
-            secrets += [parts.password, password, b64encode(f"{user}:{password}".encode()).decode()]
-    return secrets
+    return [secret for url in getproxies().values() for secret in secrets_of_url(url)]
+
+
+def secrets_of_url(url: str) -> Sequence[str]:
+    """The password in a URL, also as a request has it; nothing where there is none."""
+    parts = urlsplit(url)
+    if not parts.password:
+        return []
+    user, password = unquote(parts.username or ""), unquote(parts.password)
+    return [parts.password, password, b64encode(f"{user}:{password}".encode()).decode()]
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:

@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.paths import canonical, scheme_of
 from iceberg_cli.storage import FileInfo, Obstacle, Storage, StorageCredential
-from iceberg_cli.storage.azure_options import AzureOptions
 from iceberg_cli.storage.conditional_create import EndpointStorage
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.plugins import entry_points_of
@@ -268,6 +267,8 @@ def with_environment(options: Mapping[str, str], environment: Mapping[str, str])
         values = [environment[name] for name in names if environment.get(name)]
         if values and option not in found and not found.keys() & set(others):
             found[option] = values[0]
+    from iceberg_cli.storage.azure_options import AzureOptions
+
     return dict(AzureOptions.of(found, environment).options)
 
 

@@ -61,6 +61,10 @@ class Catalog(CatalogUnderTest):
     def commits_at_once(self) -> bool:  # type: ignore[override]
         return self.commits_by_file
 
+    @property
+    def may_arrive(self) -> bool:  # type: ignore[override]
+        return self.commits_by_file and self.options is not None
+
     def open(self, storage: Storage | None = None, **more: Any) -> Committer:
         storage = storage or self.storage
         match self.kind:

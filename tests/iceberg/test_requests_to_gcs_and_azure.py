@@ -8,28 +8,29 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.budget import deep_unless
 from tests.builders import TableWriter
 from tests.cli.lakes import AS_OF, LONG_AGO_MS
 from tests.cli.running import iceberg_cli
 from tests.emulators import ObjectStore
 from tests.s3_front import S3Front, s3_front
 
-SNAPSHOTS = 4
-FILES = 90  # of each snapshot, and no other one's
-EXPIRED = (SNAPSHOTS - 1) * FILES
-# Deletions that a batch takes, and how the answered requests for them look.
-BATCHES = {"fake_gcs": (100, "/batch/"), "azurite": (256, "comp=batch")}
+SNAPSHOTS = 3
+# Files of each snapshot and of no other one, deletions that a batch takes, and what the URL of a batch has.
+BATCHES = {"fake_gcs": (70, 100, "/batch/"), "azurite": (150, 256, "comp=batch")}
 
 
-@pytest.mark.parametrize("name", [*BATCHES])
+@pytest.mark.parametrize("name", deep_unless(["fake_gcs"], [*BATCHES]))
 def test_an_expiry_reads_each_manifest_once_and_deletes_in_batches(
     name: str, request: pytest.FixtureRequest
 ) -> None:
     store: ObjectStore = request.getfixturevalue(name)
+    count, size, mark = BATCHES[name]
+    expired = (SNAPSHOTS - 1) * count
     writer = TableWriter(storage=store.storage, location=f"{store.new_folder()}/t")
     live: list[str] = []
     for number in range(1, SNAPSHOTS + 1):
-        files = [f"{number}/{file}" for file in range(FILES)]
+        files = [f"{number}/{file}" for file in range(count)]
         store.create_empty([f"{writer.location}/data/{file}.parquet" for file in files])
         writer.commit(
             number, age_ms=LONG_AGO_MS + (SNAPSHOTS - number) * 86_400_000 * 30, again=files, remove=live
@@ -56,15 +57,14 @@ def test_an_expiry_reads_each_manifest_once_and_deletes_in_batches(
     reads = reads_of_manifests(front)
     assert max(reads.values()) <= 3
     assert sum(reads.values()) <= len(reads) + 4
-    size, mark = BATCHES[name]
     batches = [
         len(re.findall(rb"(?:/|%2F)data(?:/|%2F)\d(?:/|%2F)\d+\.parquet", each.body))
         for each in front.requests
         if mark in each.path
     ]
-    assert sum(batches) == EXPIRED
-    assert sorted(batches, reverse=True)[: -(-EXPIRED // size)] == [
-        *[size] * (EXPIRED // size), EXPIRED % size,
+    assert sum(batches) == expired
+    assert sorted(batches, reverse=True)[: -(-expired // size)] == [
+        *[size] * (expired // size), expired % size,
     ]  # fmt: skip
 
 

@@ -138,7 +138,7 @@ def test_a_storage_that_tells_no_endpoint_is_not_known_and_other_places_are_no_s
     assert service is not None
     assert (service.name, service.is_known) == ("s3://bucket", False)
     assert service_of("/data/t", open_storage()) is None
-    assert service_of("memory://bucket/t", MemoryStorage()) is None
+    assert service_of("gs://bucket/t", MemoryStorage()) is None
     assert service_of("hdfs://namenode/t", MemoryStorage()) is None
 
 

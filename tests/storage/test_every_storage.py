@@ -34,6 +34,7 @@ from iceberg_cli.storage.s3 import S3Storage
 from iceberg_cli.testing.conformance.storages import Sandbox, StorageConformance, versions
 from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.budget import deep_unless, few_or_many
+from tests.emulators import ObjectStore
 from tests.servers import S3Server
 
 _TICK_S = 0.02  # of the clock that file systems take times from: at most 10 ms on Linux
@@ -138,6 +139,9 @@ ODD = st.sampled_from(
 KEYS = st.lists(st.lists(ODD, min_size=1, max_size=4).map("".join), min_size=1, max_size=3).map("/".join)
 
 
+_QUICK = ["local", "versitygw", "moto_server", "fake_gcs"]
+
+
 def other_readings(key: str) -> set[str]:
     """The keys that somebody could take for `key` who decodes, folds or resolves what it has."""
     spelled = {key, unquote(key), unquote(unquote(key)), unicodedata.normalize("NFKC", key)}
@@ -146,14 +150,15 @@ def other_readings(key: str) -> set[str]:
     return {each for each in spelled - {key} if each and "\0" not in each and each[-1] != "/"}
 
 
-@pytest.mark.parametrize("kind", ["local", "versitygw", "moto_server"])
+@pytest.mark.parametrize("kind", deep_unless(_QUICK, [*_QUICK, "azurite"]))
 def test_a_key_that_is_not_suspicious_is_one_object_of_that_very_name(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     base, storage = str(tmp_path), open_storage()
     if kind != "local":
-        server: S3Server = request.getfixturevalue(kind)
-        base, storage = f"s3://{server.bucket}/{uuid.uuid4()}", open_storage(server.options)
+        server: S3Server | ObjectStore = request.getfixturevalue(kind)
+        bucket = f"s3://{server.bucket}" if isinstance(server, S3Server) else server.root
+        base, storage = f"{bucket}/{uuid.uuid4()}", open_storage(server.options)
 
     @settings(max_examples=20 if kind == "versitygw" else 40, deadline=None, derandomize=True)
     @given(KEYS)

@@ -591,6 +591,7 @@ def test_other_processes_get_the_settings_of_the_environment() -> None:
         ("gcs.session-kwargs", "[]"),
         ("gcs.encryption-key", "k"),
         ("gcs.oauth2.token", "{"),
+        ("gcs.oauth2.token", "/no/such/key.json"),
     ],
 )
 def test_a_value_that_an_option_cannot_have_is_refused(option: str, value: str) -> None:
