@@ -13,6 +13,7 @@ import pytest
 from iceberg_cli.engines import selection as choice
 from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
+from tests.hive_server import hive
 from tests.nessie import nessie
 from tests.rest_servers import rest_on_s3, rest_server
 from tests.s3_users import guarded_s3
@@ -30,7 +31,7 @@ from tests.servers import (
 from tests.shuffling import workers
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
-from tests.spark_tables.s3_lake import rest_s3_lake, sql_s3_lake
+from tests.spark_tables.s3_lake import hive_s3_lake, rest_s3_lake, sql_s3_lake
 from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session, written
 from tests.toxiproxy import toxiproxy
 from tests.vending import rest_with_users
@@ -40,6 +41,8 @@ __all__ = [
     "delta_lake",
     "guarded_s3",
     "hadoop",
+    "hive",
+    "hive_s3_lake",
     "lake",
     "lakes",
     "mariadb_database",

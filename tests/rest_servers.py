@@ -117,14 +117,21 @@ def rest_on_s3(versitygw: Versitygw) -> Iterator[str]:
 
 @contextmanager
 def rest_server_over(
-    database: str, drivers: Sequence[Jar] = (), *, s3: S3Server | None = None
+    database: str,
+    drivers: Sequence[Jar] = (),
+    *,
+    s3: S3Server | None = None,
+    properties: Mapping[str, str] | None = None,
+    class_path: Sequence[str] = (),
 ) -> Iterator[str]:
-    """The URI of a REST catalog over Java's JdbcCatalog `cat`.
+    """The URI of a REST catalog over Java's JdbcCatalog `cat`, or another one by its `catalog-impl`.
 
     Args:
         database: its JDBC URL.
         drivers: those that it needs besides SQLite's.
         s3: where its warehouse is, see `warehouse_on`; None: tables have locations that they are given.
+        properties: more of the catalog.
+        class_path: what comes before all others.
 
     Raises:
         Missing: there is no JDK, or no jar.
@@ -141,12 +148,19 @@ def rest_server_over(
     assert spec.origin is not None
     jars.append(f"{Path(spec.origin).parent}/jars/*")
     with tempfile.TemporaryDirectory(prefix="ice-rest-") as folder:
-        command = [java, "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(jars), str(SOURCE)]
+        command = [
+            java,
+            "-Xmx512m",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            os.pathsep.join([*class_path, *jars]),
+            str(SOURCE),
+        ]
         port = Path(folder, "port")
         warehouse = warehouse_on(s3) if s3 else f"{folder}/warehouse"
-        properties = [f"{name}={value}" for name, value in java_options_of(s3).items()] if s3 else []
+        more = {**(java_options_of(s3) if s3 else {}), **(properties or {})}
         process = subprocess.Popen(
-            [*command, database, warehouse, str(port), *properties],
+            [*command, database, warehouse, str(port), *(f"{name}={value}" for name, value in more.items())],
             stdout=subprocess.DEVNULL,  # where every refusal leaves a trace
             stderr=subprocess.DEVNULL,
         )

@@ -19,6 +19,7 @@ from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.router import open_storage
 
 if TYPE_CHECKING:
+    from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection
     from iceberg_cli.iceberg.catalogs.rest_connection import RestConnection
     from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
 
@@ -50,6 +51,7 @@ class Catalogs:
         self._read: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {}
         self._connections: dict[str, RestConnection] = {}
         self._databases: dict[str, SqlDatabase] = {}
+        self._metastores: dict[str, HiveConnection] = {}
 
     def names(self) -> list[str]:
         """The names of all that are configured, in their order.
@@ -117,6 +119,21 @@ class Catalogs:
             self._connections[name] = RestConnection(name, {**sections, **properties})
         return self._connections[name]
 
+    def hive(self, name: str) -> HiveConnection:
+        """The connection to a Hive Metastore.
+
+        Raises:
+            UsageError: see `HiveConnection`.
+        """
+        if name not in self._metastores:
+            self.uri(name)
+            try:
+                from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection
+            except ImportError as error:
+                raise not_installed(name, error) from error
+            self._metastores[name] = HiveConnection(name, self.configured(name)[1])
+        return self._metastores[name]
+
     def uri(self, name: str) -> str:
         """The URI of a catalog.
 
@@ -164,6 +181,8 @@ def open_catalog_table(
         return committer, options
     if kind == "rest":
         return _open_rest(catalogs, catalog, (*levels, table), storage_options or {})
+    if kind == "hive":
+        return _open_hive(catalogs, catalog, namespace, table, storage), options
     if kind != "sql":
         raise UsageError(f"Cannot open {name}: the catalog type {kind} is not supported yet.")
     return _open_sql(catalogs, catalog, namespace, table, storage), options
@@ -174,6 +193,13 @@ def _open_sql(catalogs: Catalogs, catalog: str, namespace: str, table: str, stor
     from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 
     return SqlCommitter(database, catalog_name=catalog, namespace=namespace, table=table, storage=storage)
+
+
+def _open_hive(catalogs: Catalogs, catalog: str, namespace: str, table: str, storage: Storage) -> Committer:
+    connection = catalogs.hive(catalog)
+    from iceberg_cli.iceberg.catalogs.hive import HiveCommitter
+
+    return HiveCommitter(connection, database=namespace, table=table, storage=storage)
 
 
 def _open_rest(

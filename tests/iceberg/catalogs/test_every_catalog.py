@@ -21,11 +21,14 @@ from iceberg_cli.testing.memory_catalog import MemoryCatalog
 from tests.budget import FULL
 from tests.conformance.catalogs import Catalog, execute, make_table
 from tests.conformance.racing import race
+from tests.hive_server import HiveMetastore
 from tests.servers import S3Server
 
 KINDS = ["filesystem", "sqlite V1", "sqlite V0", "sqlite on S3", "postgresql", "mariadb", "memory"]
 ON_S3 = ["sqlite on S3", "file names on S3"]
 SERVERS = ["postgresql", "mariadb"]
+# Its server takes half a minute to start.
+HIVE = [pytest.param(kind, marks=pytest.mark.deep) for kind in ("hive", "hive without locks")]
 RACED = ["filesystem", "sqlite V1", *ON_S3, *SERVERS]
 STORAGE = open_storage()
 
@@ -41,6 +44,11 @@ def a_catalog(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Cata
             return Catalog(kind="sql", folder=folder, uri=request.getfixturevalue("postgres_database"))
         case ["mariadb"]:
             return Catalog(kind="sql", folder=folder, uri=request.getfixturevalue("mariadb_database"))
+        case ["hive", *unlocked]:
+            hive: HiveMetastore = request.getfixturevalue("hive")
+            database = hive.database()
+            properties = {"iceberg.hive.lock-enabled": "false"} if unlocked else None
+            return Catalog(kind="hive", folder=folder, uri=hive.uri, database=database, properties=properties)
         case ["file", "names", "on", "S3"]:
             service: S3Server = request.getfixturevalue("versitygw")
             folder = f"s3://{service.bucket}/{uuid.uuid4()}/t"
@@ -59,7 +67,7 @@ def a_catalog(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Cata
             return Catalog(kind="sql", folder=folder, uri=f"sqlite:///{tmp_path}/catalog.db")
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*KINDS, *HIVE])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
     kind = request.param
     return make_table(a_catalog(kind, tmp_path, request), schema="V0" if kind.endswith("V0") else "V1")
@@ -161,11 +169,11 @@ def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytes
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("kind", RACED)
+@pytest.mark.parametrize("kind", [*RACED, *HIVE])
 def test_many_racing_writers_lose_no_commit(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    commits = 10 if kind in (*ON_S3, *SERVERS) and not FULL else 40
+    commits = 40 if FULL or (kind in RACED and kind not in (*ON_S3, *SERVERS)) else 10
     assert race(make_table(a_catalog(kind, tmp_path, request)), writers=16, commits=commits) > 0
 
 
