@@ -26,7 +26,7 @@ from iceberg_cli.iceberg.catalogs.hive_client import (
     is_denied,
 )
 from iceberg_cli.iceberg.catalogs.hive_entry import METADATA_LOCATION, HiveEntry
-from iceberg_cli.iceberg.catalogs.hive_lock import TableLock
+from iceberg_cli.iceberg.catalogs.hive_lock import NotNeeded, TableLock
 from iceberg_cli.iceberg.catalogs.hive_parameters import parameters_after, why_not_held, why_read_only
 from iceberg_cli.iceberg.catalogs.hive_proof import why_unproved
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
@@ -113,13 +113,7 @@ class HiveCommitter(SwapCommitter):
         """One request. Before it is sent an error changes nothing; after that, only an answer tells."""
         after = decode_metadata_file(attempt.data, attempt.file)
         if self._locks(after.get("properties") or {}):
-            with self._connection.session() as session:
-                try:
-                    entry = self._entry(session)
-                except TableNotFound:
-                    return False
-                with TableLock(self._connection, session, entry.database, entry.table, self._name) as lock:
-                    return self._replace(session, attempt, after, lock)
+            return self._swap_locked(attempt, after)
         if reason := why_unproved(self._connection, self._database):
             raise Refused(
                 f"Cannot commit to {self._name} without a lock: its metastore does not hold what the commit expects of"
@@ -128,6 +122,22 @@ class HiveCommitter(SwapCommitter):
             )
         with self._connection.session() as session:
             return self._replace(session, attempt, after, None)
+
+    def _swap_locked(self, attempt: Attempt, after: Mapping[str, Any]) -> bool | Unknown:
+        with self._connection.session() as session:
+
+            def is_at_base() -> bool:
+                return self._entry(session).parameters[METADATA_LOCATION] == attempt.base
+
+            try:
+                entry = self._entry(session)
+                lock = TableLock(
+                    self._connection, session, entry.database, entry.table, self._name, is_needed=is_at_base
+                )
+                with lock:
+                    return self._replace(session, attempt, after, lock)
+            except (TableNotFound, NotNeeded):
+                return False
 
     def _locks(self, properties: Mapping[str, str]) -> bool:
         """Whether the writers of a table lock it, by Java's rule."""

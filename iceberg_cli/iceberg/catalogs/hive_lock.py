@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
@@ -24,7 +25,7 @@ from iceberg_cli.errors import AccessDenied, BackendUnavailable
 from iceberg_cli.iceberg.catalogs.hive_client import FAILURES, HiveConnection, HiveSession, is_denied
 
 _MIN_WAIT_S: Final = 0.05
-_MAX_WAIT_S: Final = 5
+_MAX_WAIT_S: Final = 1
 _MOST_S: Final = 180
 _HEARTBEAT_S: Final = 30
 _NO_TABLES: Final = (
@@ -32,6 +33,10 @@ _NO_TABLES: Final = (
     " makes them. Or let all writers of the table go without locks: engine.hive.lock-enabled=false, which asks for a"
     " metastore with HIVE-26882."
 )
+
+
+class NotNeeded(Exception):
+    """What the lock was to protect is not to be done any more."""
 
 
 class TableLock:
@@ -43,13 +48,22 @@ class TableLock:
         database: the table's database, as the metastore spells it.
         table: its name, likewise.
         what: both with the catalog's name.
+        is_needed: asked while others have the lock.
     """
 
     def __init__(
-        self, connection: HiveConnection, session: HiveSession, database: str, table: str, what: str
+        self,
+        connection: HiveConnection,
+        session: HiveSession,
+        database: str,
+        table: str,
+        what: str,
+        *,
+        is_needed: Callable[[], bool] = lambda: True,
     ) -> None:
         self._connection, self._session = connection, session
         self._database, self._table, self._what = database, table, what
+        self._is_needed = is_needed
         seconds = connection.seconds
         java = "iceberg.hive.lock-"
         shortest = seconds(f"{java}check-min-wait-ms", _MIN_WAIT_S, unit_s=0.001)
@@ -71,6 +85,7 @@ class TableLock:
 
         Raises:
             BackendUnavailable: others have it for too long, or there are no locks; nothing was changed.
+            NotNeeded: see `is_needed`.
             AccessDenied: this user may not lock.
         """
         try:
@@ -125,6 +140,9 @@ class TableLock:
             answer = self._session.client.lock(request)
             self._id = answer.lockid
             while answer.state == types.LockState.WAITING:
+                if not self._is_needed():
+                    # Others behind us would wait for us to find out the same.
+                    raise NotNeeded
                 checks += 1
                 if checks > self._checks or time.monotonic() - since + waits_s > self._most_s:
                     raise BackendUnavailable(

@@ -222,6 +222,24 @@ def test_a_lock_that_is_let_go_meanwhile_is_waited_for(table: Table) -> None:
     assert locks(table) == []
 
 
+def test_a_lock_is_not_waited_for_once_the_table_has_moved(table: Table) -> None:
+    number = lock_of_another(table)
+    attempt = an_attempt(table.open(), STORAGE, {"colour": "red"})
+
+    class Moves(HiveConnection):
+        """Whose lock is asked for once another writer, who does not lock, was faster."""
+
+        def seconds(self, key: str, default: float, *, unit_s: float = 1) -> float:
+            if key == "lock-check-min-wait-time":
+                set_property(table.open(**{"iceberg.hive.lock-enabled": "false"}), STORAGE, "theirs")
+            return super().seconds(key, default, unit_s=unit_s)
+
+    connection = Moves("cat", {"uri": table.hive.uri})
+    committer = HiveCommitter(connection, database=table.database, table="t", storage=STORAGE)
+    assert isinstance(committer.commit(attempt), Conflict)
+    assert [each.lockid for each in locks(table)] == [number]
+
+
 def test_a_lock_that_was_lost_protects_nothing(table: Table) -> None:
     connection = table.hive.connection()
     with connection.session() as session:
