@@ -75,7 +75,7 @@ class TableLock:
         self._beats_s = seconds(f"{java}heartbeat-interval-ms", _HEARTBEAT_S, unit_s=0.001)
         self._agent = f"iceberg-cli-{uuid.uuid4()}"
         self._id = 0
-        self._is_asked_for = False  # and nobody said that there is none
+        self._is_requested = False  # and nobody said that there is none
         self._lost: str | None = None
         self._ends = threading.Event()
         self._heart = threading.Thread(target=self._beat, name=f"lock on {what}", daemon=True)
@@ -136,7 +136,7 @@ class TableLock:
         )
         waits_s, since, checks = self._shortest_s, time.monotonic(), 0.0
         try:
-            self._is_asked_for = True
+            self._is_requested = True
             answer = self._session.client.lock(request)
             self._id = answer.lockid
             while answer.state == types.LockState.WAITING:
@@ -162,11 +162,11 @@ class TableLock:
     def _no_lock(self, error: Exception) -> BackendUnavailable:
         message = f"Cannot lock {self._what} in its metastore: {self._connection.reason(error)}"
         if is_denied(error):
-            self._is_asked_for = False
+            self._is_requested = False
             return AccessDenied(message)
         # Hive says "Internal error processing lock" where it found no table of its locks.
         is_answer = not isinstance(error, (OSError, EOFError, TTransportException))
-        self._is_asked_for = not is_answer
+        self._is_requested = not is_answer
         return BackendUnavailable(message, next_step=_NO_TABLES if is_answer and not self._id else "")
 
     def _holders(self) -> str:
@@ -189,7 +189,7 @@ class TableLock:
                 return
         except FAILURES:
             pass  # by another connection, then
-        if self._id or self._is_asked_for:
+        if self._id or self._is_requested:
             with suppress(*FAILURES, BackendUnavailable), self._connection.session() as self._session:
                 ours = (each.lockid for each in self._locks() if each.agentInfo == self._agent)
                 self._id = self._id or next(ours, 0)
