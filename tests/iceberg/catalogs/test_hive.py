@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hive_metastore import ttypes as types
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
 from iceberg_cli.iceberg.catalogs.hive import HiveCommitter
@@ -29,6 +33,7 @@ from tests.hive_server import HIVE_3, HiveMetastore, java_over, make_entry, runn
 
 pytestmark = pytest.mark.deep
 STORAGE = open_storage()
+OF_EACH_COMMIT = ("metadata_location", "previous_metadata_location", "transient_lastDdlTime")
 _ALL_LOCKED = "iceberg.hive.lock-enabled"
 
 
@@ -477,6 +482,37 @@ def test_java_and_we_lose_no_commit(locked: str, hive: HiveMetastore, tmp_path: 
     catalog = Catalog(kind="hive", folder=f"{tmp_path}/wh/t", uri=hive.uri, database=table.database)
     with java_over(hive) as uri:
         assert race(catalog, writers=8, commits=20 if FULL else 5, by=("us", "java"), rest_uri=uri) > 0
+
+
+def test_what_java_repeats_in_an_entry_is_what_java_would_repeat(
+    hive: HiveMetastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = hive.database()
+    monkeypatch.setenv("PYICEBERG_CATALOG__HIVE__URI", hive.uri)
+
+    def parameters() -> dict[str, str]:
+        with hive.connection().session() as session:
+            found = session.entry(database, "t", "t").parameters
+        return {key: value for key, value in found.items() if key not in OF_EACH_COMMIT}
+
+    with java_over(hive) as uri:
+        theirs = RestCatalog("java", uri=uri)
+        schema = Schema(NestedField(field_id=1, name="id", field_type=LongType(), required=False))
+        table = theirs.create_table((database, "t"), schema, location=f"file:{tmp_path}/t")
+        for number in range(3):
+            table.append(pa.table({"id": [number]}))
+        before = parameters()
+        options = ("--older-than", "0s", "--retain-last", "1", "--yes")
+        for line in (("rewrite-manifests", "--min-manifests", "1"), ("expire-snapshots", *options)):
+            run = iceberg_cli(line[0], f"hive.{database}.t", *line[1:], "--yes")
+            assert run.code == 0, run.err
+        ours = parameters()
+        with theirs.load_table((database, "t")).transaction() as transaction:
+            transaction.set_properties(by="java")
+        assert parameters() == {**ours, "by": "java"}
+    changed = {key for key in before.keys() | ours.keys() if before.get(key) != ours.get(key)}
+    assert changed >= {"snapshot-count", "current-snapshot-id", "current-snapshot-summary"}
+    assert (ours["snapshot-count"], ours["numRows"]) == ("1", "3")
 
 
 # The command line
