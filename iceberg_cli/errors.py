@@ -73,15 +73,19 @@ _REQUIREMENTS = {
     "azure": "azure-storage-blob>=12.19' 'azure-identity>=1.15",
     "boto3": "boto3>=1.35",
     "gcsfs": "gcsfs>=2025.3",
+    "hive_metastore": "pyiceberg[hive]>=0.12",
     "jinja2": "jinja2>=3.1",
+    "kerberos": "pyiceberg[hive-kerberos]>=0.12",
     "matplotlib": "matplotlib>=3.9",
     "psycopg": "psycopg[binary]",
     "psycopg2": "psycopg2-binary",
+    "puresasl": "pyiceberg[hive-kerberos]>=0.12",
     "pyiceberg": "pyiceberg>=0.9",
     "pyspark": "pyspark>=4.1,<4.2",
     "s3fs": "s3fs>=2025.3",
     "sqlalchemy": "sqlalchemy>=2",
     "strictyaml": "pyiceberg>=0.9",  # brings it
+    "thrift": "pyiceberg[hive]>=0.12",
     "yaml": "pyyaml>=6",
 }
 

@@ -15,6 +15,7 @@ from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake
 from tests.emulators import azurite, fake_gcs
 from tests.glue_front import glue, glue_service
+from tests.hive_server import hive
 from tests.nessie import nessie
 from tests.rest_servers import rest_on_s3, rest_server
 from tests.s3_users import guarded_s3
@@ -32,7 +33,7 @@ from tests.servers import (
 from tests.shuffling import workers
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
-from tests.spark_tables.s3_lake import glue_s3_lake, rest_s3_lake, sql_s3_lake
+from tests.spark_tables.s3_lake import glue_s3_lake, hive_s3_lake, rest_s3_lake, sql_s3_lake
 from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session, written
 from tests.toxiproxy import toxiproxy
 from tests.vending import rest_with_users
@@ -47,6 +48,8 @@ __all__ = [
     "glue_service",
     "guarded_s3",
     "hadoop",
+    "hive",
+    "hive_s3_lake",
     "lake",
     "lakes",
     "mariadb_database",

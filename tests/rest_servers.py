@@ -132,14 +132,16 @@ def rest_server_over(
     *,
     s3: S3Server | None = None,
     properties: Mapping[str, str] | None = None,
+    class_path: Sequence[str] = (),
 ) -> Iterator[str]:
-    """The URI of a REST catalog over Java's JdbcCatalog `cat`.
+    """The URI of a REST catalog over Java's JdbcCatalog `cat`, or another one by its `catalog-impl`.
 
     Args:
         database: its JDBC URL.
         more: the jars that it needs besides, of drivers of other databases than SQLite.
         s3: where its warehouse is, see `warehouse_on`; None: tables have locations that they are given.
         properties: more of the catalog's.
+        class_path: what comes before all others.
 
     Raises:
         Missing: there is no JDK, or no jar.
@@ -157,10 +159,10 @@ def rest_server_over(
     jars.append(f"{Path(spec.origin).parent}/jars/*")
     with tempfile.TemporaryDirectory(prefix="ice-rest-") as folder:
         # Not by its source alone: Iceberg would not find what is in it by name.
-        on_path = os.pathsep.join(jars)
+        on_path = os.pathsep.join([*class_path, *jars])
         subprocess.run([javac, "-d", folder, "-cp", on_path, str(SOURCE)], check=True, capture_output=True)
-        class_path = os.pathsep.join((folder, on_path))
-        command = [java, "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", class_path, SOURCE.stem]
+        whole_path = os.pathsep.join((folder, on_path))
+        command = [java, "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", whole_path, SOURCE.stem]
         port = Path(folder, "port")
         warehouse = warehouse_on(s3) if s3 else f"{folder}/warehouse"
         given = {**(java_options_of(s3) if s3 else {}), **(properties or {})}

@@ -36,10 +36,11 @@ class Jar:
     version: str
     sha256: str
     classifier: str = ""
+    ending: str = "jar"
 
     @property
     def name(self) -> str:
-        return f"{self.artifact}-{self.version}{self.classifier and f'-{self.classifier}'}.jar"
+        return f"{self.artifact}-{self.version}{self.classifier and f'-{self.classifier}'}.{self.ending}"
 
     @property
     def path(self) -> str:

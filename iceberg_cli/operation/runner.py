@@ -437,7 +437,9 @@ class OperationRun:
             case Committed():
                 self.table.workspace.discard(intent.scratch, marks=[intent.commit_uuid])
             case Conflict():
-                self.table.workspace.discard([*intent.scratch, *intent.own_files], marks=[intent.commit_uuid])
+                # A request that may still arrive names the metadata file that was written for it.
+                own = () if outcome.may_arrive else intent.own_files
+                self.table.workspace.discard([*intent.scratch, *own], marks=[intent.commit_uuid])
             case Unknown():
                 pass  # whatever it wrote may be the table's
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -23,6 +24,7 @@ from iceberg_cli.testing.conformance.catalogs import CatalogUnderTest
 from iceberg_cli.testing.conformance.commits import first_metadata
 from iceberg_cli.testing.memory_catalog import MemoryCatalog, MemoryCommitter
 from tests.glue_front import KEYS, client_of
+from tests.hive_server import HiveMetastore, make_entry
 
 # Means nothing on a local disk.
 VOUCHED = UnsafeOverrides(single_writer=True, conditional_writes=True)
@@ -38,10 +40,12 @@ V1_COLUMN = "ALTER TABLE iceberg_tables ADD COLUMN iceberg_type VARCHAR(5)"
 class Catalog(CatalogUnderTest):
     """Where one table is: everything but `memory` can be opened in another process."""
 
-    kind: Literal["filesystem", "sql", "glue", "memory"]
+    kind: Literal["filesystem", "sql", "glue", "hive", "memory"]
     folder: str
     uri: str = ""  # of a database, or the endpoint of Glue
     options: Mapping[str, str] | None = None  # of the storage
+    database: str = ""  # of Hive
+    properties: Mapping[str, str] | None = None  # of the connection to Hive
     memory: MemoryCatalog | None = None
 
     @property
@@ -81,6 +85,18 @@ class Catalog(CatalogUnderTest):
             case "glue":
                 connection = GlueConnection("cat", {**KEYS, "glue.endpoint": self.uri, **more})
                 return GlueCommitter(connection, namespace=self.namespace, table="t", storage=storage)
+            case "hive":
+                # Not at the top: no other kind takes the time to load it.
+                from iceberg_cli.iceberg.catalogs.hive import HiveCommitter
+                from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection
+
+                properties = {"uri": self.uri, **(self.properties or {})}
+                return HiveCommitter(
+                    HiveConnection("cat", properties, **more),
+                    database=self.database,
+                    table="t",
+                    storage=storage,
+                )
             case "memory":
                 assert self.memory is not None
                 return MemoryCommitter(self.memory, "a.b.t", storage)
@@ -110,6 +126,10 @@ def make_table(catalog: Catalog, properties: dict[str, str] | None = None, *, sc
         parameters = {"table_type": "ICEBERG", "metadata_location": location}
         client.create_table(
             DatabaseName=catalog.namespace, TableInput={"Name": "t", "Parameters": parameters}
+        )
+    if catalog.kind == "hive":
+        make_entry(
+            HiveMetastore(catalog.uri, Path(catalog.folder).parents[1]), catalog.database, "t", location
         )
     if catalog.kind == "sql":
         execute(catalog.uri, V0, *([V1_COLUMN] if schema == "V1" else []))

@@ -7,9 +7,9 @@ import sqlite3
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 from urllib.parse import urlsplit
 
 import pytest
@@ -31,6 +31,7 @@ from tests.conformance.catalogs import VOUCHED, Catalog, execute, make_table
 from tests.database_proxy import ERRORS, Proxy, at_port, through
 from tests.emulators import Azurite, FakeGcs
 from tests.glue_front import GlueFront
+from tests.hive_server import HiveMetastore
 from tests.iceberg.catalogs.test_rest import Lake, shows
 from tests.s3_front import PassingOn, Request, Response, serving
 from tests.servers import Versitygw
@@ -323,6 +324,83 @@ class Sqlite(Sql):
 
     def arrive(self) -> None:
         raise AssertionError(_NO_REQUEST)
+
+
+class Hive(Scene):
+    """The entry of a Hive Metastore, locked as long as the request is under way."""
+
+    def make(self) -> None:
+        from iceberg_cli.iceberg.catalogs.hive import HiveCommitter
+        from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection, HiveSession
+
+        hive: HiveMetastore = self.request.getfixturevalue("hive")
+        self.catalog = make_table(
+            Catalog(kind="hive", folder=f"{self.folder}/wh/t", uri=hive.uri, database=hive.database())
+        )
+        self.port = self.port_before(urlsplit(hive.uri).netloc)
+        connection = HiveConnection("cat", {"uri": f"thrift://{self.port.address}"}, answer_s=_WAIT_S)
+        storage, database = self.catalog.storage, self.catalog.database
+        self.troubled = HiveCommitter(connection, database=database, table="t", storage=storage)
+        self.attempt = commits.an_attempt(self.troubled, storage, {"ours": "yes"})
+        self.late: list[Callable[[], None]] = []
+        self.signals = [self.signal]
+        alter = HiveSession.alter
+
+        def troubled_alter(session: HiveSession, entry: Any, **expected: Any) -> None:
+            self.begin(lambda to: alter(to, entry, **expected), session)
+
+        self.patches.setattr(HiveSession, "alter", troubled_alter)
+
+    def begin(self, alter: Callable[[Any], None], session: Any) -> None:
+        """Right before the request is sent; only the first one is met."""
+        from hive_metastore.ttypes import MetaException
+        from thrift.transport.TTransport import TTransportException
+
+        match self.signals.pop() if self.signals else None:
+            case None:
+                alter(session)
+            case "error after":
+                alter(session)
+                raise MetaException("a listener of the metastore failed")
+            case "late":
+                self.late.append(lambda: self._send(alter))
+                raise TTransportException(TTransportException.TIMED_OUT, "read timed out")
+            case trouble:
+                self.port.begin(trouble)
+                alter(session)
+
+    def direct(self) -> Committing:
+        return self.catalog.open()
+
+    def end(self) -> None:
+        """The connection is well again, and the metastore has let go of locks whose heartbeats are missing."""
+        from hive_metastore import ttypes as types
+
+        self.port.end()
+        with self._metastore().connection().session() as session:
+            of_table = types.ShowLocksRequest(dbname=self.catalog.database, tablename="t")
+            for lock in session.client.show_locks(of_table).locks:
+                session.client.unlock(types.UnlockRequest(lockid=lock.lockid))
+
+    def arrive(self) -> None:
+        for send in self.late:
+            send()
+
+    def add(self) -> None:
+        commits.set_property(self.catalog.open(), self.catalog.storage, f"theirs-{uuid.uuid4()}")
+
+    def commits(self) -> list[str]:
+        names = commits.properties_of(self.catalog.storage, self.catalog.open())
+        return [name.partition("-")[0] for name in names]
+
+    def _metastore(self) -> HiveMetastore:
+        return HiveMetastore(self.catalog.uri, self.folder)
+
+    def _send(self, alter: Callable[[Any], None]) -> None:
+        from thrift.Thrift import TException
+
+        with self._metastore().connection().session() as session, suppress(TException):  # nobody hears it
+            alter(session)
 
 
 class FileNames(Scene):

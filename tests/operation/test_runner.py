@@ -1025,6 +1025,15 @@ def test_where_the_request_may_still_arrive_what_it_names_stays() -> None:
     assert {path for paths, _ in run.table.discarded for path in paths} == {"scratch"}
 
 
+def test_where_the_request_may_still_arrive_the_metadata_file_that_it_names_stays() -> None:
+    run = a_run(outcomes=[replace(REFUSED, may_arrive=True), DONE])
+    finish(run)
+    (own,) = bodies(run.journal, "commit-intent")[0]["own_files"]
+    (left,) = bodies(run.journal, "leave")
+    assert own in left["paths"]
+    assert own not in {path for paths, _ in run.table.discarded for path in paths}
+
+
 def test_a_commit_that_is_refused_for_good_is_not_tried_again() -> None:
     run = a_run(outcomes=[replace(REFUSED, for_good=True)])
     with pytest.raises(Refused) as caught:

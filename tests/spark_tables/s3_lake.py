@@ -1,8 +1,8 @@
-"""Tables of a REST or SQL catalog on S3 that Spark writes by Iceberg's own `S3FileIO`."""
+"""Tables of a REST or SQL catalog or a Hive Metastore on S3 that Spark writes by Iceberg's own `S3FileIO`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from tests.glue_front import KEYS, GlueFront
+from tests.hive_server import java_over, running_hive
 from tests.rest_servers import configuration_of, java_options_of, pyiceberg_options_of
 from tests.servers import S3Server, Versitygw
 from tests.spark_tables.lake import JOURNAL, Lake, Rows, in_order
@@ -151,3 +152,25 @@ def glue_s3_lake(
     folder = tmp_path_factory.mktemp("glue")
     known = configured(lakes, "glue", versitygw, folder, java=java, pyiceberg=glue_service.properties())
     return S3Lake(warehouse=versitygw.folder / "glue", **known)
+
+
+@pytest.fixture(scope="session")
+def hive_s3_lake(
+    lakes: dict[str, Lake],
+    versitygw: Versitygw,
+    mariadb_server: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[S3Lake]:
+    """A Hive Metastore with its warehouse on versitygw. Spark and PyIceberg reach it by Java's HiveCatalog."""
+    from hive_metastore.ttypes import Database
+
+    with running_hive(mariadb_server, s3=versitygw) as hive, java_over(hive, versitygw) as uri:
+        with hive.connection().session() as session:
+            location = f"s3://{versitygw.bucket}/hive/db"
+            session.client.create_database(Database(name="db", locationUri=location))
+        both = {"type": "rest", "uri": uri}
+        folder = tmp_path_factory.mktemp("hive")
+        known = configured(lakes, "hive", versitygw, folder, java=both, pyiceberg=both)
+        ours = {**pyiceberg_options_of(versitygw), "type": "hive", "uri": hive.uri}
+        known["config"].write_text(configuration_of("hive", ours))
+        yield S3Lake(warehouse=versitygw.folder / "hive", **known)

@@ -20,6 +20,7 @@ from iceberg_cli.storage.router import open_storage
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.catalogs.glue_connection import GlueConnection
+    from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection
     from iceberg_cli.iceberg.catalogs.rest_connection import RestConnection
     from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
 
@@ -52,6 +53,7 @@ class Catalogs:
         self._connections: dict[str, RestConnection] = {}
         self._databases: dict[str, SqlDatabase] = {}
         self._glue: dict[str, GlueConnection] = {}
+        self._metastores: dict[str, HiveConnection] = {}
 
     def names(self) -> list[str]:
         """The names of all that are configured, in their order.
@@ -133,6 +135,21 @@ class Catalogs:
             self._connections[name] = RestConnection(name, {**sections, **properties})
         return self._connections[name]
 
+    def hive(self, name: str) -> HiveConnection:
+        """The connection to a Hive Metastore.
+
+        Raises:
+            UsageError: see `HiveConnection`.
+        """
+        if name not in self._metastores:
+            self.uri(name)
+            try:
+                from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection
+            except ImportError as error:
+                raise not_installed(name, error) from error
+            self._metastores[name] = HiveConnection(name, self.configured(name)[1])
+        return self._metastores[name]
+
     def uri(self, name: str) -> str:
         """The URI of a catalog.
 
@@ -182,6 +199,8 @@ def open_catalog_table(
         return _open_rest(catalogs, catalog, (*levels, table), storage_options or {})
     if kind == "glue":
         return _open_glue(catalogs, catalog, namespace, table, storage), options
+    if kind == "hive":
+        return _open_hive(catalogs, catalog, namespace, table, storage), options
     if kind != "sql":
         raise UsageError(f"Cannot open {name}: the catalog type {kind} is not supported yet.")
     return _open_sql(catalogs, catalog, namespace, table, storage), options
@@ -199,6 +218,13 @@ def _open_glue(catalogs: Catalogs, catalog: str, namespace: str, table: str, sto
     from iceberg_cli.iceberg.catalogs.glue import GlueCommitter
 
     return GlueCommitter(connection, namespace=namespace, table=table, storage=storage)
+
+
+def _open_hive(catalogs: Catalogs, catalog: str, namespace: str, table: str, storage: Storage) -> Committer:
+    connection = catalogs.hive(catalog)
+    from iceberg_cli.iceberg.catalogs.hive import HiveCommitter
+
+    return HiveCommitter(connection, database=namespace, table=table, storage=storage)
 
 
 def _open_rest(

@@ -38,6 +38,10 @@ def list_catalog(catalogs: Catalogs, name: str, may_match: MayMatch) -> Iterator
             from iceberg_cli.iceberg.catalogs.glue_listing import list_glue
 
             return list_glue(catalogs.glue(name), may_match)
+        if kind == "hive":
+            from iceberg_cli.iceberg.catalogs.hive_listing import list_hive
+
+            return list_hive(catalogs.hive(name), name, may_match)
         if kind == PYTHON_CLASS:
             from iceberg_cli.iceberg.catalogs.python_class import list_python_class
 

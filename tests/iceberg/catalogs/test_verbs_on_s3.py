@@ -1,4 +1,4 @@
-"""Tables that Spark keeps on S3 in a REST or SQL catalog: each verb as an operator runs it, and what others read."""
+"""Tables that Spark keeps on S3 in REST, SQL and Hive catalogs: each verb as operators run it; what others read."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def s3_lake(request: pytest.FixtureRequest) -> S3Lake:
     return lake
 
 
-# A SQL catalog and Glue have each verb once; with FULL_SUITES=1 all cases.
+# A SQL catalog, Glue and Hive have each verb once; with FULL_SUITES=1 all cases.
 BOTH = [
     pytest.param(
         lake,
@@ -150,7 +150,7 @@ BOTH = [
         id=f"{case.name}, {lake}",
         marks=() if case is SAMPLE and lake == "rest" else pytest.mark.deep,
     )
-    for lake in ("rest", "sql", "glue")
+    for lake in ("rest", "sql", "glue", "hive")
     for case in CASES
     if FULL or lake == "rest" or case.command[0] == case.name
 ]

@@ -1,0 +1,215 @@
+"""Tables of a Hive Metastore, where the parameter `metadata_location` of a table's entry is the pointer.
+
+The commit locks the table, looks at its entry, and sends it back with another location and the expectation that the
+base is still there. The lock holds off Java's HiveCatalog, which by default relies on it and sends no expectation; the
+expectation holds where a lock was lost, on servers that have HIVE-26882. Without a lock we commit only where the table
+says so, as Java reads it, and the server was proved to hold expectations.
+
+Spec: Java, `HiveTableOperations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from hive_metastore import ttypes as types
+
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, TableNotFound, UsageError
+from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
+from iceberg_cli.iceberg.catalogs.hive_client import (
+    FAILURES,
+    HiveConnection,
+    HiveSession,
+    NotKnown,
+    is_denied,
+)
+from iceberg_cli.iceberg.catalogs.hive_entry import METADATA_LOCATION, HiveEntry
+from iceberg_cli.iceberg.catalogs.hive_lock import NotNeeded, TableLock
+from iceberg_cli.iceberg.catalogs.hive_parameters import parameters_after, why_not_held, why_read_only
+from iceberg_cli.iceberg.catalogs.hive_proof import why_unproved
+from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.operation.outcomes import Attempt, Conflict, Outcome, Unknown
+from iceberg_cli.plan.text import did_you_mean
+from iceberg_cli.storage import Storage
+
+_LOCKED: Final = "engine.hive.lock-enabled"  # of the table
+_ALL_LOCKED: Final = "iceberg.hive.lock-enabled"  # of the catalog
+
+
+class HiveCommitter(SwapCommitter):
+    """One table of a Hive Metastore.
+
+    Args:
+        connection: to the metastore.
+        database: the table's.
+        table: its name.
+        storage: where the metadata files are.
+    """
+
+    def __init__(self, connection: HiveConnection, *, database: str, table: str, storage: Storage) -> None:
+        super().__init__(storage)
+        if "." in database:
+            raise UsageError(
+                f"Cannot open {connection.name}.{database}.{table}: a Hive Metastore has no databases in databases."
+            )
+        self._connection = connection
+        self._database, self._table = database, table
+        self._name = f"{connection.name}.{database}.{table}"
+        self._parameters: Mapping[str, str] | None = None
+        self._unanswered: set[str] = set()
+
+    def read_only_reason(self) -> str | None:
+        """Encrypted tables, for which Java keeps a hash of the metadata in the entry."""
+        if self._parameters is None:
+            self.current()
+        assert self._parameters is not None
+        return why_read_only(self._parameters)
+
+    def current(self) -> str:
+        """The entry's metadata location, as it is spelled there."""
+        with self._connection.session() as session:
+            return self._entry(session).parameters[METADATA_LOCATION]
+
+    def commit(self, attempt: Attempt) -> Outcome:
+        """See `SwapCommitter`; what was sent and not answered may arrive at a server that ignores expectations."""
+        return self._judged(super().commit(attempt), attempt)
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        """See `commit`."""
+        return self._judged(super().settle(attempt), attempt)
+
+    def _judged(self, outcome: Outcome, attempt: Attempt) -> Outcome:
+        was_sent = not attempt.fresh or attempt.commit.commit_uuid in self._unanswered
+        is_proved = self._connection.unproved.get(self._database, "") is None
+        if isinstance(outcome, Conflict) and was_sent and not is_proved:
+            return replace(outcome, may_arrive=True)
+        return outcome
+
+    def _entry(self, session: HiveSession) -> HiveEntry:
+        """The table's entry.
+
+        Raises:
+            TableNotFound: there is none, or it is not an Iceberg table's.
+        """
+        try:
+            entry = session.entry(self._database, self._table, self._name)
+        except TableNotFound as error:
+            raise TableNotFound(f"{error.message}{self._near(session)}") from None
+        if reason := entry.why_no_iceberg_table():
+            raise TableNotFound(f"Cannot find an Iceberg table {self._name}: {reason}.")
+        self._parameters = entry.parameters
+        return entry
+
+    def _near(self, session: HiveSession) -> str:
+        """The tables of the database that are named nearly like this one, in words."""
+        try:
+            return did_you_mean(self._table, session.tables(self._database))
+        except FAILURES:
+            return ""
+
+    def _swap(self, attempt: Attempt) -> bool | Unknown:
+        """One request. Before it is sent an error changes nothing; after that, only an answer tells."""
+        after = decode_metadata_file(attempt.data, attempt.file)
+        if self._locks(after.get("properties") or {}):
+            return self._swap_locked(attempt, after)
+        if reason := why_unproved(self._connection, self._database):
+            raise Refused(
+                f"Cannot commit to {self._name} without a lock: its metastore does not hold what the commit expects of"
+                f" the table: {reason}.",
+                next_step=f"Let its writers lock: remove {_LOCKED}, or set it to true.",
+            )
+        with self._connection.session() as session:
+            return self._replace(session, attempt, after, None)
+
+    def _swap_locked(self, attempt: Attempt, after: Mapping[str, Any]) -> bool | Unknown:
+        with self._connection.session() as session:
+
+            def is_at_base() -> bool:
+                return self._entry(session).parameters[METADATA_LOCATION] == attempt.base
+
+            try:
+                entry = self._entry(session)
+                lock = TableLock(
+                    self._connection, session, entry.database, entry.table, self._name, is_needed=is_at_base
+                )
+                with lock:
+                    return self._replace(session, attempt, after, lock)
+            except (TableNotFound, NotNeeded):
+                return False
+
+    def _locks(self, properties: Mapping[str, str]) -> bool:
+        """Whether the writers of a table lock it, by Java's rule."""
+        by_table = properties.get(_LOCKED)
+        if by_table is not None:
+            return by_table.lower() != "false"
+        return self._connection.flag(_ALL_LOCKED, default=True)
+
+    def _replace(
+        self, session: HiveSession, attempt: Attempt, after: Mapping[str, Any], lock: TableLock | None
+    ) -> bool | Unknown:
+        try:
+            entry = self._entry(session)
+        except TableNotFound:
+            return False
+        parameters = entry.parameters
+        if parameters[METADATA_LOCATION] != attempt.base:
+            return False
+        if reason := why_read_only(parameters):
+            raise Refused(f"Cannot commit to {self._name}: {reason}.")
+        if reason := why_not_held(attempt.file, attempt.base):
+            raise BackendUnavailable(
+                f"Cannot commit to {self._name}: {reason}: {attempt.file}",
+                next_step="Let write.metadata.path of the table name a folder with a short name in plain letters.",
+            )
+        changed = entry.with_parameters(
+            parameters_after(
+                parameters,
+                after=after,
+                updates=[update.to_json() for update in attempt.commit.updates],
+                base=attempt.base,
+                location=attempt.file,
+            )
+        )
+        if lock is not None:
+            lock.ensure()
+        self._unanswered.add(attempt.commit.commit_uuid)
+        try:
+            session.alter(changed, expected={METADATA_LOCATION: attempt.base})
+        except FAILURES as error:
+            return self._refused(session, attempt, error)
+        self._unanswered.discard(attempt.commit.commit_uuid)
+        return True
+
+    def _refused(self, session: HiveSession, attempt: Attempt, error: Exception) -> Unknown:
+        """What an error says of a request that was sent.
+
+        A metastore tries a request again by itself when its database fails, so that even "The table has been modified"
+        may be what our own change was met with: it is read back like every other answer.
+
+        Raises:
+            AccessDenied: this user may not, and the table is where it was.
+            BackendUnavailable: the server has no method for it.
+        """
+        reason = self._connection.reason(error)
+        if isinstance(error, NotKnown):
+            self._unanswered.discard(attempt.commit.commit_uuid)
+            raise BackendUnavailable(
+                f"Cannot commit to {self._name}: its metastore has no alter_table_with_environment_context and no"
+                f" alter_table_req: {reason}"
+            )
+        if is_denied(error) and isinstance(error, _ANSWERS) and self._is_at(session, attempt.base):
+            self._unanswered.discard(attempt.commit.commit_uuid)
+            raise AccessDenied(f"Cannot commit to {self._name}: {reason}")
+        return Unknown(cause=f"the metastore did not confirm the commit to {self._name}: {reason}")
+
+    def _is_at(self, session: HiveSession, location: str) -> bool:
+        try:
+            return self._entry(session).parameters[METADATA_LOCATION] == location
+        except (BackendUnavailable, TableNotFound):
+            return False
+
+
+# With them a server ends its work on a request.
+_ANSWERS: Final = (types.MetaException, types.InvalidOperationException)
