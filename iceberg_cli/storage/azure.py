@@ -165,7 +165,7 @@ class AzureStorage(Storage):
     def endpoint(self, path: str) -> str:
         """The URL of the blob service of the path's account."""
         _, host, _ = self._parts(path)
-        client = self._connections.current().client(host)
+        client = self._connections.latest.client(host)
         return f"{client.scheme}://{client.primary_hostname}"
 
     def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
