@@ -6,6 +6,7 @@ Both of an account's endpoints, `blob` and `dfs`, have the same objects; request
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import threading
@@ -114,6 +115,8 @@ def _credential_of(account: AzureAccount) -> Any:
         return _StaticToken(account.token)
     from azure.identity import ClientSecretCredential, DefaultAzureCredential
 
+    # What it warns of on standard error, many lines for each way that it tries, the error of the request says.
+    logging.getLogger("azure.identity").setLevel(logging.ERROR)
     return ClientSecretCredential(*account.principal) if account.principal else DefaultAzureCredential()
 
 
@@ -165,7 +168,7 @@ class AzureStorage(Storage):
     def endpoint(self, path: str) -> str:
         """The URL of the blob service of the path's account."""
         _, host, _ = self._parts(path)
-        client = self._connections.current().client(host)
+        client = self._connections.latest.client(host)
         return f"{client.scheme}://{client.primary_hostname}"
 
     def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:

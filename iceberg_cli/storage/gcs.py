@@ -182,7 +182,7 @@ class GcsStorage(Storage):
 
     def endpoint(self, path: str) -> str:  # noqa: ARG002 - one for all buckets
         """The URL that requests go to, without the bucket."""
-        return str(self._connections.current()._location)  # noqa: SLF001
+        return str(self._connections.latest._location)  # noqa: SLF001
 
     def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
         """The whole object, or a part of it."""
@@ -494,11 +494,11 @@ class GcsStorage(Storage):
 
     def _shared_query(self) -> Mapping[str, str]:
         """Who pays for requests."""
-        payer = self._connections.current().requester_pays
+        payer = self._connections.latest.requester_pays
         return {"userProject": payer} if payer else {}
 
     def _sleep(self, wait_s: float) -> None:
-        sync(self._connections.current().loop, asyncio.sleep, wait_s)
+        sync(self._connections.latest.loop, asyncio.sleep, wait_s)
 
     def _split(self, path: str) -> tuple[str, str]:
         bucket, _, key = self.canonical(path).removeprefix("gs://").partition("/")

@@ -49,6 +49,11 @@ class RenewedConnection(Generic[Connection]):
         self._renew_s = renew_after_s(self._ends_ms(options))
         self._connection = self._connect(options)
 
+    @property
+    def latest(self) -> Connection:
+        """The connection as it is, whether or not its credentials have ended."""
+        return self._connection
+
     def current(self) -> Connection:
         """The connection, with new credentials where it is time for them.
 

@@ -12,11 +12,10 @@ import errno
 import itertools
 import os
 import re
-import threading
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from random import random
@@ -30,10 +29,9 @@ from fsspec.asyn import sync
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, IcebergCliError, Refused, UsageError
 from iceberg_cli.storage import FileInfo, Renewal, Signer, Storage
 from iceberg_cli.storage.backoff import backoff_s
-from iceberg_cli.storage.credential_options import with_options
 from iceberg_cli.storage.many_objects import THREADS, look_at_many
 from iceberg_cli.storage.redaction import redact, secrets_of_proxies
-from iceberg_cli.storage.renewals import renew_after_s
+from iceberg_cli.storage.renewals import RenewedConnection
 from iceberg_cli.storage.s3_listing import Listing
 from iceberg_cli.storage.s3_options import EXPIRES_AT_MS, S3Options
 from iceberg_cli.storage.s3_reads import ObjectReads
@@ -53,12 +51,19 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 _MARK = "iceberg-cli-put"
 _BATCH = 1_000  # objects in one DeleteObjects request, by the protocol
 _BATCHES_AT_ONCE = 4  # a bucket's prefix takes 3,500 deletions a second
-_YOUNG_S = 30  # credentials that were renewed so short a time ago have not ended
 # The connection bounds its waits for answers, and not those before it may send a body.
 _ANSWER_S = 60
 _SLOWEST = 64 * 1024  # bytes a second
 # Answers of services that know no batches, or cannot read this one.
 _NO_BATCH = frozenset({"KeyTooLongError", "MalformedXML", "MethodNotAllowed", "NotImplemented"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    files: s3fs.S3FileSystem
+    reads: ObjectReads | None
+    parameters: Mapping[str, str | bytes]  # of every request that has them
+    access_points: Mapping[str, str]
 
 
 class S3Storage(Storage):
@@ -77,18 +82,17 @@ class S3Storage(Storage):
     def __init__(
         self, options: Mapping[str, str], *, renewal: Renewal | None = None, signer: Signer | None = None
     ) -> None:
-        self._renewal = renewal
         self._signer = signer
         self._secrets: tuple[str, ...] = (*secrets_of_proxies(),)
-        self._renewing = threading.Lock()
-        self._renewed_s: float | None = None  # when, by this process's clock, new ones were given last
-        self._connect(options)
+        self._connections = RenewedConnection[_Connection](
+            options,
+            self._connect,
+            ends_ms=lambda known: known.get(EXPIRES_AT_MS, ""),
+            has_credentials=lambda known: S3Options.of(known).key is not None,
+            renewal=renewal,
+        )
 
-    def _connect(self, options: Mapping[str, str]) -> None:
-        """Use these options from now on."""
-        self._options = options
-        self._connected_s = time.monotonic()
-        self._renew_s = renew_after_s(options.get(EXPIRES_AT_MS, ""))
+    def _connect(self, options: Mapping[str, str]) -> _Connection:
         known = S3Options.of(options)
         session = {"anon": known.anon, "session": new_session()}
         if known.is_signed_remotely:
@@ -100,9 +104,7 @@ class S3Storage(Storage):
         session["session"].register("before-send.s3", self._remember_token)
         # What is answered to an earlier request may have earlier ones.
         self._secrets = (*dict.fromkeys((*self._secrets, *known.secrets)),)
-        self._parameters = known.parameters
-        self._access_points = known.access_points
-        self._files = s3fs.S3FileSystem(
+        files = s3fs.S3FileSystem(
             **session,
             key=known.key,
             secret=known.secret,
@@ -120,7 +122,12 @@ class S3Storage(Storage):
             use_listings_cache=False,
             skip_instance_cache=True,
         )
-        self._reads = ObjectReads(known, self._files) if ObjectReads.can_serve(known) else None
+        reads = ObjectReads(known, files) if ObjectReads.can_serve(known) else None
+        return _Connection(files, reads, known.parameters, known.access_points)
+
+    @property
+    def _files(self) -> s3fs.S3FileSystem:
+        return self._connections.latest.files
 
     def _remember_token(self, request: AWSPreparedRequest, **_: object) -> None:
         """Keep a session's token for a secret: it may be from where only botocore looks, and answers may have it."""
@@ -149,8 +156,8 @@ class S3Storage(Storage):
         if span is not None and span[1] == 0:
             self.stat(path)
             return b""
-        self._connection()
-        data = self._reads.read(*self._split(path), span) if self._reads else None
+        reads = self._connections.current().reads
+        data = reads.read(*self._split(path), span) if reads else None
         if data is not None:
             return data
         if span is None:
@@ -406,71 +413,29 @@ class S3Storage(Storage):
 
     def _call(self, method: str, *, again: bool = True, **request: Any) -> dict[str, Any]:
         """One request and its whole response; `again`: sent again after a while when the failure may pass."""
-        files = self._connection()
+        connection = self._connections.current()
+        loop = connection.files.loop
         try:
-            answer: dict[str, Any] = sync(files.loop, self._ask, files, method, request, again=again)
+            answer: dict[str, Any] = sync(loop, self._ask, connection, method, request, again=again)
         except ClientError as error:
             # Such an answer says that nothing was done. A request that is refused for good is refused once more.
-            if not _may_have_ended(error) or (new := self._renewed(files, refused=True)) is files:
+            if not _may_have_ended(error) or (new := self._connections.renewed(connection)) is connection:
                 raise
-            answer = sync(new.loop, self._ask, new, method, request, again=again)
+            answer = sync(new.files.loop, self._ask, new, method, request, again=again)
         return answer
 
-    def _connection(self) -> s3fs.S3FileSystem:
-        """The connection, with new credentials where it is time for them."""
-        due = self._renew_s is not None and time.monotonic() - self._connected_s >= self._renew_s
-        return self._renewed(self._files) if due else self._files
-
-    def _renewed(self, files: s3fs.S3FileSystem, *, refused: bool = False) -> s3fs.S3FileSystem:
-        """The connection with new credentials, or the same one: there are none, or they have just been renewed.
-
-        Args:
-            files: the connection that was used.
-            refused: whether its credentials were refused; where they were renewed just now, others would be as well.
-                Those that a storage begins with may be old: a worker of Spark gets them from a process that has others.
-        """
-        with self._renewing:
-            renewed_s = self._renewed_s
-            young = refused and renewed_s is not None and time.monotonic() - renewed_s < _YOUNG_S
-            if self._files is files and self._renewal is not None and not young:
-                options = self._renewal()
-                self._renewed_s = time.monotonic()
-                # Without a key they are this process's own, and nobody renews them.
-                if S3Options.of(options).key is not None:
-                    self._connect(with_options(self._options, options))
-            return self._files
-
     async def _ask(
-        self, files: s3fs.S3FileSystem, method: str, request: Mapping[str, Any], *, again: bool
+        self, connection: _Connection, method: str, request: Mapping[str, Any], *, again: bool
     ) -> dict[str, Any]:
         for tries in itertools.count(1):
             try:
-                return await self._ask_once(files, method, request)
+                return await _ask_once(connection, method, request)
             except TRANSPORT_ERRORS as error:
                 wait_s = next_wait_s(error, tries, share=_share()) if again else None
                 if wait_s is None:
                     raise
             await asyncio.sleep(wait_s)
         raise AssertionError
-
-    async def _ask_once(
-        self, files: s3fs.S3FileSystem, method: str, request: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        client = await files.set_session()
-        operation = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[method])
-        known = operation.input_shape.members
-        shared = {name: value for name, value in self._parameters.items() if name in known}
-        bucket = self._access_points.get(request["Bucket"], request["Bucket"])
-        sent = getattr(client, method)(**{**shared, **request, "Bucket": bucket})
-        bound_s = _ANSWER_S + len(request.get("Body", b"")) / _SLOWEST
-        try:
-            answer: dict[str, Any] = await asyncio.wait_for(sent, bound_s)
-        except TimeoutError as error:
-            raise ReadTimeoutError(endpoint_url=client.meta.endpoint_url) from error
-        if method == "get_object":
-            async with answer["Body"] as body:
-                answer["Body"] = await body.read()
-        return answer
 
     def _split(self, path: str, *, may_be_bucket: bool = False) -> tuple[str, str]:
         bucket, _, key = self.canonical(path).removeprefix("s3://").partition("/")
@@ -485,6 +450,24 @@ class S3Storage(Storage):
         denied = status_of(error) in (401, 403) or isinstance(error, SigningRefused)
         kind = AccessDenied if denied else BackendUnavailable
         return kind(redact(f"Cannot {verb} {path}: {reason}", self._secrets))
+
+
+async def _ask_once(connection: _Connection, method: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    client = await connection.files.set_session()
+    operation = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[method])
+    known = operation.input_shape.members
+    shared = {name: value for name, value in connection.parameters.items() if name in known}
+    bucket = connection.access_points.get(request["Bucket"], request["Bucket"])
+    sent = getattr(client, method)(**{**shared, **request, "Bucket": bucket})
+    bound_s = _ANSWER_S + len(request.get("Body", b"")) / _SLOWEST
+    try:
+        answer: dict[str, Any] = await asyncio.wait_for(sent, bound_s)
+    except TimeoutError as error:
+        raise ReadTimeoutError(endpoint_url=client.meta.endpoint_url) from error
+    if method == "get_object":
+        async with answer["Body"] as body:
+            answer["Body"] = await body.read()
+    return answer
 
 
 def _may_have_ended(error: ClientError) -> bool:

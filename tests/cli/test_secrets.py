@@ -22,7 +22,7 @@ import pytest
 
 from iceberg_cli.api import open_table
 from iceberg_cli.errors import IcebergCliError
-from iceberg_cli.storage import backoff, s3
+from iceberg_cli.storage import backoff, renewals
 from tests.cli.running import iceberg_cli
 from tests.markers import (
     EXPIRE,
@@ -332,7 +332,7 @@ def test_nothing_shows_where_the_storage_fails(
     failure: StorageFailure,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(s3, "_YOUNG_S", 0)  # so that credentials are asked for anew
+    monkeypatch.setattr(renewals, "_YOUNG_S", 0)  # so that credentials are asked for anew
     with_oauth2(case)
     case.fail(failing, failure)
     assert case.run(*EXPIRE, "--yes") in (14, 16)
@@ -365,7 +365,7 @@ def test_nothing_shows_where_single_files_cannot_be_deleted(case: Case) -> None:
 def test_nothing_shows_where_credentials_cannot_be_had_anew(
     case: Case, failure: Failure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3, "_YOUNG_S", 0)
+    monkeypatch.setattr(renewals, "_YOUNG_S", 0)
     with_credential(case)
     case.fail(is_listing, in_xml(403, "AccessDenied"))
     case.front.failing, case.front.failure = r"GET .*/credentials$", failure

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from iceberg_cli.errors import AccessDenied
-from iceberg_cli.storage import Storage, StorageCredential, s3
+from iceberg_cli.storage import Storage, StorageCredential, renewals
 from iceberg_cli.storage.router import RoutedStorage
 from tests.s3_users import GuardedS3
 
@@ -62,7 +62,7 @@ def test_each_path_has_the_credentials_of_its_longest_prefix(
 
 
 def test_each_credential_is_renewed_by_itself(guarded_s3: GuardedS3, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3, "_YOUNG_S", 0)
+    monkeypatch.setattr(renewals, "_YOUNG_S", 0)
     first, second = guarded_s3.new_bucket("one"), guarded_s3.new_bucket("two")
     renewed: list[str] = []
 

@@ -152,7 +152,7 @@ def test_after_a_renewal_the_new_ones_are_used(recorder: Recorder) -> None:
         renewal=lambda: {**options, "key": "NEW"},
     )
     recorder.answers += [an_error(403, "AccessDenied"), BYTES, BYTES]
-    storage._connected_s -= 60  # a minute later
+    storage._connections._connected_s -= 60  # a minute later
     assert storage.read("s3://bucket/key") == b"bytes"
     assert keys_of(recorder)[-1] == "NEW"
 

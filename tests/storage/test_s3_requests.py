@@ -19,7 +19,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
-from iceberg_cli.storage import s3
 from iceberg_cli.storage.backoff import backoff_s
 from iceberg_cli.storage.s3 import S3Storage
 from iceberg_cli.storage.s3_retries import next_wait_s
@@ -558,7 +557,7 @@ def test_what_is_refused_for_good_is_asked_once_more_and_young_credentials_are_n
         with pytest.raises(AccessDenied):
             storage.read(LEFT_TO_BOTOCORE)
     assert access_keys(recorder) == ["FIRST", "SECOND", "SECOND"]
-    monkeypatch.setattr(s3, "_YOUNG_S", 0)
+    monkeypatch.setattr("iceberg_cli.storage.renewals._YOUNG_S", 0)
     with pytest.raises(AccessDenied):
         storage.read(LEFT_TO_BOTOCORE)
     assert access_keys(recorder)[3:] == ["SECOND", "THIRD"]
@@ -569,7 +568,7 @@ def test_credentials_are_renewed_before_their_end(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch, left_s: float | None, keys: list[str]
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr(s3.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("iceberg_cli.storage.renewals.time.monotonic", lambda: clock[0])
     storage = renewable(recorder, ["SECOND"], left_s=left_s)
     storage.read(LEFT_TO_BOTOCORE)
     # Five minutes before the end; credentials of which that is already past are used for a second.
