@@ -1,4 +1,4 @@
-"""Hive Metastore 4.0.1 and 3.1.3 on a MariaDB: `python -m tests.hive_server` downloads them, 110 MB.
+"""Hive Metastore 4.0.1, 4.0.0 and 3.1.3 on a MariaDB: `python -m tests.hive_server` downloads them, 190 MB.
 
 Maven Central has them as archives with Hive's own schema scripts, those of the tables of locks too, which a metastore
 does not make by itself. Hadoop is that of Spark. They are kept in the user's cache folder, outside the checkout.
@@ -62,12 +62,19 @@ HIVE_4: Final = Release(
         "ed96f577df0a4dc800648a7f941d832f42409f89fa4af10c9d7540c8a1f8e24b", classifier="bin", ending="tar.gz"),
     "hive-schema-4.0.0.mysql.sql",
 )  # fmt: skip
+# On MariaDB two writers with the same expectation may both be first (HIVE-28121).
+HIVE_4_0_0: Final = Release(
+    Jar("org.apache.hive", "hive-standalone-metastore-server", "4.0.0",
+        "98691daba012f576755e406c4ca0a3777254f7e60a85a956ed7a3ed60e71db78", classifier="bin", ending="tar.gz"),
+    "hive-schema-4.0.0.mysql.sql",
+)  # fmt: skip
 # It knows nothing of expectations, and less of the newer methods.
 HIVE_3: Final = Release(
     Jar("org.apache.hive", "hive-standalone-metastore", "3.1.3",
         "83ddf76717eeb789091d845c069a631c25cad561c3d31ec0843a1ddf21f29409", classifier="bin", ending="tar.gz"),
     "hive-schema-3.1.0.mysql.sql",
 )  # fmt: skip
+RELEASES: Final = (HIVE_4, HIVE_4_0_0, HIVE_3)
 # What the archives and the clients of Hadoop that come in one jar lack.
 BESIDE: Final = (
     Jar("org.apache.hadoop", "hadoop-hdfs", "3.4.2",
@@ -91,8 +98,8 @@ def install() -> None:
     Raises:
         NoJar: it cannot be downloaded.
     """
-    spark_jars((HIVE_4.archive, HIVE_3.archive, *BESIDE, OF_ICEBERG), folder=FOLDER)
-    for release in (HIVE_4, HIVE_3):
+    spark_jars((*(each.archive for each in RELEASES), *BESIDE, OF_ICEBERG), folder=FOLDER)
+    for release in RELEASES:
         if release.home.is_dir():
             continue
         with tempfile.TemporaryDirectory(dir=FOLDER, prefix=".new-") as new:

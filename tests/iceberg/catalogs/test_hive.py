@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from tests.cli.lakes import CatalogTable, catalog_table
 from tests.cli.running import iceberg_cli
 from tests.conformance.catalogs import Catalog
 from tests.conformance.racing import race
-from tests.hive_server import HIVE_3, HiveMetastore, java_over, make_entry, running_hive
+from tests.hive_server import HIVE_3, HIVE_4_0_0, HiveMetastore, Release, java_over, make_entry, running_hive
 
 pytestmark = pytest.mark.deep
 STORAGE = open_storage()
@@ -462,15 +463,25 @@ def test_a_writer_who_locked_before_us_is_not_overwritten(old_hive: HiveMetastor
     assert properties_of(STORAGE, table.open()) == {"theirs": "yes"}
 
 
-def test_an_old_metastore_is_refused_without_a_lock(old_hive: HiveMetastore, tmp_path: Path) -> None:
-    table = a_table(old_hive, tmp_path, {"engine.hive.lock-enabled": "false"})
-    committer = table.open()
-    attempt = an_attempt(committer, STORAGE, {"colour": "red"})
-    with pytest.raises(Refused, match="HIVE-26882"):
-        committer.commit(attempt)
-    assert committer.current() == table.location
-    with old_hive.connection().session() as session:
-        assert session.tables(table.database) == ["t"]
+@pytest.mark.parametrize(
+    ("release", "reason"), [(HIVE_3, "HIVE-26882"), (HIVE_4_0_0, "HIVE-28121")], ids=["3.1.3", "4.0.0"]
+)
+def test_a_metastore_that_does_not_hold_expectations_is_refused_without_a_lock(
+    release: Release, reason: str, request: pytest.FixtureRequest, mariadb_server: str, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        if release is HIVE_3:
+            hive: HiveMetastore = request.getfixturevalue("old_hive")
+        else:
+            hive = stack.enter_context(running_hive(mariadb_server, release))
+        table = a_table(hive, tmp_path, {"engine.hive.lock-enabled": "false"})
+        committer = table.open()
+        attempt = an_attempt(committer, STORAGE, {"colour": "red"})
+        with pytest.raises(Refused, match=reason):
+            committer.commit(attempt)
+        assert committer.current() == table.location
+        with hive.connection().session() as session:
+            assert session.tables(table.database) == ["t"]
 
 
 # Java beside us

@@ -8,9 +8,9 @@ import pytest
 from hive_metastore import ttypes as types
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from thrift.Thrift import TType
-from thrift.transport.TTransport import TMemoryBuffer
+from thrift.transport.TTransport import TMemoryBuffer, TTransportException
 
-from iceberg_cli.errors import UsageError
+from iceberg_cli.errors import AccessDenied, UsageError
 from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
 from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection
 from iceberg_cli.iceberg.catalogs.hive_entry import HiveEntry, RawStruct
@@ -156,6 +156,28 @@ def test_what_a_column_of_the_metastore_may_not_hold_is_known_by_the_base(
 def test_a_uri_that_is_none_is_refused(uri: str) -> None:
     with pytest.raises(UsageError, match="thrift://host:port"):
         HiveConnection("prod", {"uri": uri})
+
+
+@pytest.mark.parametrize(
+    ("error", "denied"),
+    [
+        (types.MetaException("No privilege 'Alter' found for inputs { database:d, table:t}"), True),
+        (
+            types.MetaException(
+                "java.security.AccessControlException: Permission denied: user=x, access=WRITE"
+            ),
+            True,
+        ),
+        (types.MetaException("Permission denied: user [x] does not have [ALTER] privilege on [d/t]"), True),
+        (TTransportException(message="SASL negotiation failure: Unauthorized connection"), True),
+        (TTransportException(message="Permission denied"), False),
+        (types.MetaException("The table has been modified. The parameter value for key"), False),
+        (types.MetaException(None), False),
+    ],
+)
+def test_what_a_metastore_says_to_users_who_may_not_is_known(error: Exception, denied: bool) -> None:
+    connection = HiveConnection("prod", {"uri": "thrift://h:1"})
+    assert isinstance(connection.error("Cannot do it", error), AccessDenied) == denied
 
 
 def test_kerberos_without_its_packages_says_what_to_install() -> None:
