@@ -183,7 +183,7 @@ def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytes
 def test_many_racing_writers_lose_no_commit(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    some = 5 if kind.startswith("hive") else 10 if kind in (*ON_S3, *IN_STORES, *SERVERS, *SLOW) else 40
+    some = 5 if kind in (*IN_STORES, *SLOW) else 10 if kind in (*ON_S3, *SERVERS) else 40
     commits = 40 if FULL else some
     assert race(make_table(a_catalog(kind, tmp_path, request)), writers=16, commits=commits) > 0
 
