@@ -403,7 +403,7 @@ in_file("file-missing", "data/b.parquet", Path.unlink)
 in_file("file-size-differs", "data/b.parquet", lambda path: path.write_bytes(path.read_bytes() + b"!"))
 
 
-in_data("file-out-of-reach", file_path="gs://bucket/b.parquet")
+in_data("file-out-of-reach", file_path="gopher://host/b.parquet")
 in_data("file-not-looked-at", file_path=f"/{'x' * 300}/b.parquet")  # no system takes such a name
 
 

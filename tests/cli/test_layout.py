@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -105,6 +105,7 @@ def test_a_pipe_has_all_values_whole_and_each_row_on_one_line(
                 assert str(row[column.value]) in line  # type: ignore[index]
 
 
+@example(text=" ".join(["9 d 4 h"] * 5), width=40, indent=0)
 @given(text=SENTENCES, width=st.sampled_from([40, 60, 80]), indent=st.sampled_from([0, 2, 8]))
 def test_a_paragraph_is_wrapped_between_its_words(text: str, width: int, indent: int) -> None:
     out = on_a_terminal(width, lambda screen: screen.line(text, indent=indent))

@@ -29,7 +29,8 @@ _LONGEST_WORD: Final = 36
 _MARKS: Final = {"go": "-", "change": "~", "keep": "="}
 # A number and its unit, an age such as "9 d 4 h", and a date with its time.
 _QUANTITY: Final = re.compile(
-    r"(?<=\d) (?=(?:[KMGT]i?B|B|y|d|h|min|s|ms)\b)|(?<=\d \b[ydh]) (?=\d+ \w)"
+    r"(?<=\d) (?=(?:[KMGT]i?B|B|y|d|h|min|s|ms)\b)"
+    r"|(?<=\d y) (?=\d+ d\b)|(?<=\d d) (?=\d+ h\b)|(?<=\d h) (?=\d+ min\b)|(?<=\d min) (?=\d+ s\b)"
     r"|(?<=\d\d-\d\d) (?=\d\d:\d\d)|(?<=:\d\d) (?=UTC\b)"
 )
 
