@@ -141,7 +141,7 @@ def path_key_column(paths: Any) -> Any:
     else:
         keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")
         is_azure = pc.any(pc.match_substring_regex(paths, "^(?i:abfss?|wasbs?):")).as_py()
-    if is_azure and may_have(keys, b"\\"):
+    if is_azure and may_have(paths, b"\\"):
         return pa.array([path_key(path) for path in paths.to_pylist()], paths.type)
     if _may_be_noisy(keys):
         keys = pc.replace_substring_regex(keys, r"/(\.?/)+", "/")
