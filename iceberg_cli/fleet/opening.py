@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from iceberg_cli.engines.selection import EngineChoice
     from iceberg_cli.fleet.listing import ListedTable
     from iceberg_cli.iceberg.catalogs.configured import Catalogs
+    from iceberg_cli.plan.decision import FileGlances
     from iceberg_cli.plan.events import AnyEvent
     from iceberg_cli.storage import Storage
 
@@ -122,11 +123,18 @@ class TableOpener:
         if pointer is None or glances is None:
             table = self.open(listed)
             return table.key[0], str(table.identity["location"])
-        if pointer.document is not None:
-            glance = glances.of_document(pointer.document, pointer.location)
-        else:
-            glance = glances.read(self.read(listed, pointer.location), pointer.location)
+        glance = self.glance(listed, pointer, glances)
         return str(glance["table_uuid"] or ""), str(glance["location"])
+
+    def glance(self, listed: ListedTable, pointer: Pointer, glances: FileGlances) -> Mapping[str, Any]:
+        """What the metadata file of a catalog's table tells, which is not opened.
+
+        Raises:
+            As `read`; CorruptFile: it is no metadata.
+        """
+        if pointer.document is not None:
+            return glances.of_document(pointer.document, pointer.location)
+        return glances.read(self.read(listed, pointer.location), pointer.location)
 
     def is_one_entry(self, name: str, other: str) -> bool:
         """Whether two names in catalogs are of one entry, which a commit by either moves: a server configured twice."""

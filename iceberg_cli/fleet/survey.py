@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from iceberg_cli.fleet.opening import Pointer, TableOpener
     from iceberg_cli.fleet.policy_file import TablePolicy, VerbPolicy
     from iceberg_cli.fleet.prices import Prices
-    from iceberg_cli.plan.decision import Decision, FileGlances
+    from iceberg_cli.plan.decision import Decision, FileGlances, Glances
 
 _BUG: Final = 1  # exit code
 _COLUMNS: Final = (
@@ -156,8 +156,7 @@ class Survey:
         own, verbs = self._verbs(listed, glance["location"])
         due: list[DueVerb] = []
         for verb in verbs:
-            policy = self.policy.policy_of(verb, listed.format, as_of_ms=self.as_of_ms)
-            decision = glances.decide(glance, policy, version, as_of_ms=self.as_of_ms)
+            decision = self._decision(listed, verb, glance, glances, version)
             freed = known["decisions"].get(self._decision_key(verb, decision))
             if freed is not None and not _still_holds(freed, decision):
                 freed = None
@@ -165,11 +164,9 @@ class Survey:
                 return None
             if freed["is_due"] if freed is not None else decision.is_due:
                 due.append(_due_by(verb, decision, freed))
-        return self._surveyed(
+        return self._at_a_glance(
             listed,
-            identity={"name": listed.name, "location": glance["location"], "format": listed.format},
-            uuid=glance["table_uuid"],
-            format_version=glance["format_version"],
+            glance,
             columns=known["columns"],
             findings=known["findings"],
             due=due,
@@ -180,28 +177,33 @@ class Survey:
 
     def _by_file(self, listed: ListedTable, pointer: Pointer, glances: FileGlances) -> SurveyedTable:
         """The table by its metadata file alone."""
-        if pointer.document is not None:
-            glance = glances.of_document(pointer.document, pointer.location)
-        else:
-            glance = glances.read(self.opener.read(listed, pointer.location), pointer.location)
+        glance = self.opener.glance(listed, pointer, glances)
         own, verbs = self._verbs(listed, glance["location"])
         due: list[DueVerb] = []
         for verb in verbs:
             if verb.verb in glances.decides:
-                policy = self.policy.policy_of(verb, listed.format, as_of_ms=self.as_of_ms)
-                decision = glances.decide(glance, policy, pointer.location, as_of_ms=self.as_of_ms)
+                decision = self._decision(listed, verb, glance, glances, pointer.location)
                 if decision.is_due:
                     due.append(_due_by(verb, decision, None))
+        columns = glances.columns(glance)
+        return self._at_a_glance(
+            listed, glance, columns=columns, findings=(), due=due, own=own, verbs=verbs, from_cache=False
+        )
+
+    def _decision(
+        self, listed: ListedTable, verb: VerbPolicy, glance: Mapping[str, Any], glances: Glances, version: str
+    ) -> Decision:
+        policy = self.policy.policy_of(verb, listed.format, as_of_ms=self.as_of_ms)
+        return glances.decide(glance, policy, version, as_of_ms=self.as_of_ms)
+
+    def _at_a_glance(self, listed: ListedTable, glance: Mapping[str, Any], **found: Any) -> SurveyedTable:
+        """A table that was not opened; `found`: what more `_surveyed` takes."""
         return self._surveyed(
             listed,
             identity={"name": listed.name, "location": glance["location"], "format": listed.format},
             uuid=glance["table_uuid"],
             format_version=glance["format_version"],
-            columns=glances.columns(glance),
-            findings=[],
-            due=due,
-            own=own,
-            verbs=verbs,
+            **found,
         )
 
     def _verbs(self, listed: ListedTable, location: str) -> tuple[TablePolicy | None, list[VerbPolicy]]:
@@ -238,7 +240,7 @@ class Survey:
         ]
         columns = table.fleet_columns(summary)
         # Not where another writer came meanwhile: some of it is of his version and some of the one before.
-        if table.version == version and not self.opener.trust_lists:
+        if self.facts.is_kept and table.version == version and not self.opener.trust_lists:
             self._keep(listed, table, seen, columns, findings, planned)
         return self._surveyed(
             listed,
@@ -274,8 +276,7 @@ class Survey:
         glances = format_of(table.format).glances
         decisions = dict((self.facts.get(version) or {}).get("decisions", {}))
         for each in planned:
-            policy = self.policy.policy(each.verb, table, as_of_ms=self.as_of_ms)
-            decision = glances.decide(glance, policy, version, as_of_ms=self.as_of_ms)
+            decision = self._decision(listed, each.verb, glance, glances, version)
             assert each.plan is not None
             key = self._decision_key(each.verb, decision)
             decisions.pop(key, None)

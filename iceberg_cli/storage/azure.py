@@ -34,7 +34,7 @@ from iceberg_cli.errors import AccessDenied, BackendUnavailable, IcebergCliError
 from iceberg_cli.paths import canonical
 from iceberg_cli.storage import FileInfo, Renewal, Storage
 from iceberg_cli.storage.azure_options import AzureAccount, AzureOptions, ends_ms, is_credential
-from iceberg_cli.storage.many_objects import THREADS, look_at_many
+from iceberg_cli.storage.many_objects import THREADS, delete_each, delete_in_batches, look_at_many
 from iceberg_cli.storage.redaction import redact, secrets_of_proxies
 from iceberg_cli.storage.renewals import RenewedConnection
 
@@ -43,7 +43,6 @@ _MARK: Final = "iceberg_cli_put"  # names of metadata are identifiers
 _FOLDER: Final = "hdi_isfolder"  # the metadata of what stands for a folder
 _PAGE: Final = 5_000  # the most that a page has
 _BATCH: Final = 256  # requests in one batch, by the service
-_BATCHES_AT_ONCE: Final = 4
 _RETRIES: Final = 4
 _WAITS: Final[dict[str, Any]] = {
     "initial_backoff": 1,
@@ -344,11 +343,9 @@ class AzureStorage(Storage):
                 continue
             containers.setdefault((container, host), {})[key] = path
         for keys in containers.values():
-            names = [*keys]
-            batches = [names[start : start + _BATCH] for start in range(0, len(names), _BATCH)]
-            with ThreadPoolExecutor(_BATCHES_AT_ONCE) as pool:
-                for reasons in pool.map(partial(self._delete_batch, next(iter(keys.values()))), batches):
-                    failures |= {keys[key]: redact(reason, self._secrets) for key, reason in reasons.items()}
+            delete = partial(self._delete_batch, next(iter(keys.values())))
+            reasons = delete_in_batches([*keys], most=_BATCH, delete=delete)
+            failures |= {keys[key]: redact(reason, self._secrets) for key, reason in reasons.items()}
         return failures
 
     def _delete_batch(self, beside: str, keys: Sequence[str]) -> dict[str, str]:
@@ -394,12 +391,7 @@ class AzureStorage(Storage):
                 return error.message
             return None
 
-        if len(keys) <= 1:
-            found = [reason(key) for key in keys]
-        else:
-            with ThreadPoolExecutor(THREADS) as pool:
-                found = list(pool.map(reason, keys))
-        return {key: why for key, why in zip(keys, found, strict=True) if why is not None}
+        return delete_each(keys, reason)
 
     def _call(self, path: str, request: Any, *, is_object: bool = True) -> Any:
         """What a request gives: a function of a container's client and a key.

@@ -30,7 +30,7 @@ from iceberg_cli.errors import AccessDenied, BackendUnavailable, IcebergCliError
 from iceberg_cli.storage import FileInfo, Renewal, Storage
 from iceberg_cli.storage.backoff import backoff_s, is_transient_status, wait_s_after
 from iceberg_cli.storage.gcs_options import EXPIRES_AT_MS, TOKEN, GcsOptions
-from iceberg_cli.storage.many_objects import THREADS, look_at_many
+from iceberg_cli.storage.many_objects import THREADS, delete_each, delete_in_batches, look_at_many
 from iceberg_cli.storage.redaction import redact, secrets_of_proxies
 from iceberg_cli.storage.renewals import RenewedConnection
 
@@ -55,7 +55,6 @@ finally:
 _LOCATION: Final = re.compile(r"gs://([^/]+)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 _MARK: Final = "iceberg-cli-put"
 _BATCH: Final = 100  # requests in one batch, by the service
-_BATCHES_AT_ONCE: Final = 4
 _PAGE: Final = 1_000
 _CONNECT_S: Final = 20
 # The connection bounds its waits for parts of an answer, and not those before it may send a body.
@@ -332,12 +331,8 @@ class GcsStorage(Storage):
                 keys[self._object(path)] = path
             except UsageError as error:
                 failures[path] = error.message
-        names = [*keys]
-        batches = [names[start : start + _BATCH] for start in range(0, len(names), _BATCH)]
-        with ThreadPoolExecutor(_BATCHES_AT_ONCE) as pool:
-            for reasons in pool.map(self._delete_batch, batches):
-                failures |= {keys[name]: redact(reason, self._secrets) for name, reason in reasons.items()}
-        return failures
+        reasons = delete_in_batches([*keys], most=_BATCH, delete=self._delete_batch)
+        return failures | {keys[name]: redact(reason, self._secrets) for name, reason in reasons.items()}
 
     def _delete_batch(self, names: Sequence[str]) -> dict[str, str]:
         """Those of at most `_BATCH` objects that are still there, each with the reason.
@@ -411,12 +406,7 @@ class GcsStorage(Storage):
                 return error.message
             return None
 
-        if len(names) <= 1:
-            found = [reason(name) for name in names]
-        else:
-            with ThreadPoolExecutor(THREADS) as pool:
-                found = list(pool.map(reason, names))
-        return {name: why for name, why in zip(names, found, strict=True) if why is not None}
+        return delete_each(names, reason)
 
     def _upload(
         self,

@@ -1,15 +1,16 @@
-"""Size and time of many objects of an object store: by a listing of their folder, and by single requests."""
+"""What is done to many objects of an object store at once: looks at them, and deletions."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from iceberg_cli.storage import FileInfo
 
 THREADS: Final = 64  # with a request each
+_BATCHES_AT_ONCE: Final = 4  # a bucket's prefix on S3 takes 3,500 deletions a second
 _LIST_FROM: Final = 200  # paths: a listing names a thousand objects in one answer
 _LISTED_FOR_EACH: Final = 20  # a listing ends where it names so many more objects than are requested
 
@@ -40,6 +41,39 @@ def look_at_many(
         return [look(key) for key in keys]
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(look, keys))
+
+
+def delete_in_batches(
+    names: Sequence[str], *, most: int, delete: Callable[[Sequence[str]], Mapping[str, str]]
+) -> dict[str, str]:
+    """Those of n objects that are still there, each with the reason: some batches at once.
+
+    Args:
+        names: of the objects.
+        most: in one batch.
+        delete: a batch; gives the same of it.
+    """
+    batches = [names[start : start + most] for start in range(0, len(names), most)]
+    reasons: dict[str, str] = {}
+    with ThreadPoolExecutor(_BATCHES_AT_ONCE) as pool:
+        for found in pool.map(delete, batches):
+            reasons |= found
+    return reasons
+
+
+def delete_each(names: Sequence[str], why_not: Callable[[str], str | None]) -> dict[str, str]:
+    """Those of n objects that are still there, each with the reason: by a request for each.
+
+    Args:
+        names: of the objects.
+        why_not: deletes one; why it is still there, or None.
+    """
+    if len(names) <= 1:
+        found = [why_not(name) for name in names]
+    else:
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = list(pool.map(why_not, names))
+    return {name: reason for name, reason in zip(names, found, strict=True) if reason is not None}
 
 
 def _listed(keys: Sequence[str], listing: Callable[[str], Iterable[FileInfo]]) -> dict[str, FileInfo]:

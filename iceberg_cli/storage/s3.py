@@ -29,7 +29,7 @@ from fsspec.asyn import sync
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, IcebergCliError, Refused, UsageError
 from iceberg_cli.storage import FileInfo, Renewal, Signer, Storage
 from iceberg_cli.storage.backoff import backoff_s
-from iceberg_cli.storage.many_objects import THREADS, look_at_many
+from iceberg_cli.storage.many_objects import THREADS, delete_each, delete_in_batches, look_at_many
 from iceberg_cli.storage.redaction import redact, secrets_of_proxies
 from iceberg_cli.storage.renewals import RenewedConnection
 from iceberg_cli.storage.s3_listing import Listing
@@ -50,7 +50,6 @@ _LOCATION = re.compile(rf"(?:{'|'.join(SCHEMES)})://([^/]+)(?:/(.*))?", re.IGNOR
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r")
 _MARK = "iceberg-cli-put"
 _BATCH = 1_000  # objects in one DeleteObjects request, by the protocol
-_BATCHES_AT_ONCE = 4  # a bucket's prefix takes 3,500 deletions a second
 # The connection bounds its waits for answers, and not those before it may send a body.
 _ANSWER_S = 60
 _SLOWEST = 64 * 1024  # bytes a second
@@ -321,11 +320,9 @@ class S3Storage(Storage):
             # The request is XML, which cannot have some characters.
             alone = [key for key in keys if _NOT_IN_XML.search(key)]
             together = [key for key in keys if not _NOT_IN_XML.search(key)]
-            reasons = self._delete_alone(bucket, alone)
-            batches = [together[start : start + _BATCH] for start in range(0, len(together), _BATCH)]
-            with ThreadPoolExecutor(_BATCHES_AT_ONCE) as pool:
-                for some in pool.map(partial(self._delete_batch, bucket), batches):
-                    reasons |= some
+            reasons = self._delete_alone(bucket, alone) | delete_in_batches(
+                together, most=_BATCH, delete=partial(self._delete_batch, bucket)
+            )
             failures |= {keys[key]: redact(reason, self._secrets) for key, reason in reasons.items()}
         return failures
 
@@ -371,12 +368,7 @@ class S3Storage(Storage):
                 return error.message
             return None
 
-        if len(keys) <= 1:
-            found = [reason(key) for key in keys]
-        else:
-            with ThreadPoolExecutor(THREADS) as pool:
-                found = list(pool.map(reason, keys))
-        return {key: why for key, why in zip(keys, found, strict=True) if why is not None}
+        return delete_each(keys, reason)
 
     def _put(self, path: str, data: bytes, mark: str) -> None:
         bucket, key = self._split(path)
