@@ -6,7 +6,7 @@ deletion and no quotas.
 
 Azurite is Microsoft's own, and keeps what it has in memory. It checks signatures of keys and SAS, knows conditions,
 snapshots and batches. It has no hierarchical namespace, whose folders are imitated here by blobs that are marked like
-them, no managed identities, and no names of accounts: these are in the path of its URL.
+them, no signatures of tokens, and no names of accounts: these are in the path of its URL.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import urllib.request
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -25,6 +26,7 @@ import pytest
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.router import open_storage
 from tests.azurite import MAIN, NODE, VERSION
+from tests.s3_front import Certificate
 from tests.servers import free_port, running
 from tests.spark_settings import Missing, starting
 
@@ -117,9 +119,9 @@ def fake_gcs() -> Iterator[FakeGcs]:
         yield FakeGcs(endpoint, "gs://warehouse")
 
 
-@pytest.fixture(scope="session")
-def azurite() -> Iterator[Azurite]:
-    """An emulator of Azure Blob Storage with a container."""
+@contextmanager
+def running_azurite(certificate: Certificate | None = None) -> Iterator[Azurite]:
+    """An emulator of Azure Blob Storage with a container; with a certificate it speaks TLS and takes tokens."""
     pytest.importorskip("azure.storage.blob")
     if not (MAIN.is_file() and NODE.is_file()):
         raise Missing(f"Azurite {VERSION} is not here: `python -m tests.azurite` installs it")
@@ -128,8 +130,18 @@ def azurite() -> Iterator[Azurite]:
         *(str(NODE), str(MAIN), "--blobHost", "127.0.0.1", "--blobPort", str(port)),
         *("--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry"),
     ]
+    if certificate:
+        command += ["--cert", str(certificate.file), "--key", str(certificate.key), "--oauth", "basic"]
     with running(command, port):
-        found = Azurite(f"http://127.0.0.1:{port}", f"abfss://warehouse@{ACCOUNT}.dfs.core.windows.net")
+        endpoint = f"http{'s' if certificate else ''}://127.0.0.1:{port}"
+        found = Azurite(endpoint, f"abfss://warehouse@{ACCOUNT}.dfs.core.windows.net")
         with starting("Azurite"):
             found.container().create_container()
+        yield found
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[Azurite]:
+    """See `running_azurite`."""
+    with running_azurite() as found:
         yield found

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http.client
 import itertools
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
@@ -83,12 +85,26 @@ class _Server(ThreadingHTTPServer):
         """A connection that was cut is what some tests are about."""
 
 
+@dataclass(frozen=True)
+class Certificate:
+    """The files of a server's certificate and of its key."""
+
+    file: Path
+    key: Path
+
+
 @contextmanager
-def serving(handler: type[PassingOn], **members: Any) -> Iterator[str]:
-    """The endpoint of a server whose handlers have these members."""
+def serving(
+    handler: type[PassingOn], *, certificate: Certificate | None = None, **members: Any
+) -> Iterator[str]:
+    """The endpoint of a server whose handlers have these members; with a certificate it speaks TLS."""
     server = _Server(("127.0.0.1", 0), type("Handler", (handler,), members))
+    if certificate:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate.file, certificate.key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
+    yield f"http{'s' if certificate else ''}://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
     server.server_close()
 

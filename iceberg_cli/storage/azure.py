@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import requests
 from azure.core import MatchConditions
-from azure.core.credentials import AccessToken
+from azure.core.credentials import AccessToken, TokenCredential
 from azure.core.exceptions import (
     AzureError,
     ClientAuthenticationError,
@@ -63,6 +63,27 @@ class _StaticToken:
 
     def get_token(self, *_: str, **__: Any) -> AccessToken:
         return AccessToken(self._token, 1 << 40)
+
+
+class _NoToken(Exception):
+    """Whoever gives tokens gave none; not of the kind that retries of a request catch, which ask for half a minute."""
+
+    def __init__(self, reason: ClientAuthenticationError) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _Identity:
+    """Credentials of azure-identity, which tries again by itself what may pass."""
+
+    def __init__(self, credential: TokenCredential) -> None:
+        self._credential = credential
+
+    def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+        try:
+            return self._credential.get_token(*scopes, **options)
+        except ClientAuthenticationError as error:
+            raise _NoToken(error) from None
 
 
 class _Accounts:
@@ -116,7 +137,8 @@ def _credential_of(account: AzureAccount) -> Any:
 
     # What it warns of on standard error, many lines for each way that it tries, the error of the request says.
     logging.getLogger("azure.identity").setLevel(logging.ERROR)
-    return ClientSecretCredential(*account.principal) if account.principal else DefaultAzureCredential()
+    found = ClientSecretCredential(*account.principal) if account.principal else DefaultAzureCredential()
+    return _Identity(found)
 
 
 class AzureStorage(Storage):
@@ -400,14 +422,21 @@ class AzureStorage(Storage):
             AzureError.
         """
         container, host, key = self._parts(path, is_object=is_object)
+
+        def send(accounts: _Accounts) -> Any:
+            try:
+                return request(accounts.client(host).get_container_client(container), key)
+            except _NoToken as error:
+                raise error.reason from None
+
         accounts = self._connections.current()
         try:
-            return request(accounts.client(host).get_container_client(container), key)
+            return send(accounts)
         except AzureError as error:
             # Such an answer says that nothing was done. A request that is refused for good is refused once more.
             if not _is_denied(error) or (new := self._connections.renewed(accounts)) is accounts:
                 raise
-        return request(new.client(host).get_container_client(container), key)
+        return send(new)
 
     def _prefix(self, folder: str) -> str:
         """What the keys of all objects under a folder begin with."""
