@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hive_metastore import ttypes as types
+from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
@@ -31,6 +33,7 @@ from tests.cli.running import iceberg_cli
 from tests.conformance.catalogs import Catalog
 from tests.conformance.racing import race
 from tests.hive_server import HIVE_3, HIVE_4_0_0, HiveMetastore, Release, java_over, make_entry, running_hive
+from tests.spark_tables.lake import Lake
 
 pytestmark = pytest.mark.deep
 STORAGE = open_storage()
@@ -493,6 +496,39 @@ def test_java_and_we_lose_no_commit(locked: str, hive: HiveMetastore, tmp_path: 
     catalog = Catalog(kind="hive", folder=f"{tmp_path}/wh/t", uri=hive.uri, database=table.database)
     with java_over(hive) as uri:
         assert race(catalog, writers=8, commits=20 if FULL else 5, by=("us", "java"), rest_uri=uri) > 0
+
+
+@pytest.mark.jvm
+def test_spark_and_we_lose_no_commit(lakes: dict[str, Lake], old_hive: HiveMetastore, tmp_path: Path) -> None:
+    """Spark's client of Hive 2.3 gets no answer of newer metastores; with this one the lock is all that protects."""
+    table, spark = a_table(old_hive, tmp_path), lakes["hadoop"].spark
+    theirs = f"spark.sql.catalog.{table.database}"
+    spark.conf.set(theirs, "org.apache.iceberg.spark.SparkCatalog")
+    for key, value in {"type": "hive", "uri": old_hive.uri, "cache-enabled": "false"}.items():
+        spark.conf.set(f"{theirs}.{key}", value)
+    writers, commits = 8, 40 if FULL else 5
+
+    def alter(name: str) -> str:
+        change = f"ALTER TABLE {table.database}.{table.database}.t SET TBLPROPERTIES ('{name}' = 'yes')"
+        while True:
+            try:
+                spark.sql(change)
+            except Py4JJavaError as error:
+                if "CommitFailedException" not in str(error.java_exception):
+                    raise
+            else:
+                return name
+
+    def write(writer: int) -> list[str]:
+        return [alter(f"spark{writer}.{number}") for number in range(commits)]
+
+    def write_all() -> list[str]:
+        with ThreadPoolExecutor(writers) as pool:
+            return [name for names in pool.map(write, range(writers)) for name in names]
+
+    catalog = Catalog(kind="hive", folder=f"{tmp_path}/wh/t", uri=old_hive.uri, database=table.database)
+    assert race(catalog, writers=8, commits=commits, beside=write_all) > 0
+    assert spark.table(f"{table.database}.{table.database}.t").count() == 0
 
 
 def test_what_java_repeats_in_an_entry_is_what_java_would_repeat(
