@@ -30,7 +30,7 @@ _ALIASES = {
 # a key encoded once more. So %2F, a backslash or a U+FF0F separates nothing there. No local name has a NUL.
 _DOT_SEGMENT = r"(?:^|/)\.{1,2}(?:/|END)|\x00"
 _LITERAL_SCHEMES = frozenset({"file", "s3", "gs"})
-# How other storages read these is not known here: Azure's reads a backslash as a slash, and drops dots before one.
+# How other storages read these is not known here.
 _ODD = r"|[\\\x01-\x1f\x7f]|\.(?:/|END)"
 _SUSPICIOUS_PATTERN = _DOT_SEGMENT.replace("END", r"\z")
 _SUSPICIOUS = re.compile(_DOT_SEGMENT.replace("END", r"\Z"))
@@ -38,6 +38,9 @@ _SUSPICIOUS_ELSEWHERE = re.compile((_DOT_SEGMENT + _ODD).replace("END", r"\Z"))
 _HINT = "/version-hint.text"
 OPERATIONS_FOLDER = "_iceberg_cli/ops"  # of a table: one folder for each operation
 _RECORD = "/_iceberg_cli/"
+# Azure reads a backslash as a slash, and names end before their last dots there, those of folders too. By its schemes
+# wasb and wasbs Hadoop stores such a dot as [[.]].
+_DROPPED_BY_AZURE = re.compile(r"(?:\.|\[\[\.\]\])+(?=/|\Z)")
 _LOCAL_NOISE = re.compile(r"/(?:\.?/)+")
 _END_NOISE_PATTERN = r"(/\.?)+\z"
 _END_NOISE = re.compile(r"(?:/\.?)+\Z")
@@ -87,11 +90,13 @@ def _azure_authority(authority: str) -> str:
 def path_key(path: str) -> str:
     """`path` without scheme and authority, with repeated slashes and `/./` collapsed, and none of these at its end.
 
-    On Azure a backslash is a slash.
+    On Azure a backslash is a slash, and a name ends before its last dots.
     """
-    if "\\" in path and scheme_of(path) == "abfss":
-        path = path.replace("\\", "/")
-    return _END_NOISE.sub("", _LOCAL_NOISE.sub("/", _SCHEME.sub("", path)))
+    if scheme_of(path) == "abfss":
+        key = _DROPPED_BY_AZURE.sub("", _SCHEME.sub("", path.replace("\\", "/")))
+    else:
+        key = _SCHEME.sub("", path)
+    return _END_NOISE.sub("", _LOCAL_NOISE.sub("/", key))
 
 
 def is_suspicious(path: str) -> bool:
@@ -141,7 +146,7 @@ def path_key_column(paths: Any) -> Any:
     else:
         keys = pc.replace_substring_regex(paths, _SCHEME_PATTERN, "")
         is_azure = pc.any(pc.match_substring_regex(paths, "^(?i:abfss?|wasbs?):")).as_py()
-    if is_azure and may_have(paths, b"\\"):
+    if is_azure and (may_have(paths, b"\\") or _may_end_with(keys, b".]")):
         return pa.array([path_key(path) for path in paths.to_pylist()], paths.type)
     if _may_be_noisy(keys):
         keys = pc.replace_substring_regex(keys, r"/(\.?/)+", "/")
@@ -194,6 +199,18 @@ def may_begin_with(paths: Any, characters: bytes) -> bool:
         if pc.any(pc.starts_with(paths, chr(character))).as_py():
             return True
         if any(((data[:-1] == _SLASH) & (data[1:] == character)).any() for data in _bytes_of(paths)):
+            return True
+    return False
+
+
+def _may_end_with(paths: Any, characters: bytes) -> bool:
+    """False only if no name between slashes in n strings ends with one of some ASCII characters."""
+    import pyarrow.compute as pc
+
+    for character in characters:
+        if pc.any(pc.ends_with(paths, chr(character))).as_py():
+            return True
+        if any(((data[1:] == _SLASH) & (data[:-1] == character)).any() for data in _bytes_of(paths)):
             return True
     return False
 

@@ -76,6 +76,15 @@ def test_liveness_ignores_scheme_and_authority_so_that_doubt_keeps_a_file(path: 
     assert path_key(path) == "/t/x"
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["k=Inc./x", "k=Inc../x", "k=Inc[[.]]/x", "k=Inc.[[.]]/x", "k=Inc.\\x", "k=Inc/x.", "k=Inc./x[[.]]"],
+)
+def test_names_on_azure_end_before_their_last_dots(path: str) -> None:
+    assert path_key(f"wasbs://c@a.blob.core.windows.net/t/{path}") == "/t/k=Inc/x"
+    assert path_key(f"s3://b/t/{path}") == f"/t/{path}"
+
+
 def test_case_and_encoding_tell_objects_apart() -> None:
     names = ["/t/k=50%25/x", "/t/k=50%/x", "/t/K=50%25/x", "/t/é", "/t/e\u0301"]
     assert len({path_key(name) for name in names}) == len(names)
@@ -244,6 +253,9 @@ MIXED = [
     "hdfs://nn:8020/t/a",
     "abfss://c@a.dfs.core.windows.net/t\\a",
     "wasbs://c@a.blob.core.windows.net/t/a",
+    "abfss://c@a.dfs.core.windows.net/t./a",
+    "abfss://c@a.dfs.core.windows.net/t/a[[.]]",
+    "abfss://c@a.dfs.core.windows.net/t/a.",
     "t/a",
 ]
 

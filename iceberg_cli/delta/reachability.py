@@ -26,7 +26,7 @@ from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.vacuum import FILES, hidden, hides_metadata, live_keys, removed_keys, strings
 from iceberg_cli.delta.stored_files import find_files
-from iceberg_cli.encoding.string_hash import Hashes, hash_column
+from iceberg_cli.encoding.string_hash import Hashes, among, hash_column
 from iceberg_cli.engines import Scan
 from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
 from iceberg_cli.paths import path_key_column, scheme_of
@@ -48,9 +48,7 @@ class KeySet:
         """Which of n strings are in the set."""
         if not len(self.keys) or not len(request):
             return pa.repeat(value=False, size=len(request))
-        hashes = hash_column(request)
-        indices = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-        same_hash = pa.array(self._hashes[indices] == hashes)
+        same_hash = pa.array(among(hash_column(request), self._hashes))
         if not same_hash.true_count:
             return same_hash
         # Of equal hashes the strings themselves are compared, which takes time by the size of the set.

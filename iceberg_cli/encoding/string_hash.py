@@ -50,6 +50,16 @@ def hash_column(column: pa.Array | pa.ChunkedArray) -> Hashes:
     return np.concatenate(hashes) if hashes else np.empty(0, np.uint64)
 
 
+def among(hashes: Hashes, known: Hashes) -> npt.NDArray[np.bool_]:
+    """For each of n hashes, whether it is in the sorted `known`."""
+    if not len(known):
+        return np.zeros(len(hashes), np.bool_)
+    places = np.searchsorted(known, hashes)
+    places[places == len(known)] = 0
+    found: npt.NDArray[np.bool_] = known[places] == hashes
+    return found
+
+
 def words_of(buffer: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
     """The little-endian 64-bit word at every byte offset of `buffer`; no copy."""
     return np.ndarray((len(buffer) - _WORD_BYTES + 1,), "<u8", buffer=buffer, strides=(1,))

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +22,7 @@ from iceberg_cli.delta.spec.actions import Actions
 from iceberg_cli.delta.spec.paths import dv_path_column, located, physical_column
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.encoding.arrow import one_array
+from iceberg_cli.encoding.string_hash import among, hash_column
 from iceberg_cli.paths import may_begin_with, may_have, path_key_column
 
 FILES: Final = pa.schema(
@@ -92,6 +94,40 @@ def live_keys(
 def active_keys(snapshot: Snapshot, *, root: str) -> pa.ChunkedArray:
     """The path keys of the active files and their DV files, some more than once."""
     return _sliced_keys(root, snapshot.adds.select(_NAMES))
+
+
+def unlisted(snapshot: Snapshot, listing: pa.Table, *, root: str) -> pa.Array:
+    """The active files below the table's folder that a listing of it does not have, and their DV files, each once.
+
+    Args:
+        snapshot: not younger than the listing.
+        listing: `STORED_FILES`.
+        root: the table's folder.
+
+    Returns:
+        Paths, as strings.
+    """
+    hashes = [hash_column(path_key_column(strings(chunk))) for chunk in listing["path"].chunks if len(chunk)]
+    listed = np.sort(np.concatenate([np.empty(0, np.uint64), *hashes]))
+
+    def unlisted_of(paths: pa.Array) -> pa.Array:
+        return (
+            pa.array(~among(hash_column(path_key_column(paths)), listed))
+            if len(paths)
+            else pa.array([], pa.bool_())
+        )
+
+    absent = [pa.array([], pa.string())]
+    for batch in snapshot.adds.select(_NAMES).to_batches(max_chunksize=SLICE_ROWS):
+        files = pa.Table.from_batches([batch])
+        decoded = strings(physical_column(files["path"], root))
+        mask = unlisted_of(decoded)
+        decoded, logged = decoded.filter(mask), files["path"].filter(mask).to_pylist()
+        as_written = pa.array([located(path, path, root) for path in logged], pa.string())
+        vectors = strings(dv_path_column(files, root).drop_null())
+        absent += [decoded.filter(unlisted_of(as_written)), vectors.filter(unlisted_of(vectors))]
+    paths = pc.unique(pa.chunked_array(absent))
+    return paths.filter(pc.starts_with(paths, f"{root}/"))
 
 
 def removed_keys(actions: Actions, *, root: str) -> pa.ChunkedArray:

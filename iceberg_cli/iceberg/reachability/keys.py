@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import array_of
-from iceberg_cli.encoding.string_hash import hash_column
+from iceberg_cli.encoding.string_hash import among, hash_column
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.reachability.question import SnapshotFiles
 from iceberg_cli.iceberg.spec.encryption import check_plain_manifests
@@ -50,16 +50,6 @@ def key_set(parts: Sequence[Keys]) -> Keys:
     new = np.ones(len(keys), np.bool_)
     np.not_equal(keys[1:], keys[:-1], out=new[1:])
     return keys[new]
-
-
-def among(keys: Keys, known: Keys) -> npt.NDArray[np.bool_]:
-    """For each of n keys, whether it is in the sorted `known`."""
-    if not len(known):
-        return np.zeros(len(keys), np.bool_)
-    places = np.searchsorted(known, keys)
-    places[places == len(known)] = 0
-    found: npt.NDArray[np.bool_] = known[places] == keys
-    return found
 
 
 def check_lists(snapshots: Sequence[SnapshotFiles], rows: pa.Table) -> None:

@@ -223,7 +223,7 @@ def test_a_table_that_cannot_be_written_to_shows_its_plan_and_refuses_to_carry_i
     root = tmp_path / "t"
     protocol = a_protocol(1, 7, writer_features=["fromTheFuture"])
     a_log(root, [protocol, a_metadata(), an_add(path="a.parquet")])
-    old_files(root, "nobody.parquet")
+    old_files(root, "a.parquet", "nobody.parquet")
     ran = iceberg_cli(*expire(str(root), "--dry-run"))
     assert ran.code == 0, ran.err
     assert "blocked by" in ran.out

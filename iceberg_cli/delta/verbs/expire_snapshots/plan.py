@@ -31,7 +31,7 @@ from iceberg_cli.delta.reachability import (
     removed_between,
     young_commits,
 )
-from iceberg_cli.delta.spec.vacuum import FILES, STORED_FILES, active_keys, hidden, strings
+from iceberg_cli.delta.spec.vacuum import FILES, STORED_FILES, active_keys, hidden, strings, unlisted
 from iceberg_cli.delta.stored_files import find_files, list_files, read_inventory
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots import rules
@@ -51,11 +51,11 @@ from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.nested_tables import NestedFiles
 from iceberg_cli.operation.ports import Build, Planned, Verb
-from iceberg_cli.paths import path_key_column
+from iceberg_cli.paths import path_key_column, scheme_of
 from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.plan.removal_rows import DELTA_KINDS, SCHEMA
 from iceberg_cli.plan.removals import Removals
-from iceberg_cli.plan.text import iso
+from iceberg_cli.plan.text import count, iso
 
 START_STEP: Final = "vacuum start"
 END_STEP: Final = "vacuum end"
@@ -176,7 +176,34 @@ def _classify(
         partition_columns=snapshot.metadata.partition_columns,
         metadata_hidden=table.reachability.metadata_hidden(snapshot),
     )
-    return decision if only is None else replace(decision, files=_as_shown(decision.files, only)), info
+    if only is not None:
+        return replace(decision, files=_as_shown(decision.files, only)), info
+    if policy.mode != LITE and policy.inventory is None and decision.files.num_rows:
+        _check_listing(table, listing)
+    return decision, info
+
+
+def _check_listing(table: DeltaTable, listing: pa.Table) -> None:
+    """Refuse to delete by a listing that does not have the files that the table needs, by the names that its log has.
+
+    Either they are gone, or the storage lists them by other names, and a file that nothing names may be one of them.
+
+    Raises:
+        CorruptFile: it is so.
+    """
+    missing = unlisted(table.snapshot, listing, root=table.root)
+    if scheme_of(table.root) == "file" and len(missing):
+        # In a folder behind a link; what is behind it is taken for needed by all names.
+        there = pc.is_in(missing, value_set=find_files(table.storage, missing)["path"].combine_chunks())
+        missing = missing.filter(pc.invert(there))
+    if not len(missing):
+        return
+    others = f", nor {count(len(missing) - 1, 'others')}" if len(missing) > 1 else ""
+    reason = (
+        f"the table needs this file, and a listing of its folder does not have it{others}; it is gone, or the storage"
+        " has it by another name, which nothing in the log names"
+    )
+    raise CorruptFile(missing[0].as_py(), None, reason)
 
 
 def _unproved(

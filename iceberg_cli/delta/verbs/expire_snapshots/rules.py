@@ -6,6 +6,8 @@ tells; it was last written before the cut-off; no part of its name is hidden; it
 below this one's. Files are told apart by place (`paths.path_key`), so scheme, authority and doubled slashes do not
 matter, and what a log may mean by a path is taken twice, decoded and as it stands: both places are kept.
 
+Nothing goes by a listing that lacks an active file: the storage may have it by another name, which nothing names.
+
 A tombstone without a time has its commit's; where that is not known either it keeps its file. Change data is named by
 commits and by no state of a table: it goes by its age and theirs. Folders are never listed.
 

@@ -10,8 +10,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.encoding.string_hash import among
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.reachability.keys import NO_KEYS, Keys, among, live
+from iceberg_cli.iceberg.reachability.keys import NO_KEYS, Keys, live
 from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource, waiting, with_ids
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import MAIN, TAG

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.encoding.string_hash import among
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.reachability.keys import Keys, among, key_set, live, sources_of
+from iceberg_cli.iceberg.reachability.keys import Keys, key_set, live, sources_of
 from iceberg_cli.iceberg.spec.manifest import (
     ENTRY_COLUMNS,
     EntryBatch,

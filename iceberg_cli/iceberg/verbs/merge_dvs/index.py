@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.encoding.string_hash import among
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.reachability.keys import Keys, among, key_set, keys_of, live
+from iceberg_cli.iceberg.reachability.keys import Keys, key_set, keys_of, live
 from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
 from iceberg_cli.iceberg.spec.partition_keys import in_spec_order, partition_keys
 from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec

@@ -22,7 +22,7 @@ from iceberg_cli.delta.spec.vacuum import hidden, hides_metadata
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
 from iceberg_cli.engines import Event
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.errors import Refused, UsageError
+from iceberg_cli.errors import CorruptFile, Refused, UsageError
 from iceberg_cli.formats.open import iceberg_files
 from iceberg_cli.operation.apply import resume
 from iceberg_cli.plan.removals import Removals
@@ -419,7 +419,7 @@ def test_a_table_that_is_opened_through_a_link_keeps_what_it_names_by_its_real_f
 
 def test_a_file_whose_name_is_no_text_stays(tmp_path: Path) -> None:
     a_log(tmp_path, adds("live"))
-    some_files(tmp_path, "orphan")
+    some_files(tmp_path, "live", "orphan")
     strange = os.fsencode(tmp_path) + b"/\xff\xfe.parquet"
     Path(os.fsdecode(strange)).write_bytes(b"data")
     set_modified(Path(os.fsdecode(strange)), OLD_MS)
@@ -692,8 +692,10 @@ def test_another_table_beside_this_one_in_the_inventory_keeps_nothing(tmp_path: 
 # -- against a transcription -----------------------------------------------------------------------------------
 
 
-def literal_vacuum(made: Sequence[Sequence[Action]], files: Mapping[str, int], *, cut_ms: int) -> set[str]:
-    """The rule, action by action and file by file; of the commits the last is young."""
+def literal_vacuum(
+    made: Sequence[Sequence[Action]], files: Mapping[str, int], *, cut_ms: int
+) -> tuple[set[str], bool]:
+    """The rule, action by action and file by file; of the commits the last is young. And whether a file is lost."""
     active: dict[tuple[str, str], Action] = {}
     tombstones: dict[tuple[str, str], Action] = {}
     for action in [action for commit in made for action in commit]:
@@ -714,7 +716,13 @@ def literal_vacuum(made: Sequence[Sequence[Action]], files: Mapping[str, int], *
         if "deletionVector" in body:
             number = VECTORS.index(body["deletionVector"]["pathOrInlineDv"])
             needed.add(vector_names(number)[1])
-    return {name for name, modified_ms in files.items() if modified_ms < cut_ms and name not in needed}
+    live = [{unquote(body["path"]), body["path"]} for body in active.values()]
+    vectors = [
+        body["deletionVector"]["pathOrInlineDv"] for body in active.values() if "deletionVector" in body
+    ]
+    live += [{vector_names(VECTORS.index(vector))[1]} for vector in vectors]
+    going = {name for name, modified_ms in files.items() if modified_ms < cut_ms and name not in needed}
+    return going, any(names.isdisjoint(files) for names in live)
 
 
 VECTORS = [vector_names(number)[0] for number in range(3)]
@@ -756,7 +764,32 @@ def test_vacuum_lists_what_the_rule_read_literally_lists(
     set_modified(commit_path(root, len(made)), YOUNG_MS)
     for name, modified_ms in files.items():
         some_files(root, name, modified_ms=modified_ms)
-    assert going(root) == literal_vacuum(made, files, cut_ms=NOW_MS - WEEK_MS)
+    due, is_lost = literal_vacuum(made, files, cut_ms=NOW_MS - WEEK_MS)
+    if due and is_lost:
+        with pytest.raises(CorruptFile, match="the table needs this file"):
+            going(root)
+    else:
+        assert going(root) == due
+
+
+def test_nothing_is_planned_where_the_listing_lacks_a_file_that_the_table_needs(tmp_path: Path) -> None:
+    """It may be there by another name, as where a storage drops a dot."""
+    a_log(tmp_path, adds("name=Inc./a", "name=Inc./b", "live"), age_ms=20 * DAY_MS)
+    some_files(tmp_path, "name=Inc/a", "name=Inc/b", "live")
+    with pytest.raises(CorruptFile, match="nor 1 other") as lost:
+        planned(tmp_path)
+    assert lost.value.path == f"{tmp_path}/name=Inc./a"
+    some_files(tmp_path, "name=Inc./a", "name=Inc./b")
+    assert going(tmp_path) == {"name=Inc/a", "name=Inc/b"}
+
+
+def test_a_file_of_the_table_that_is_behind_a_link_is_not_lost(tmp_path: Path) -> None:
+    root = tmp_path / "t"
+    a_log(root, adds("k=1/live", "live"), age_ms=20 * DAY_MS)
+    some_files(root, "live", "orphan")
+    some_files(tmp_path / "elsewhere", "live")
+    (root / "k=1").symlink_to(tmp_path / "elsewhere")
+    assert going(root) == {"orphan"}
 
 
 # -- retention -------------------------------------------------------------------------------------------------
@@ -797,7 +830,7 @@ def test_a_retention_below_the_tables_own_is_blocked_and_never_ignored(tmp_path:
 def test_an_unknown_writer_feature_blocks_the_deletion_and_not_the_view(tmp_path: Path) -> None:
     features = ["appendOnly", "tomorrow"]
     a_log(tmp_path, [a_protocol(1, 7, writer_features=features), a_metadata(), an_add(path="live")])
-    some_files(tmp_path, "orphan")
+    some_files(tmp_path, "live", "orphan")
     plan = planned(tmp_path)
     assert going(tmp_path) == {"orphan"}
     assert any("tomorrow" in reason for reason in plan.blocked_by)
