@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -78,6 +80,9 @@ __all__ = [
 # Tests start the program many hundred times, and each time it would be compiled anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# A shell starts what is in its background with this signal ignored, and so would all programs that tests start be.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -133,6 +138,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {group: place for place, group in enumerate(dict.fromkeys([*_LONG, *groups]))}
     grouped = sorted(zip(groups, items, strict=True), key=lambda pair: places[pair[0]])
     items[:] = [item for _, item in grouped]
+
+
+@pytest.hookimpl(tryfirst=True)  # before its fixtures start servers
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """On a slow machine deep suites end early, at `DEEP_UNTIL`, a time of `date +%s`, so that .ci/run ends at all."""
+    until = os.environ.get("DEEP_UNTIL")
+    if until and item.get_closest_marker("deep") and time.time() > int(until):  # noqa: TID251 - as bash's
+        pytest.skip("the time of the deep suites was over")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -27,6 +27,8 @@ from tests.spark_settings import Missing, NotStarted, starting
 BY_FSSPEC: Final = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
 
 _SECRET: Final = "a-secret-key"
+_STARTS_S: Final = 180
+_ENDS_S: Final = 30
 
 
 @dataclass(frozen=True)
@@ -137,15 +139,20 @@ def running(command: Sequence[str], port: int) -> Iterator[None]:
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
+            until = time.monotonic() + _STARTS_S
             while not _listens(port):
-                if process.poll() is not None:
+                if process.poll() is not None or time.monotonic() > until:
                     output.seek(0)
                     raise NotStarted(f"{command[0]} did not start: {output.read().decode(errors='replace')}")
                 time.sleep(0.01)
             yield
         finally:
             process.terminate()
-            process.wait()
+            try:
+                process.wait(_ENDS_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def _listens(port: int) -> bool:
