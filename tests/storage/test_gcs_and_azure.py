@@ -436,13 +436,21 @@ def test_a_shared_access_signature_that_a_catalog_gives_is_used_and_renewed(
     assert path in text
 
 
+# As the portal writes it, without the account's name
+PORTAL = (
+    "BlobEndpoint=https://account.blob.core.windows.net/;QueueEndpoint=https://account.queue.core.windows.net/;"
+    "SharedAccessSignature=sv=1&sig=s"
+)
+
+
 @pytest.mark.parametrize(
     ("options", "host", "url", "how"),
     [
         ({}, HOST, "https://account.blob.core.windows.net", {}),
         ({"adls.account-name": "account"}, "", "https://account.blob.core.windows.net", {}),
         ({"adls.account-key": "k"}, HOST, "https://account.blob.core.windows.net", {"key": "k"}),
-        ({"adls.account-name": "other", "adls.account-key": "k"}, HOST, None, {"key": None}),
+        ({"adls.account-name": "other", f"adls.account-key.{HOST}": "k"}, HOST, None, {"key": "k"}),
+        ({"adls.account-name": "account", "adls.account-key.account": "k"}, "", None, {"key": "k"}),
         (
             {"adls.auth.shared-key.account.name": "account", "adls.auth.shared-key.account.key": "k"},
             HOST,
@@ -451,7 +459,13 @@ def test_a_shared_access_signature_that_a_catalog_gives_is_used_and_renewed(
         ),
         ({"adls.sas-token": "?sv=1&sig=s"}, HOST, None, {"sas": "sv=1&sig=s"}),
         ({f"adls.sas-token.{HOST}": "own", "adls.sas-token": "all"}, HOST, None, {"sas": "own"}),
-        ({"adls.sas-token.other.dfs.core.windows.net": "s"}, HOST, None, {"sas": None}),
+        ({f"adls.sas-token.{HOST}": "s", "adls.account-name": "account"}, "", None, {"sas": "s"}),
+        ({"adls.sas-token.other": "s", "adls.credential": "default"}, HOST, None, {"sas": None}),
+        ({"adls.sas-token.other": "s", "adls.credential.account": "default"}, HOST, None, {"sas": None}),
+        ({"adls.token.account": "t"}, HOST, None, {"token": "t"}),
+        ({"adls.token.account": "t", "adls.sas-token": "all"}, HOST, None, {"token": "t", "sas": None}),
+        ({"adls.anon.account": "true", "adls.anon": "false"}, HOST, None, {"is_anonymous": True}),
+        ({"adls.anon.other": "true"}, HOST, None, {"is_anonymous": False}),
         (
             {"adls.connection-string": "AccountName=account;AccountKey=a==;EndpointSuffix=core.chinacloudapi.cn"},
             "",
@@ -459,10 +473,36 @@ def test_a_shared_access_signature_that_a_catalog_gives_is_used_and_renewed(
             {"key": "a=="},
         ),
         (
-            {"adls.connection-string": "AccountName=other;AccountKey=a=="},
+            {"adls.connection-string": "AccountName=account;AccountKey=a=="},
+            "account.dfs.core.chinacloudapi.cn",
+            "https://account.blob.core.chinacloudapi.cn",
+            {"key": "a=="},
+        ),
+        (
+            {"adls.connection-string": "DefaultEndpointsProtocol=http;AccountName=account;AccountKey=a=="},
+            "",
+            "http://account.blob.core.windows.net",
+            {"key": "a=="},
+        ),
+        ({"adls.connection-string": PORTAL}, HOST, "https://account.blob.core.windows.net", {"sas": "sv=1&sig=s"}),
+        ({"adls.connection-string": PORTAL}, "", "https://account.blob.core.windows.net", {"sas": "sv=1&sig=s"}),
+        (
+            {f"adls.connection-string.{HOST}": PORTAL.replace("//account", "//of-dr")},
+            HOST,
+            "https://of-dr.blob.core.windows.net",
+            {"sas": "sv=1&sig=s"},
+        ),
+        (
+            {"adls.connection-string": "BlobEndpoint=http://127.0.0.1:10000/account;SharedAccessSignature=s"},
+            HOST,
+            "http://127.0.0.1:10000/account",
+            {"sas": "s"},
+        ),
+        (
+            {"adls.connection-string": "https://of-dr.blob.core.windows.net/"},
             HOST,
             "https://account.blob.core.windows.net",
-            {"key": None},
+            {},
         ),
         (
             {f"adls.connection-string.{HOST}": "http://127.0.0.1:10000/account"},
@@ -478,6 +518,12 @@ def test_a_shared_access_signature_that_a_catalog_gives_is_used_and_renewed(
             None,
             {"principal": ("t", "c", "s")},
         ),
+        (
+            {"adls.tenant-id": "t", "adls.client-id.account": "c", f"adls.client-secret.{HOST}": "s"},
+            HOST,
+            None,
+            {"principal": ("t", "c", "s")},
+        ),
     ],
 )  # fmt: skip
 def test_options_name_the_account_and_its_credential(
@@ -487,6 +533,37 @@ def test_options_name_the_account_and_its_credential(
     assert account.name == "account"
     assert url in (None, account.url)
     assert {name: getattr(account, name) for name in how} == how
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"adls.account-name": "other", "adls.account-key": "hidden"},
+        {"adls.sas-token.other.dfs.core.windows.net": "hidden"},
+        {"adls.token.other": "hidden"},
+        {"adls.tenant-id": "t", "adls.client-id": "c", "adls.client-secret.other": "hidden"},
+        {"adls.connection-string": "AccountName=other;AccountKey=hidden"},
+        {"adls.connection-string": PORTAL.replace("//account", "//of-dr").replace("sig=s", "sig=hidden")},
+        {"adls.connection-string": "BlobEndpoint=http://127.0.0.1:1/other;SharedAccessSignature=hidden"},
+    ],
+)
+def test_a_credential_for_another_account_is_not_replaced_by_one_that_is_found(
+    options: dict[str, str],
+) -> None:
+    *_, name = options
+    with pytest.raises(UsageError, match="the account account on Azure: no credential is for it") as no:
+        AzureOptions.of(options, {}).account(HOST)
+    assert f" {name}." in no.value.message
+    assert "hidden" not in f"{no.value.message}{no.value.next_step}"
+
+
+def test_a_variable_for_another_account_is_not_replaced_either() -> None:
+    variables = {"AZURE_STORAGE_CONNECTION_STRING": PORTAL.replace("//account", "//of-dr")}
+    with pytest.raises(UsageError) as refused:
+        AzureOptions.of({}, variables).account(HOST)
+    assert "AZURE_STORAGE_CONNECTION_STRING" in refused.value.next_step
+    found = AzureOptions.of({"adls.credential": "default"}, variables).account(HOST)
+    assert (found.url, found.sas) == ("https://account.blob.core.windows.net", None)
 
 
 def test_a_container_alone_needs_an_account_by_the_options() -> None:
