@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import time
@@ -381,6 +382,54 @@ def test_many_blobs_are_deleted_in_batches(azurite: Azurite) -> None:
         assert open_storage(azurite.options_at(endpoint)).delete(paths) == {}
     assert [request.method for request in front.requests] == ["POST", "POST"]
     assert list(azurite.storage.paths(folder)) == []
+
+
+@pytest.mark.parametrize("write", ["put_if_absent", "replace"])
+def test_a_blob_of_more_than_64_mib_is_written_by_one_request(azurite: Azurite, write: str) -> None:
+    front, path, data = (
+        Front(azurite.endpoint),
+        f"{azurite.new_folder()}/large",
+        b"0123456789abcdef" * (65 << 16),
+    )
+    with serving(_Handler, front=front) as endpoint:
+        getattr(open_storage(azurite.options_at(endpoint)), write)(path, data)
+    sent = [(each.method, urlsplit(each.path).query, len(each.body)) for each in front.requests]
+    assert sent == [("PUT", "", 65 << 20)]
+    assert azurite.storage.read(path) == data
+
+
+class _Slow(_Handler):
+    """A server that takes a body in parts, and needs longer for all of it, and then for its answer, than for one."""
+
+    def setup(self) -> None:
+        super().setup()
+        reads = self.rfile
+
+        class Slow(io.RawIOBase):
+            def readline(self, size: int | None = -1, /) -> bytes:
+                return reads.readline(size)
+
+            def read(self, size: int = -1, /) -> bytes:
+                parts = []
+                for part in range(16 if size else 0):
+                    time.sleep(0.05)
+                    parts.append(reads.read(size * (part + 1) // 16 - size * part // 16))
+                time.sleep(0.5 if size else 0)
+                return b"".join(parts)
+
+        self.rfile = Slow()  # type: ignore[assignment]
+
+
+def test_time_outs_of_a_large_upload_are_for_its_parts(
+    azurite: Azurite, no_waits: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    azure = pytest.importorskip("iceberg_cli.storage.azure")
+    for name, value in {"_CONNECT_S": 0.4, "_ANSWER_S": 0.4, "_SLOWEST": 1 << 20}.items():
+        monkeypatch.setattr(azure, name, value)
+    path, data = f"{azurite.new_folder()}/large", b"0123456789abcdef" * (2 << 20)
+    with serving(_Slow, front=Front(azurite.endpoint)) as endpoint:
+        open_storage(azurite.options_at(endpoint)).put_if_absent(path, data)
+    assert azurite.storage.read(path) == data
 
 
 @pytest.mark.parametrize("suffix", ["", f".{ACCOUNT}", f".{ACCOUNT}.dfs.core.windows.net"])
