@@ -56,6 +56,8 @@ _PART_BYTES: Final = 64 << 20  # of an object that takes several requests to rea
 _SLOWEST: Final = 64 * 1024  # bytes a second, of what is sent
 _WHOLE_BYTES: Final = 5_000 << 20  # the most that one request writes, by the service
 _EXISTS: Final = frozenset({"BlobAlreadyExists", "ConditionNotMet"})
+# Not `ResourceNotFound`, which is also what those who may not know get of a container that there is.
+_ABSENT: Final = frozenset({"BlobNotFound", "PathNotFound"})
 
 
 class _StaticToken:
@@ -414,7 +416,7 @@ class AzureStorage(Storage):
                 answers = []
             except IcebergCliError as error:  # of the renewal
                 return dict.fromkeys(keys, error.message)
-            done = [status < 300 or (status, code) == (404, "BlobNotFound") for status, code in answers]
+            done = [status < 300 or (status == 404 and code in _ABSENT) for status, code in answers]
             if len(done) == len(keys) and all(done):
                 return {}
         return self._delete_alone(beside, keys)
@@ -487,7 +489,7 @@ def _is_folder(metadata: Mapping[str, str] | None) -> bool:
 def _is_absent(error: AzureError) -> bool:
     """Whether there is no such object, in a container that there is."""
     is_answer = isinstance(error, HttpResponseError) and error.status_code == 404
-    return is_answer and _code(error) not in ("ContainerNotFound", "ContainerBeingDeleted")
+    return is_answer and _code(error) in _ABSENT
 
 
 def _answer_s(data: bytes) -> float:

@@ -206,6 +206,41 @@ def test_a_bucket_that_is_not_there_is_no_empty_folder(store: ObjectStore) -> No
         list(store.storage.list(elsewhere))
 
 
+class _Nothing(PassingOn):
+    """A proxy that knows no such host; or a service that says no more than that to those who may not know."""
+
+    headers_: ClassVar[list[tuple[str, str]]]
+    body: ClassVar[bytes]
+
+    def response(self, request: Request) -> Response:
+        return Response(404, self.headers_, b"" if request.method == "HEAD" else self.body)
+
+
+HTML = ([("Content-Type", "text/html")], b"<html><body>404 Not Found</body></html>")
+NOT_TOLD = (
+    [("Content-Type", "application/xml"), ("x-ms-error-code", "ResourceNotFound")],
+    b"<Error><Code>ResourceNotFound</Code><Message>The specified resource does not exist.</Message></Error>",
+)
+
+
+@pytest.mark.parametrize(
+    ("store", "answer"),
+    [("azurite", HTML), ("azurite", NOT_TOLD)],
+    indirect=["store"],
+)
+def test_an_answer_of_404_that_is_about_no_object_is_no_absence(
+    store: ObjectStore, answer: tuple[list[tuple[str, str]], bytes]
+) -> None:
+    path = f"{store.new_folder()}/object"
+    with serving(_Nothing, headers_=answer[0], body=answer[1]) as endpoint:
+        storage = open_storage(store.options_at(endpoint))
+        for look in (storage.stat, storage.read, lambda each: storage.stat_many([each])):
+            with pytest.raises(BackendUnavailable):
+                look(path)
+        assert storage.delete([path]).keys() == {path}
+        assert storage.delete([path, f"{path}2"]).keys() == {path, f"{path}2"}
+
+
 # Google Cloud Storage
 
 
