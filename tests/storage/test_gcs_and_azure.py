@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -225,7 +227,7 @@ NOT_TOLD = (
 
 @pytest.mark.parametrize(
     ("store", "answer"),
-    [("azurite", HTML), ("azurite", NOT_TOLD)],
+    [("azurite", HTML), ("azurite", NOT_TOLD), ("fake_gcs", HTML)],
     indirect=["store"],
 )
 def test_an_answer_of_404_that_is_about_no_object_is_no_absence(
@@ -262,6 +264,11 @@ class _Batches(PassingOn):
     bodies: ClassVar[list[str]]
 
     def response(self, request: Request) -> Response | None:
+        if request.method == "DELETE":
+            assert request.path == "/storage/v1/b/warehouse/o/d?userProject=me"
+            return Response(
+                403, [], b'{"error": {"code": 403, "message": "Object is under active Temporary hold"}}'
+            )
         assert request.path == "/batch/storage/v1"
         self.bodies.append(request.body.decode())
         answer = f"{BATCH_ANSWER}\r\n--b--\r\n"
@@ -303,6 +310,154 @@ def test_the_hundred_objects_of_a_batch_go_in_one_request(no_waits: None) -> Non
         storage = open_storage({"gcs.service.host": endpoint, "gcs.no-auth": "true"})
         assert storage.delete([f"gs://warehouse/{number}" for number in range(250)]) == {}
     assert sorted(sizes) == [50, 100, 100]
+
+
+class _Answering(PassingOn):
+    """A server that answers each request by a function, and passes it on where that gives none."""
+
+    behind: ClassVar[str]
+    answers: ClassVar[list[Callable[[Request], Response | None]]]
+    requests: ClassVar[list[Request]]
+
+    def response(self, request: Request) -> Response:
+        self.requests.append(request)
+        return self.answers[0](request) or request.forward(self.behind)
+
+
+@contextmanager
+def answering(
+    store: ObjectStore, answer: Callable[[Request], Response | None]
+) -> Iterator[tuple[Storage, list[Request]]]:
+    """A storage whose requests go to such a server before the emulator, and what came there."""
+    requests: list[Request] = []
+    with serving(_Answering, behind=store.endpoint, answers=[answer], requests=requests) as endpoint:
+        yield open_storage(store.options_at(endpoint)), requests
+
+
+PAGE = Response(200, [("Content-Type", "text/html")], b"<html><body>Sign in</body></html>")
+
+
+@pytest.mark.parametrize("is_carried_out", [False, True])
+def test_an_upload_is_done_when_the_answer_names_its_generation(
+    fake_gcs: FakeGcs, no_waits: None, *, is_carried_out: bool
+) -> None:
+    pages = [PAGE, PAGE]
+
+    def answer(request: Request) -> Response | None:
+        if not request.path.startswith("/upload/") or not pages:
+            return None
+        if is_carried_out:
+            request.forward(fake_gcs.endpoint)
+        return pages.pop()
+
+    path = f"{fake_gcs.new_folder()}/v1.json"
+    with answering(fake_gcs, answer) as (storage, _):
+        storage.put_if_absent(path, b"ours")
+        assert not pages
+        assert fake_gcs.storage.read(path) == b"ours"
+        pages.append(PAGE)
+        with pytest.raises(BackendUnavailable, match="no document with generation"):
+            storage.replace(path, b"others")
+
+
+@pytest.mark.parametrize("page", [PAGE, PAGE._replace(body=b""), PAGE._replace(body=b"[]")])
+def test_a_page_in_place_of_an_answer_is_neither_a_folder_nor_an_object(
+    fake_gcs: FakeGcs, page: Response
+) -> None:
+    folder = fake_gcs.new_folder()
+    with answering(fake_gcs, lambda _: page) as (storage, _):
+        for look in (
+            storage.stat,
+            lambda path: [*storage.list(path)],
+            lambda path: [*storage.subfolders(path)],
+        ):
+            with pytest.raises(BackendUnavailable, match="no document"):
+                look(f"{folder}/a")
+        assert storage.delete([f"{folder}/a", f"{folder}/b"]).keys() == {f"{folder}/a", f"{folder}/b"}
+        assert page.body == b"" or storage.delete([f"{folder}/a"]).keys() == {f"{folder}/a"}
+
+
+def test_what_says_that_it_is_compressed_and_is_not_is_no_object(fake_gcs: FakeGcs) -> None:
+    headers = [("Content-Encoding", "gzip"), ("X-Goog-Stored-Content-Encoding", "identity")]
+    compressed = gzip.compress(b"0123456789")
+    answers = [compressed[:-4], compressed]
+    with answering(fake_gcs, lambda _: Response(200, headers, answers.pop(0))) as (storage, _):
+        with pytest.raises(BackendUnavailable, match="no gzip"):
+            storage.read("gs://warehouse/a")
+        assert storage.read("gs://warehouse/a") == b"0123456789"
+
+
+def test_no_redirect_is_followed(fake_gcs: FakeGcs) -> None:
+    path, there = f"{fake_gcs.new_folder()}/object", list[Request]()
+    fake_gcs.storage.put_if_absent(path, b"x")
+    with serving(_Answering, behind=fake_gcs.endpoint, answers=[lambda _: None], requests=there) as elsewhere:
+
+        def answer(request: Request) -> Response:
+            return Response(307, [("Location", f"{elsewhere}{request.path}")], b"")
+
+        with answering(fake_gcs, answer) as (storage, _):
+            for act in (
+                lambda: storage.put_if_absent(f"{path}2", b"x"),
+                lambda: storage.replace(path, b"y"),
+                lambda: storage.read(path),
+                lambda: storage.stat(path),
+            ):
+                with pytest.raises(BackendUnavailable, match="307"):
+                    act()
+            assert storage.delete([path]) == {path: "307: HTTP 307"}
+    assert there == []
+    assert fake_gcs.storage.read(path) == b"x"
+
+
+@pytest.mark.parametrize("span", [(3, 4), (3, 100), (0, 10), (10, 5), (40, 5)])
+def test_a_part_of_an_object_is_cut_out_of_the_whole_where_the_answer_has_that(
+    fake_gcs: FakeGcs, span: tuple[int, int]
+) -> None:
+    path = f"{fake_gcs.new_folder()}/object"
+    fake_gcs.storage.put_if_absent(path, b"0123456789")
+
+    def whole(request: Request) -> Response:
+        kept = {name: text for name, text in request.headers.items() if name != "Range"}
+        return request._replace(headers=kept).forward(fake_gcs.endpoint)
+
+    with answering(fake_gcs, whole) as (storage, _):
+        assert storage.read(path, span) == b"0123456789"[span[0] : sum(span)]
+
+
+@pytest.mark.parametrize(
+    ("status", "has", "body"),
+    [
+        (206, "bytes 2-5/10", b"2345"),
+        (206, "bytes 3-5/10", b"345"),
+        (206, "bytes 3-6/10", b"345"),
+        (206, "", b"3456"),
+        (204, "", b""),
+    ],
+)
+def test_other_bytes_than_were_asked_for_are_no_part_of_an_object(
+    fake_gcs: FakeGcs, status: int, has: str, body: bytes
+) -> None:
+    headers = [("Content-Range", has)] if has else []
+    with (
+        answering(fake_gcs, lambda _: Response(status, headers, body)) as (storage, _),
+        pytest.raises(BackendUnavailable, match=f"HTTP {status}, has other bytes"),
+    ):
+        storage.read("gs://warehouse/object", (3, 4))
+
+
+def test_an_object_that_is_created_while_it_is_read_is_read(fake_gcs: FakeGcs) -> None:
+    """A download's answer of 404 is text, which a page may be as well: the object's metadata tells."""
+    path = f"{fake_gcs.new_folder()}/object"
+
+    def answer(request: Request) -> Response | None:
+        if [each.path for each in requests] == [request.path]:
+            fake_gcs.storage.put_if_absent(path, b"x")
+            return Response(404, [("Content-Type", "text/html")], b"No such object: warehouse/object")
+        return None
+
+    with answering(fake_gcs, answer) as (storage, requests):
+        assert storage.read(path) == b"x"
+    assert len(requests) == 3
 
 
 class _Guard(PassingOn):
