@@ -419,6 +419,10 @@ class GcsStorage(Storage):
             except IcebergCliError as error:  # of the renewal
                 return reasons | dict.fromkeys(names, error.message)
             failed = {name: each for name, each in found.items() if each is not None and not each.is_absent}
+            # Credentials may have ended, which is seen, and made good, where each is asked for.
+            if denied := [name for name, each in failed.items() if each.status in (401, 403)]:
+                reasons |= self._delete_alone(denied)
+                failed = {name: each for name, each in failed.items() if name not in denied}
             later = [name for name, each in failed.items() if each.is_transient]
             reasons |= {name: _words(each) for name, each in failed.items() if name not in later}
             wait_s = backoff_s(tries, throttled=True, share=_share()) if later else None

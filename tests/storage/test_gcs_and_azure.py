@@ -523,6 +523,33 @@ def test_a_token_that_is_refused_or_ends_is_renewed_and_no_message_has_it(fake_g
         assert refused == []
 
 
+def test_credentials_that_end_within_a_batch_are_renewed(fake_gcs: FakeGcs) -> None:
+    """The service may take the batch and refuse what is in it."""
+    folder = fake_gcs.new_folder()
+    paths = [f"{folder}/{number}" for number in range(3)]
+    fake_gcs.create_empty(paths)
+    refused = '{"error": {"code": 401, "message": "Invalid Credentials"}}'
+
+    def answer(request: Request) -> Response | None:
+        if request.path == "/batch/storage/v1":
+            parts = "".join(
+                f"--b\r\nContent-Type: application/http\r\nContent-ID: <response-{number}>\r\n\r\n"
+                f"HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\n\r\n{refused}\r\n"
+                for number in range(3)
+            )
+            return Response(200, [("Content-Type", "multipart/mixed; boundary=b")], f"{parts}--b--".encode())
+        is_new = request.headers.get("Authorization") == "Bearer ya29.new"
+        return None if is_new else Response(401, [], refused.encode())
+
+    with serving(_Answering, behind=fake_gcs.endpoint, answers=[answer], requests=[]) as endpoint:
+        old, new = (
+            {"gcs.service.host": endpoint, "gcs.oauth2.token": f"ya29.{each}"} for each in ("old", "new")
+        )
+        credential = StorageCredential(prefix="", options=old, renewal=lambda: new)
+        assert RoutedStorage({}, credentials=[credential]).delete(paths) == {}
+    assert list(fake_gcs.storage.paths(folder)) == []
+
+
 def test_objects_that_are_stored_compressed_come_as_they_are_stored(fake_gcs: FakeGcs) -> None:
     storage = fake_gcs.storage
     path = f"{fake_gcs.new_folder()}/v1.metadata.json.gz"
