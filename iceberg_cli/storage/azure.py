@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
+from io import BytesIO
 from typing import Any, Final
 
 import requests
@@ -52,7 +53,11 @@ _WAITS: Final[dict[str, Any]] = {
 _CONNECT_S: Final = 20
 _ANSWER_S: Final = 60
 _PART_BYTES: Final = 64 << 20  # of an object that takes several requests to read
+_SLOWEST: Final = 64 * 1024  # bytes a second, of what is sent
+_WHOLE_BYTES: Final = 5_000 << 20  # the most that one request writes, by the service
 _EXISTS: Final = frozenset({"BlobAlreadyExists", "ConditionNotMet"})
+# Not `ResourceNotFound`, which is also what those who may not know get of a container that there is.
+_ABSENT: Final = frozenset({"BlobNotFound", "PathNotFound"})
 
 
 class _StaticToken:
@@ -101,10 +106,19 @@ class _Accounts:
             return self._clients[host]
 
 
+class _Adapter(HTTPAdapter):
+    """Connections whose time-outs are for parts of what is sent: without TLS they would be for the whole of it."""
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
+        if isinstance(request.body, bytes):
+            request.body = BytesIO(request.body)
+        return super().send(request, *args, **options)
+
+
 def _client_of(account: AzureAccount) -> BlobServiceClient:
     session = requests.Session()
     for scheme in ("https://", "http://"):
-        session.mount(scheme, HTTPAdapter(pool_maxsize=THREADS, max_retries=0))
+        session.mount(scheme, _Adapter(pool_maxsize=THREADS, max_retries=0))
     try:
         return _new_client(account, session)
     except ValueError as error:
@@ -117,6 +131,8 @@ def _new_client(account: AzureAccount, session: requests.Session) -> BlobService
         credential=_credential_of(account),
         transport=RequestsTransport(session=session, connection_timeout=_CONNECT_S, read_timeout=_ANSWER_S),
         retry_policy=ExponentialRetry(retry_total=_RETRIES, **_WAITS),
+        # Several requests would write blocks, which those of another writer of the object may be mixed with.
+        max_single_put_size=_WHOLE_BYTES,
         max_single_get_size=_PART_BYTES,
         max_chunk_get_size=_PART_BYTES,
     )
@@ -252,7 +268,11 @@ class AzureStorage(Storage):
 
         def upload(container: ContainerClient, key: str) -> None:
             container.get_blob_client(key).upload_blob(
-                data, overwrite=False, metadata={_MARK: mark}, match_condition=MatchConditions.IfMissing
+                data,
+                overwrite=False,
+                metadata={_MARK: mark},
+                match_condition=MatchConditions.IfMissing,
+                read_timeout=_answer_s(data),
             )
 
         try:
@@ -279,8 +299,12 @@ class AzureStorage(Storage):
 
     def replace(self, path: str, data: bytes) -> None:
         """Replace the object with one upload, which may safely be sent again."""
+
+        def upload(container: ContainerClient, key: str) -> None:
+            container.upload_blob(key, data, overwrite=True, read_timeout=_answer_s(data))
+
         try:
-            self._call(path, lambda container, key: container.upload_blob(key, data, overwrite=True))
+            self._call(path, upload)
         except AzureError as error:
             raise self._translated("write", path, error) from None
 
@@ -392,7 +416,7 @@ class AzureStorage(Storage):
                 answers = []
             except IcebergCliError as error:  # of the renewal
                 return dict.fromkeys(keys, error.message)
-            done = [status < 300 or (status, code) == (404, "BlobNotFound") for status, code in answers]
+            done = [status < 300 or (status == 404 and code in _ABSENT) for status, code in answers]
             if len(done) == len(keys) and all(done):
                 return {}
         return self._delete_alone(beside, keys)
@@ -465,7 +489,12 @@ def _is_folder(metadata: Mapping[str, str] | None) -> bool:
 def _is_absent(error: AzureError) -> bool:
     """Whether there is no such object, in a container that there is."""
     is_answer = isinstance(error, HttpResponseError) and error.status_code == 404
-    return is_answer and _code(error) not in ("ContainerNotFound", "ContainerBeingDeleted")
+    return is_answer and _code(error) in _ABSENT
+
+
+def _answer_s(data: bytes) -> float:
+    """How long an upload's answer may take: a proxy may have all of it before it sends the first part on."""
+    return _ANSWER_S + len(data) / _SLOWEST
 
 
 def _code(error: AzureError) -> str:

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from iceberg_cli.errors import UsageError
@@ -22,7 +22,10 @@ _KEYS: Final = ("adls.account-key", "adls.auth.shared-key.account.key")
 _NAMES: Final = ("adls.account-name", "adls.auth.shared-key.account.name")
 _PRINCIPAL: Final = ("adls.tenant-id", "adls.client-id", "adls.client-secret")
 _TOKEN: Final = "adls.token"  # noqa: S105 - the option's name
+_CREDENTIAL: Final = "adls.credential"  # a key, or a way to find a credential
+_DEFAULT_CREDENTIAL: Final = ("default", "DefaultAzureCredential")
 _ANONYMOUS: Final = "adls.anon"
+_HOST: Final = "adls.account-host"
 _AUTHORITIES: Final = ("adls.blob-storage-authority", "adls.dfs-storage-authority")
 _SCHEMES: Final = ("adls.blob-storage-scheme", "adls.dfs-storage-scheme")
 _CREDENTIALS: Final = (
@@ -33,9 +36,11 @@ _CREDENTIALS: Final = (
     *_PRINCIPAL,
     _TOKEN,
     _ANONYMOUS,
-    "adls.credential",
+    _CREDENTIAL,
 )
 _DEFAULT_SUFFIX: Final = ".blob.core.windows.net"
+# The first label of the host, the others, and the first folder.
+_ENDPOINT: Final = re.compile(r"(?:https?://)?([^/:?#.]+)([^/:?#]*)[^/?#]*/*([^/?#]*)", re.IGNORECASE)
 # Variables of Azure's own tools, where no option has a credential.
 _VARIABLES: Final = {
     "AZURE_STORAGE_CONNECTION_STRING": _CONNECTION,
@@ -105,24 +110,23 @@ class AzureOptions:
             UsageError: it names none, and neither do the options; or a value is none that the option has.
         """
         name = host.partition(".")[0] or self._default_name()
-        fields = self._connection_fields(name, host)
-        url = fields.get("BLOBENDPOINT") or self._url(name, host, fields)
-        sas = self._of_account(_SAS, name, host) or fields.get("SHAREDACCESSSIGNATURE")
-        key = fields.get("ACCOUNTKEY") or self._key(name)
-        principal = [self.options.get(each, "") for each in _PRINCIPAL]
-        return AzureAccount(
-            name=name,
-            url=url.rstrip("/"),
-            key=None if sas else key,
-            sas=sas.removeprefix("?") if sas else None,
-            principal=(principal[0], principal[1], principal[2]) if all(principal) else None,
-            token=self.options.get(_TOKEN),
-            is_anonymous=self._is_anonymous(),
-        )
+        own = self._own(name, host)
+        known = {**self.options, **own}
+        fields = _connection_for(name, known.get(_CONNECTION), is_own=_CONNECTION in own)
+        # One for this account alone comes before all others, whatever its kind.
+        found = _credentials(name, own, fields if _CONNECTION in own else {})
+        if not found and own.get(_CREDENTIAL) not in _DEFAULT_CREDENTIAL:
+            found = _credentials(name, known, fields)
+        if not found and known.get(_CREDENTIAL) not in _DEFAULT_CREDENTIAL:
+            self._check_that_none_is_given(name)
+        return AzureAccount(name=name, url=_url(name, host, known, fields).rstrip("/"), **found)
 
     def _default_name(self) -> str:
-        connection = _fields(self.options.get(_CONNECTION, ""))
-        name = self._name() or connection.get("ACCOUNTNAME") or self.options.get("adls.account-host", "")
+        name = (
+            _name(self.options)
+            or _account_of(_fields_or_url(self.options.get(_CONNECTION, "")))
+            or self.options.get(_HOST, "")
+        )
         if not name:
             raise UsageError(
                 "Cannot use a path on Azure that names no account, such as abfss://container/key.",
@@ -131,59 +135,119 @@ class AzureOptions:
             )
         return name.partition(".")[0]
 
-    def _name(self) -> str:
-        return next((self.options[name] for name in _NAMES if self.options.get(name)), "")
+    def _own(self, name: str, host: str) -> dict[str, str]:
+        """The options for one account alone, by its host on either endpoint or else its name, without that."""
+        full = host if "." in host else f"{name}{_DEFAULT_SUFFIX.replace('.blob.', '.dfs.')}"
+        found: dict[str, str] = {}
+        for each in (name, full.replace(".dfs.", ".blob.", 1), full):
+            behind = f".{each}"
+            found |= {
+                option.removesuffix(behind): text
+                for option, text in self.options.items()
+                if option.endswith(behind)
+            }
+        return found
 
-    def _of_account(self, option: str, name: str, host: str) -> str | None:
-        """An option's value for one account: by its host on either endpoint, by its name, else that for all."""
-        hosts = (host, host.replace(".dfs.", ".blob.", 1), name)
-        return next(
-            (text for each in hosts if each and (text := self.options.get(f"{option}.{each}")) is not None),
-            self.options.get(option),
-        )
-
-    def _connection_fields(self, name: str, host: str) -> Mapping[str, str]:
-        """The fields of the connection string for an account; none where that is for another one."""
-        text = self._of_account(_CONNECTION, name, host)
-        if text is None:
-            return {}
-        if text.startswith(("https://", "http://")):  # as Java's client reads it
-            return {"BLOBENDPOINT": text}
-        fields = _fields(text)
-        if not fields:
-            raise UsageError(f"Cannot use the storage option {_CONNECTION}: it is no list of NAME=VALUE;.")
-        return fields if fields.get("ACCOUNTNAME", name) == name else {}
-
-    def _key(self, name: str) -> str | None:
-        """The key of an account; None where the options' key is another one's."""
-        if self._name() not in ("", name):
-            return None
-        return next((self.options[each] for each in _KEYS if self.options.get(each)), None) or _plain(
-            self.options.get("adls.credential")
-        )
-
-    def _url(self, name: str, host: str, fields: Mapping[str, str]) -> str:
-        scheme = next((self.options[each] for each in _SCHEMES if self.options.get(each)), "https")
-        if scheme not in ("https", "http"):
+    def _check_that_none_is_given(self, name: str) -> None:
+        """Refuse where there are credentials and none is for the account: others, with wider rights, were not meant."""
+        given = sorted(option for option, text in self.options.items() if _holds_credential(option, text))
+        if given:
             raise UsageError(
-                f"Cannot use the storage option {_SCHEMES[0]}={scheme}: it is one of https, http."
+                f"Cannot use the account {name} on Azure: no credential is for it among the storage options"
+                f" {', '.join(given)}.",
+                next_step=f"Name one for it, as by adls.sas-token.{name} (a service principal takes adls.tenant-id,"
+                " adls.client-id and adls.client-secret), or write adls.credential=default for what"
+                " DefaultAzureCredential finds. Options may come from variables, such as"
+                " AZURE_STORAGE_CONNECTION_STRING.",
             )
-        own = self.options.get("adls.account-host", "")
-        if own.partition(".")[0] == name:
-            return f"{scheme}://{own.replace('.dfs.', '.blob.', 1)}"
-        authority = next((self.options[each] for each in _AUTHORITIES if self.options.get(each)), "")
-        if authority:
-            suffixed = authority.replace(".dfs.", ".blob.", 1)
-            return f"{scheme}://{name}{suffixed}" if authority[0] == "." else f"{scheme}://{authority}/{name}"
-        if "ENDPOINTSUFFIX" in fields:
-            return f"{scheme}://{name}.blob.{fields['ENDPOINTSUFFIX']}"
-        return f"{scheme}://{host.replace('.dfs.', '.blob.', 1) if '.' in host else name + _DEFAULT_SUFFIX}"
 
-    def _is_anonymous(self) -> bool:
-        value = self.options.get(_ANONYMOUS, "false").lower()
-        if value not in ("true", "false"):
-            raise UsageError(f"Cannot use the storage option {_ANONYMOUS}={value}: it is true or false.")
-        return value == "true"
+
+def _connection_for(name: str, text: str | None, *, is_own: bool) -> Mapping[str, str]:
+    """The fields of a connection string for an account; none where that is for another one.
+
+    Args:
+        name: of the account.
+        text: the string, or None.
+        is_own: whether its option names the account; what its endpoint is called counts only without that.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if text is None:
+        return {}
+    fields = _fields_or_url(text)
+    if not fields:
+        raise UsageError(f"Cannot use the storage option {_CONNECTION}: it is no list of NAME=VALUE;.")
+    account = fields.get("ACCOUNTNAME", "") if is_own else _account_of(fields)
+    return fields if account in ("", name) else {}
+
+
+def _account_of(fields: Mapping[str, str]) -> str:
+    """The account that a connection string is for; empty where it does not tell."""
+    match = _ENDPOINT.match(fields.get("BLOBENDPOINT", ""))
+    if fields.get("ACCOUNTNAME") or not match:
+        return fields.get("ACCOUNTNAME", "")
+    label, others, folder = (each.lower() for each in match.groups())
+    # The service's own hosts begin with the account; behind others, such as an emulator's address, it is a folder.
+    return folder if folder and not re.search(r"\.(?:blob|dfs)\.", others) else label
+
+
+def _credentials(name: str, known: Mapping[str, str], fields: Mapping[str, str]) -> dict[str, Any]:
+    """The credentials for an account, by the names that `AzureAccount` gives them.
+
+    Args:
+        name: of the account.
+        known: the options to look in.
+        fields: of its connection string.
+    """
+    anonymous = known.get(_ANONYMOUS, "false").lower()
+    if anonymous not in ("true", "false"):
+        raise UsageError(
+            f"Cannot use the storage option {_ANONYMOUS}={known[_ANONYMOUS]}: it is true or false."
+        )
+    sas = known.get(_SAS) or fields.get("SHAREDACCESSSIGNATURE", "")
+    principal = tuple(known.get(each, "") for each in _PRINCIPAL)
+    found = {
+        "is_anonymous": anonymous == "true",
+        "sas": sas.removeprefix("?"),
+        "key": "" if sas else fields.get("ACCOUNTKEY") or _key(name, known),
+        "principal": principal if all(principal) else (),
+        "token": known.get(_TOKEN, ""),
+    }
+    return {each: value for each, value in found.items() if value}
+
+
+def _key(name: str, known: Mapping[str, str]) -> str:
+    """The key of an account; empty where the options' key is another one's."""
+    if _name(known) not in ("", name):
+        return ""
+    credential = known.get(_CREDENTIAL, "")
+    found = next((known[each] for each in _KEYS if known.get(each)), "")
+    return found or ("" if credential in _DEFAULT_CREDENTIAL else credential)
+
+
+def _name(known: Mapping[str, str]) -> str:
+    return next((known[each] for each in _NAMES if known.get(each)), "")
+
+
+def _url(name: str, host: str, known: Mapping[str, str], fields: Mapping[str, str]) -> str:
+    """The URL of an account's blob service."""
+    if endpoint := fields.get("BLOBENDPOINT"):
+        return endpoint
+    scheme = next((known[each] for each in _SCHEMES if known.get(each)), "https")
+    if scheme not in ("https", "http"):
+        raise UsageError(f"Cannot use the storage option {_SCHEMES[0]}={scheme}: it is one of https, http.")
+    scheme = fields.get("DEFAULTENDPOINTSPROTOCOL", scheme)
+    if suffix := fields.get("ENDPOINTSUFFIX"):
+        return f"{scheme}://{name}.blob.{suffix}"
+    own = known.get(_HOST, "")
+    if own.partition(".")[0] == name:
+        return f"{scheme}://{own.replace('.dfs.', '.blob.', 1)}"
+    authority = next((known[each] for each in _AUTHORITIES if known.get(each)), "")
+    if authority:
+        suffixed = authority.replace(".dfs.", ".blob.", 1)
+        return f"{scheme}://{name}{suffixed}" if authority[0] == "." else f"{scheme}://{authority}/{name}"
+    return f"{scheme}://{host.replace('.dfs.', '.blob.', 1) if '.' in host else name + _DEFAULT_SUFFIX}"
 
 
 def ends_ms(options: Mapping[str, str]) -> str:
@@ -199,8 +263,20 @@ def is_credential(name: str) -> bool:
 
 
 def _is_secret(name: str) -> bool:
-    named = (_SAS, _CONNECTION, *_KEYS, _PRINCIPAL[2], _TOKEN, "adls.credential")
+    named = (_SAS, _CONNECTION, *_KEYS, _PRINCIPAL[2], _TOKEN, _CREDENTIAL)
     return any(name == each or name.startswith(f"{each}.") for each in named)
+
+
+def _holds_credential(option: str, text: str) -> bool:
+    """Whether an option's value is a credential: a connection string may name an endpoint alone."""
+    if option == _CONNECTION or option.startswith(f"{_CONNECTION}."):
+        return bool({"ACCOUNTKEY", "SHAREDACCESSSIGNATURE"} & _fields(text).keys())
+    return _is_secret(option) and bool(text)
+
+
+def _fields_or_url(text: str) -> dict[str, str]:
+    """The fields of a connection string, which may be a URL alone, as Java's client reads it."""
+    return {"BLOBENDPOINT": text} if text.startswith(("https://", "http://")) else _fields(text)
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -210,13 +286,4 @@ def _fields(text: str) -> dict[str, str]:
     if fields.get("USEDEVELOPMENTSTORAGE", "").lower() == "true":
         name, url = _DEVELOPMENT
         return {"ACCOUNTNAME": name, "BLOBENDPOINT": url, **fields}
-    protocol = fields.get("DEFAULTENDPOINTSPROTOCOL", "https")
-    if fields.get("ACCOUNTNAME") and "BLOBENDPOINT" not in fields:
-        suffix = fields.get("ENDPOINTSUFFIX", _DEFAULT_SUFFIX.removeprefix(".blob."))
-        fields["BLOBENDPOINT"] = f"{protocol}://{fields['ACCOUNTNAME']}.blob.{suffix}"
     return fields
-
-
-def _plain(credential: str | None) -> str | None:
-    """A credential that is a key; other words are names of ways to find one."""
-    return credential if credential and credential not in ("default", "DefaultAzureCredential") else None

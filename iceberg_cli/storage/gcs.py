@@ -13,6 +13,7 @@ import json
 import os
 import re
 import uuid
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,7 +23,6 @@ from functools import partial
 from random import random
 from typing import Any, Final
 from urllib.parse import quote, urlencode
-from zlib import MAX_WBITS, decompress
 
 from fsspec.asyn import sync
 
@@ -76,13 +76,32 @@ class GcsError(Exception):
         reason: in words.
         retry_after: that header, or "".
         is_final: without an answer: whether the same request would fail again.
+        code: that a document of the service gives as the status; None where the answer is no such document.
     """
 
     def __init__(
-        self, status: int | None, reason: str, *, retry_after: str = "", is_final: bool = False
+        self,
+        status: int | None,
+        reason: str,
+        *,
+        retry_after: str = "",
+        is_final: bool = False,
+        code: int | None = None,
     ) -> None:
         super().__init__(reason)
         self.status, self.reason, self.retry_after, self.is_final = status, reason, retry_after, is_final
+        self.code = code
+
+    @classmethod
+    def of(cls, status: int, text: str, *, retry_after: str = "") -> GcsError:
+        """The error that an answer with this body is."""
+        try:
+            error = json.loads(text)["error"]
+            reason = error if isinstance(error, str) else error["message"]
+        except (ValueError, KeyError, TypeError):
+            error, reason = None, text.strip()
+        code = error.get("code") if isinstance(error, dict) else None
+        return cls(status, str(reason)[:500] or f"HTTP {status}", retry_after=retry_after, code=code)
 
     @property
     def is_transient(self) -> bool:
@@ -91,8 +110,8 @@ class GcsError(Exception):
 
     @property
     def is_absent(self) -> bool:
-        """Whether there is no such object, in a bucket that there is."""
-        return self.status == 404 and _NO_BUCKET not in self.reason
+        """Whether there is no such object, in a bucket that there is: by the service's word, not by a proxy's page."""
+        return self.status == self.code == 404 and _NO_BUCKET not in self.reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +127,58 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
+    status: int
     headers: Mapping[str, str]
     body: bytes
 
-    def document(self) -> dict[str, Any]:
-        found = json.loads(self.body or b"{}")
-        return found if isinstance(found, dict) else {}
+    def document(self, *names: str) -> dict[str, Any]:
+        """The JSON object that it is.
+
+        Args:
+            names: of members that it must have.
+
+        Raises:
+            GcsError: it is something else, as by a proxy: nothing is known of what the service did.
+        """
+        try:
+            found = json.loads(self.body)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or not found.keys() >= {*names}:
+            wanted = f"with {' and '.join(names)}" if names else "of the service"
+            raise GcsError(None, f"the answer, HTTP {self.status}, is no document {wanted}")
+        return found
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has nothing to tell, as of a deletion; a document may say so too."""
+        return self.body.strip() in (b"", b"null")
+
+    def part(self, span: tuple[int, int] | None) -> bytes:
+        """An object's bytes, or those of a part of it, by what the answer says that it has.
+
+        Raises:
+            GcsError: it has something else.
+        """
+        body = self.body
+        coded = self.headers.get("Content-Encoding", "")
+        if coded == "gzip" and self.headers.get("X-Goog-Stored-Content-Encoding", coded) != coded:
+            try:
+                body = zlib.decompress(body, zlib.MAX_WBITS | 16)  # compressed on the way
+            except zlib.error as error:
+                raise GcsError(None, f"the answer is no gzip, which it says: {error}") from None
+        if self.status == 200:
+            return body if span is None else body[span[0] : sum(span)]
+        has = re.match(r"bytes (\d+)-(\d+)/(\d+)$", self.headers.get("Content-Range", ""))
+        first, last, size = (int(each) for each in has.groups()) if has else (0, -1, 0)
+        if (
+            self.status != 206
+            or span is None
+            or (first, last + 1) != (span[0], min(sum(span), size))
+            or len(body) != last + 1 - first
+        ):
+            raise GcsError(None, f"the answer, HTTP {self.status}, has other bytes than were asked for")
+        return body
 
 
 class GcsStorage(Storage):
@@ -192,16 +257,18 @@ class GcsStorage(Storage):
         if span is not None:
             headers["Range"] = f"bytes={span[0]}-{span[0] + span[1] - 1}"
         request = _Request(method="GET", path=self._object(path), query={"alt": "media"}, headers=headers)
-        try:
-            answer = self._call(request)
-        except GcsError as error:
-            if error.status == 416:  # the offset is at or after the end
-                return b""
-            raise self._translated("read", path, error) from None
-        coded = answer.headers.get("Content-Encoding", "")
-        if coded == "gzip" and answer.headers.get("X-Goog-Stored-Content-Encoding", coded) != coded:
-            return decompress(answer.body, MAX_WBITS | 16)  # compressed on the way
-        return answer.body
+        for tries in itertools.count(1):
+            try:
+                return self._call(request).part(span)
+            except GcsError as error:
+                if error.status == 416:  # the offset is at or after the end
+                    return b""
+                if error.status != 404 or error.is_absent or tries > 1:
+                    raise self._translated("read", path, error) from None
+            # Of an object that is not there, the service says so in a document where its metadata is asked for, and
+            # in plain text where its bytes are. One that is there may just have been created.
+            self.stat(path)
+        raise AssertionError
 
     def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
         """What is known of objects, by listing the folder that many share, and a request for each of the others.
@@ -220,7 +287,7 @@ class GcsStorage(Storage):
             query = {"fields": "size,updated,generation"}
             request = _Request(method="GET", path=self._object(path), query=query, headers=_JSON)
             try:
-                return info(path, self._call(request).document())
+                return info(path, self._call(request).document("size", "updated", "generation"))
             except GcsError as error:
                 raise self._translated("look at", path, error) from None
 
@@ -240,7 +307,7 @@ class GcsStorage(Storage):
         request = self._upload(path, data, metadata={_MARK: mark}, query={"ifGenerationMatch": "0"})
         for tries in itertools.count(1):
             try:
-                self._call(request, again=False)
+                self._call(request, again=False).document("generation")
             except GcsError as error:
                 # 409: another upload is under way, and that may be an earlier one of ours.
                 if error.status in (409, 412) and self._bears(path, mark):
@@ -257,7 +324,7 @@ class GcsStorage(Storage):
     def replace(self, path: str, data: bytes) -> None:
         """Replace the object with one upload, which may safely be sent again."""
         try:
-            self._call(self._upload(path, data))
+            self._call(self._upload(path, data)).document("generation")
         except GcsError as error:
             raise self._translated("write", path, error) from None
 
@@ -352,6 +419,10 @@ class GcsStorage(Storage):
             except IcebergCliError as error:  # of the renewal
                 return reasons | dict.fromkeys(names, error.message)
             failed = {name: each for name, each in found.items() if each is not None and not each.is_absent}
+            # Credentials may have ended, which is seen, and made good, where each is asked for.
+            if denied := [name for name, each in failed.items() if each.status in (401, 403)]:
+                reasons |= self._delete_alone(denied)
+                failed = {name: each for name, each in failed.items() if name not in denied}
             later = [name for name, each in failed.items() if each.is_transient]
             reasons |= {name: _words(each) for name, each in failed.items() if name not in later}
             wait_s = backoff_s(tries, throttled=True, share=_share()) if later else None
@@ -390,7 +461,7 @@ class GcsStorage(Storage):
             if number < len(names) and status:
                 code = int(status[1])
                 found[names[number]] = (
-                    None if code < 300 else GcsError(code, _reason_of(text[text.find("{") :], code))
+                    None if code < 300 else GcsError.of(code, text[max(text.find("{"), 0) :])
                 )
         return found
 
@@ -399,12 +470,12 @@ class GcsStorage(Storage):
 
         def reason(name: str) -> str | None:
             try:
-                self._call(_Request(method="DELETE", path=name, headers=_JSON))
+                answer = self._call(_Request(method="DELETE", path=name, headers=_JSON))
             except GcsError as error:
                 return None if error.is_absent else _words(error)
             except IcebergCliError as error:  # of the renewal
                 return error.message
-            return None
+            return None if answer.is_empty else f"the answer, HTTP {answer.status}, is none to a deletion"
 
         return delete_each(names, reason)
 
@@ -527,7 +598,9 @@ async def _ask(files: GCSFileSystem, request: _Request) -> _Answer:
         # Credentials that have ended are asked for anew, which blocks.
         headers = await asyncio.to_thread(files._get_headers, dict(request.headers))  # noqa: SLF001
         session = await files._set_session()  # noqa: SLF001
-        sent = session.request(request.method, url, headers=headers, data=request.body, timeout=timeout)
+        sent = session.request(
+            request.method, url, headers=headers, data=request.body, timeout=timeout, allow_redirects=False
+        )
         response = await asyncio.wait_for(sent, bound_s)
         async with response:
             body = await response.read()
@@ -542,9 +615,9 @@ async def _ask(files: GCSFileSystem, request: _Request) -> _Answer:
     except _TRANSPORT_ERRORS as error:
         raise GcsError(None, str(error) or type(error).__name__) from None
     if response.status >= 300:
-        reason = _reason_of(body.decode(errors="replace"), response.status)
-        raise GcsError(response.status, reason, retry_after=response.headers.get("Retry-After", ""))
-    return _Answer(response.headers, body)
+        retry_after = response.headers.get("Retry-After", "")
+        raise GcsError.of(response.status, body.decode(errors="replace"), retry_after=retry_after)
+    return _Answer(response.status, response.headers, body)
 
 
 def _key_of(text: str) -> dict[str, Any]:
@@ -561,16 +634,6 @@ def _next_wait_s(error: GcsError, tries: int) -> float | None:
     if not error.is_transient:
         return None
     return wait_s_after(error.status, error.retry_after, tries, share=_share())
-
-
-def _reason_of(text: str, status: int) -> str:
-    """The words of an answer that is no success."""
-    try:
-        error = json.loads(text)["error"]
-        found = error if isinstance(error, str) else error["message"]
-    except (ValueError, KeyError, TypeError):
-        found = text.strip()
-    return str(found)[:500] or f"HTTP {status}"
 
 
 def _words(error: GcsError) -> str:

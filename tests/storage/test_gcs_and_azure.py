@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -205,6 +208,41 @@ def test_a_bucket_that_is_not_there_is_no_empty_folder(store: ObjectStore) -> No
         list(store.storage.list(elsewhere))
 
 
+class _Nothing(PassingOn):
+    """A proxy that knows no such host; or a service that says no more than that to those who may not know."""
+
+    headers_: ClassVar[list[tuple[str, str]]]
+    body: ClassVar[bytes]
+
+    def response(self, request: Request) -> Response:
+        return Response(404, self.headers_, b"" if request.method == "HEAD" else self.body)
+
+
+HTML = ([("Content-Type", "text/html")], b"<html><body>404 Not Found</body></html>")
+NOT_TOLD = (
+    [("Content-Type", "application/xml"), ("x-ms-error-code", "ResourceNotFound")],
+    b"<Error><Code>ResourceNotFound</Code><Message>The specified resource does not exist.</Message></Error>",
+)
+
+
+@pytest.mark.parametrize(
+    ("store", "answer"),
+    [("azurite", HTML), ("azurite", NOT_TOLD), ("fake_gcs", HTML)],
+    indirect=["store"],
+)
+def test_an_answer_of_404_that_is_about_no_object_is_no_absence(
+    store: ObjectStore, answer: tuple[list[tuple[str, str]], bytes]
+) -> None:
+    path = f"{store.new_folder()}/object"
+    with serving(_Nothing, headers_=answer[0], body=answer[1]) as endpoint:
+        storage = open_storage(store.options_at(endpoint))
+        for look in (storage.stat, storage.read, lambda each: storage.stat_many([each])):
+            with pytest.raises(BackendUnavailable):
+                look(path)
+        assert storage.delete([path]).keys() == {path}
+        assert storage.delete([path, f"{path}2"]).keys() == {path, f"{path}2"}
+
+
 # Google Cloud Storage
 
 
@@ -226,6 +264,11 @@ class _Batches(PassingOn):
     bodies: ClassVar[list[str]]
 
     def response(self, request: Request) -> Response | None:
+        if request.method == "DELETE":
+            assert request.path == "/storage/v1/b/warehouse/o/d?userProject=me"
+            return Response(
+                403, [], b'{"error": {"code": 403, "message": "Object is under active Temporary hold"}}'
+            )
         assert request.path == "/batch/storage/v1"
         self.bodies.append(request.body.decode())
         answer = f"{BATCH_ANSWER}\r\n--b--\r\n"
@@ -267,6 +310,154 @@ def test_the_hundred_objects_of_a_batch_go_in_one_request(no_waits: None) -> Non
         storage = open_storage({"gcs.service.host": endpoint, "gcs.no-auth": "true"})
         assert storage.delete([f"gs://warehouse/{number}" for number in range(250)]) == {}
     assert sorted(sizes) == [50, 100, 100]
+
+
+class _Answering(PassingOn):
+    """A server that answers each request by a function, and passes it on where that gives none."""
+
+    behind: ClassVar[str]
+    answers: ClassVar[list[Callable[[Request], Response | None]]]
+    requests: ClassVar[list[Request]]
+
+    def response(self, request: Request) -> Response:
+        self.requests.append(request)
+        return self.answers[0](request) or request.forward(self.behind)
+
+
+@contextmanager
+def answering(
+    store: ObjectStore, answer: Callable[[Request], Response | None]
+) -> Iterator[tuple[Storage, list[Request]]]:
+    """A storage whose requests go to such a server before the emulator, and what came there."""
+    requests: list[Request] = []
+    with serving(_Answering, behind=store.endpoint, answers=[answer], requests=requests) as endpoint:
+        yield open_storage(store.options_at(endpoint)), requests
+
+
+PAGE = Response(200, [("Content-Type", "text/html")], b"<html><body>Sign in</body></html>")
+
+
+@pytest.mark.parametrize("is_carried_out", [False, True])
+def test_an_upload_is_done_when_the_answer_names_its_generation(
+    fake_gcs: FakeGcs, no_waits: None, *, is_carried_out: bool
+) -> None:
+    pages = [PAGE, PAGE]
+
+    def answer(request: Request) -> Response | None:
+        if not request.path.startswith("/upload/") or not pages:
+            return None
+        if is_carried_out:
+            request.forward(fake_gcs.endpoint)
+        return pages.pop()
+
+    path = f"{fake_gcs.new_folder()}/v1.json"
+    with answering(fake_gcs, answer) as (storage, _):
+        storage.put_if_absent(path, b"ours")
+        assert not pages
+        assert fake_gcs.storage.read(path) == b"ours"
+        pages.append(PAGE)
+        with pytest.raises(BackendUnavailable, match="no document with generation"):
+            storage.replace(path, b"others")
+
+
+@pytest.mark.parametrize("page", [PAGE, PAGE._replace(body=b""), PAGE._replace(body=b"[]")])
+def test_a_page_in_place_of_an_answer_is_neither_a_folder_nor_an_object(
+    fake_gcs: FakeGcs, page: Response
+) -> None:
+    folder = fake_gcs.new_folder()
+    with answering(fake_gcs, lambda _: page) as (storage, _):
+        for look in (
+            storage.stat,
+            lambda path: [*storage.list(path)],
+            lambda path: [*storage.subfolders(path)],
+        ):
+            with pytest.raises(BackendUnavailable, match="no document"):
+                look(f"{folder}/a")
+        assert storage.delete([f"{folder}/a", f"{folder}/b"]).keys() == {f"{folder}/a", f"{folder}/b"}
+        assert page.body == b"" or storage.delete([f"{folder}/a"]).keys() == {f"{folder}/a"}
+
+
+def test_what_says_that_it_is_compressed_and_is_not_is_no_object(fake_gcs: FakeGcs) -> None:
+    headers = [("Content-Encoding", "gzip"), ("X-Goog-Stored-Content-Encoding", "identity")]
+    compressed = gzip.compress(b"0123456789")
+    answers = [compressed[:-4], compressed]
+    with answering(fake_gcs, lambda _: Response(200, headers, answers.pop(0))) as (storage, _):
+        with pytest.raises(BackendUnavailable, match="no gzip"):
+            storage.read("gs://warehouse/a")
+        assert storage.read("gs://warehouse/a") == b"0123456789"
+
+
+def test_no_redirect_is_followed(fake_gcs: FakeGcs) -> None:
+    path, there = f"{fake_gcs.new_folder()}/object", list[Request]()
+    fake_gcs.storage.put_if_absent(path, b"x")
+    with serving(_Answering, behind=fake_gcs.endpoint, answers=[lambda _: None], requests=there) as elsewhere:
+
+        def answer(request: Request) -> Response:
+            return Response(307, [("Location", f"{elsewhere}{request.path}")], b"")
+
+        with answering(fake_gcs, answer) as (storage, _):
+            for act in (
+                lambda: storage.put_if_absent(f"{path}2", b"x"),
+                lambda: storage.replace(path, b"y"),
+                lambda: storage.read(path),
+                lambda: storage.stat(path),
+            ):
+                with pytest.raises(BackendUnavailable, match="307"):
+                    act()
+            assert storage.delete([path]) == {path: "307: HTTP 307"}
+    assert there == []
+    assert fake_gcs.storage.read(path) == b"x"
+
+
+@pytest.mark.parametrize("span", [(3, 4), (3, 100), (0, 10), (10, 5), (40, 5)])
+def test_a_part_of_an_object_is_cut_out_of_the_whole_where_the_answer_has_that(
+    fake_gcs: FakeGcs, span: tuple[int, int]
+) -> None:
+    path = f"{fake_gcs.new_folder()}/object"
+    fake_gcs.storage.put_if_absent(path, b"0123456789")
+
+    def whole(request: Request) -> Response:
+        kept = {name: text for name, text in request.headers.items() if name != "Range"}
+        return request._replace(headers=kept).forward(fake_gcs.endpoint)
+
+    with answering(fake_gcs, whole) as (storage, _):
+        assert storage.read(path, span) == b"0123456789"[span[0] : sum(span)]
+
+
+@pytest.mark.parametrize(
+    ("status", "has", "body"),
+    [
+        (206, "bytes 2-5/10", b"2345"),
+        (206, "bytes 3-5/10", b"345"),
+        (206, "bytes 3-6/10", b"345"),
+        (206, "", b"3456"),
+        (204, "", b""),
+    ],
+)
+def test_other_bytes_than_were_asked_for_are_no_part_of_an_object(
+    fake_gcs: FakeGcs, status: int, has: str, body: bytes
+) -> None:
+    headers = [("Content-Range", has)] if has else []
+    with (
+        answering(fake_gcs, lambda _: Response(status, headers, body)) as (storage, _),
+        pytest.raises(BackendUnavailable, match=f"HTTP {status}, has other bytes"),
+    ):
+        storage.read("gs://warehouse/object", (3, 4))
+
+
+def test_an_object_that_is_created_while_it_is_read_is_read(fake_gcs: FakeGcs) -> None:
+    """A download's answer of 404 is text, which a page may be as well: the object's metadata tells."""
+    path = f"{fake_gcs.new_folder()}/object"
+
+    def answer(request: Request) -> Response | None:
+        if [each.path for each in requests] == [request.path]:
+            fake_gcs.storage.put_if_absent(path, b"x")
+            return Response(404, [("Content-Type", "text/html")], b"No such object: warehouse/object")
+        return None
+
+    with answering(fake_gcs, answer) as (storage, requests):
+        assert storage.read(path) == b"x"
+    assert len(requests) == 3
 
 
 class _Guard(PassingOn):
@@ -332,6 +523,33 @@ def test_a_token_that_is_refused_or_ends_is_renewed_and_no_message_has_it(fake_g
         assert refused == []
 
 
+def test_credentials_that_end_within_a_batch_are_renewed(fake_gcs: FakeGcs) -> None:
+    """The service may take the batch and refuse what is in it."""
+    folder = fake_gcs.new_folder()
+    paths = [f"{folder}/{number}" for number in range(3)]
+    fake_gcs.create_empty(paths)
+    refused = '{"error": {"code": 401, "message": "Invalid Credentials"}}'
+
+    def answer(request: Request) -> Response | None:
+        if request.path == "/batch/storage/v1":
+            parts = "".join(
+                f"--b\r\nContent-Type: application/http\r\nContent-ID: <response-{number}>\r\n\r\n"
+                f"HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\n\r\n{refused}\r\n"
+                for number in range(3)
+            )
+            return Response(200, [("Content-Type", "multipart/mixed; boundary=b")], f"{parts}--b--".encode())
+        is_new = request.headers.get("Authorization") == "Bearer ya29.new"
+        return None if is_new else Response(401, [], refused.encode())
+
+    with serving(_Answering, behind=fake_gcs.endpoint, answers=[answer], requests=[]) as endpoint:
+        old, new = (
+            {"gcs.service.host": endpoint, "gcs.oauth2.token": f"ya29.{each}"} for each in ("old", "new")
+        )
+        credential = StorageCredential(prefix="", options=old, renewal=lambda: new)
+        assert RoutedStorage({}, credentials=[credential]).delete(paths) == {}
+    assert list(fake_gcs.storage.paths(folder)) == []
+
+
 def test_objects_that_are_stored_compressed_come_as_they_are_stored(fake_gcs: FakeGcs) -> None:
     storage = fake_gcs.storage
     path = f"{fake_gcs.new_folder()}/v1.metadata.json.gz"
@@ -381,6 +599,54 @@ def test_many_blobs_are_deleted_in_batches(azurite: Azurite) -> None:
         assert open_storage(azurite.options_at(endpoint)).delete(paths) == {}
     assert [request.method for request in front.requests] == ["POST", "POST"]
     assert list(azurite.storage.paths(folder)) == []
+
+
+@pytest.mark.parametrize("write", ["put_if_absent", "replace"])
+def test_a_blob_of_more_than_64_mib_is_written_by_one_request(azurite: Azurite, write: str) -> None:
+    front, path, data = (
+        Front(azurite.endpoint),
+        f"{azurite.new_folder()}/large",
+        b"0123456789abcdef" * (65 << 16),
+    )
+    with serving(_Handler, front=front) as endpoint:
+        getattr(open_storage(azurite.options_at(endpoint)), write)(path, data)
+    sent = [(each.method, urlsplit(each.path).query, len(each.body)) for each in front.requests]
+    assert sent == [("PUT", "", 65 << 20)]
+    assert azurite.storage.read(path) == data
+
+
+class _Slow(_Handler):
+    """A server that takes a body in parts, and needs longer for all of it, and then for its answer, than for one."""
+
+    def setup(self) -> None:
+        super().setup()
+        reads = self.rfile
+
+        class Slow(io.RawIOBase):
+            def readline(self, size: int | None = -1, /) -> bytes:
+                return reads.readline(size)
+
+            def read(self, size: int = -1, /) -> bytes:
+                parts = []
+                for part in range(16 if size else 0):
+                    time.sleep(0.05)
+                    parts.append(reads.read(size * (part + 1) // 16 - size * part // 16))
+                time.sleep(0.5 if size else 0)
+                return b"".join(parts)
+
+        self.rfile = Slow()  # type: ignore[assignment]
+
+
+def test_time_outs_of_a_large_upload_are_for_its_parts(
+    azurite: Azurite, no_waits: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    azure = pytest.importorskip("iceberg_cli.storage.azure")
+    for name, value in {"_CONNECT_S": 0.4, "_ANSWER_S": 0.4, "_SLOWEST": 1 << 20}.items():
+        monkeypatch.setattr(azure, name, value)
+    path, data = f"{azurite.new_folder()}/large", b"0123456789abcdef" * (2 << 20)
+    with serving(_Slow, front=Front(azurite.endpoint)) as endpoint:
+        open_storage(azurite.options_at(endpoint)).put_if_absent(path, data)
+    assert azurite.storage.read(path) == data
 
 
 @pytest.mark.parametrize("suffix", ["", f".{ACCOUNT}", f".{ACCOUNT}.dfs.core.windows.net"])
@@ -436,13 +702,21 @@ def test_a_shared_access_signature_that_a_catalog_gives_is_used_and_renewed(
     assert path in text
 
 
+# As the portal writes it, without the account's name
+PORTAL = (
+    "BlobEndpoint=https://account.blob.core.windows.net/;QueueEndpoint=https://account.queue.core.windows.net/;"
+    "SharedAccessSignature=sv=1&sig=s"
+)
+
+
 @pytest.mark.parametrize(
     ("options", "host", "url", "how"),
     [
         ({}, HOST, "https://account.blob.core.windows.net", {}),
         ({"adls.account-name": "account"}, "", "https://account.blob.core.windows.net", {}),
         ({"adls.account-key": "k"}, HOST, "https://account.blob.core.windows.net", {"key": "k"}),
-        ({"adls.account-name": "other", "adls.account-key": "k"}, HOST, None, {"key": None}),
+        ({"adls.account-name": "other", f"adls.account-key.{HOST}": "k"}, HOST, None, {"key": "k"}),
+        ({"adls.account-name": "account", "adls.account-key.account": "k"}, "", None, {"key": "k"}),
         (
             {"adls.auth.shared-key.account.name": "account", "adls.auth.shared-key.account.key": "k"},
             HOST,
@@ -451,7 +725,13 @@ def test_a_shared_access_signature_that_a_catalog_gives_is_used_and_renewed(
         ),
         ({"adls.sas-token": "?sv=1&sig=s"}, HOST, None, {"sas": "sv=1&sig=s"}),
         ({f"adls.sas-token.{HOST}": "own", "adls.sas-token": "all"}, HOST, None, {"sas": "own"}),
-        ({"adls.sas-token.other.dfs.core.windows.net": "s"}, HOST, None, {"sas": None}),
+        ({f"adls.sas-token.{HOST}": "s", "adls.account-name": "account"}, "", None, {"sas": "s"}),
+        ({"adls.sas-token.other": "s", "adls.credential": "default"}, HOST, None, {"sas": None}),
+        ({"adls.sas-token.other": "s", "adls.credential.account": "default"}, HOST, None, {"sas": None}),
+        ({"adls.token.account": "t"}, HOST, None, {"token": "t"}),
+        ({"adls.token.account": "t", "adls.sas-token": "all"}, HOST, None, {"token": "t", "sas": None}),
+        ({"adls.anon.account": "true", "adls.anon": "false"}, HOST, None, {"is_anonymous": True}),
+        ({"adls.anon.other": "true"}, HOST, None, {"is_anonymous": False}),
         (
             {"adls.connection-string": "AccountName=account;AccountKey=a==;EndpointSuffix=core.chinacloudapi.cn"},
             "",
@@ -459,10 +739,36 @@ def test_a_shared_access_signature_that_a_catalog_gives_is_used_and_renewed(
             {"key": "a=="},
         ),
         (
-            {"adls.connection-string": "AccountName=other;AccountKey=a=="},
+            {"adls.connection-string": "AccountName=account;AccountKey=a=="},
+            "account.dfs.core.chinacloudapi.cn",
+            "https://account.blob.core.chinacloudapi.cn",
+            {"key": "a=="},
+        ),
+        (
+            {"adls.connection-string": "DefaultEndpointsProtocol=http;AccountName=account;AccountKey=a=="},
+            "",
+            "http://account.blob.core.windows.net",
+            {"key": "a=="},
+        ),
+        ({"adls.connection-string": PORTAL}, HOST, "https://account.blob.core.windows.net", {"sas": "sv=1&sig=s"}),
+        ({"adls.connection-string": PORTAL}, "", "https://account.blob.core.windows.net", {"sas": "sv=1&sig=s"}),
+        (
+            {f"adls.connection-string.{HOST}": PORTAL.replace("//account", "//of-dr")},
+            HOST,
+            "https://of-dr.blob.core.windows.net",
+            {"sas": "sv=1&sig=s"},
+        ),
+        (
+            {"adls.connection-string": "BlobEndpoint=http://127.0.0.1:10000/account;SharedAccessSignature=s"},
+            HOST,
+            "http://127.0.0.1:10000/account",
+            {"sas": "s"},
+        ),
+        (
+            {"adls.connection-string": "https://of-dr.blob.core.windows.net/"},
             HOST,
             "https://account.blob.core.windows.net",
-            {"key": None},
+            {},
         ),
         (
             {f"adls.connection-string.{HOST}": "http://127.0.0.1:10000/account"},
@@ -478,6 +784,12 @@ def test_a_shared_access_signature_that_a_catalog_gives_is_used_and_renewed(
             None,
             {"principal": ("t", "c", "s")},
         ),
+        (
+            {"adls.tenant-id": "t", "adls.client-id.account": "c", f"adls.client-secret.{HOST}": "s"},
+            HOST,
+            None,
+            {"principal": ("t", "c", "s")},
+        ),
     ],
 )  # fmt: skip
 def test_options_name_the_account_and_its_credential(
@@ -487,6 +799,37 @@ def test_options_name_the_account_and_its_credential(
     assert account.name == "account"
     assert url in (None, account.url)
     assert {name: getattr(account, name) for name in how} == how
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"adls.account-name": "other", "adls.account-key": "hidden"},
+        {"adls.sas-token.other.dfs.core.windows.net": "hidden"},
+        {"adls.token.other": "hidden"},
+        {"adls.tenant-id": "t", "adls.client-id": "c", "adls.client-secret.other": "hidden"},
+        {"adls.connection-string": "AccountName=other;AccountKey=hidden"},
+        {"adls.connection-string": PORTAL.replace("//account", "//of-dr").replace("sig=s", "sig=hidden")},
+        {"adls.connection-string": "BlobEndpoint=http://127.0.0.1:1/other;SharedAccessSignature=hidden"},
+    ],
+)
+def test_a_credential_for_another_account_is_not_replaced_by_one_that_is_found(
+    options: dict[str, str],
+) -> None:
+    *_, name = options
+    with pytest.raises(UsageError, match="the account account on Azure: no credential is for it") as no:
+        AzureOptions.of(options, {}).account(HOST)
+    assert f" {name}." in no.value.message
+    assert "hidden" not in f"{no.value.message}{no.value.next_step}"
+
+
+def test_a_variable_for_another_account_is_not_replaced_either() -> None:
+    variables = {"AZURE_STORAGE_CONNECTION_STRING": PORTAL.replace("//account", "//of-dr")}
+    with pytest.raises(UsageError) as refused:
+        AzureOptions.of({}, variables).account(HOST)
+    assert "AZURE_STORAGE_CONNECTION_STRING" in refused.value.next_step
+    found = AzureOptions.of({"adls.credential": "default"}, variables).account(HOST)
+    assert (found.url, found.sas) == ("https://account.blob.core.windows.net", None)
 
 
 def test_a_container_alone_needs_an_account_by_the_options() -> None:
