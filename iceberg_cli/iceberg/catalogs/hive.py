@@ -35,7 +35,7 @@ from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage import Storage
 
 _LOCKED: Final = "engine.hive.lock-enabled"  # of the table
-_ALL_LOCKED: Final = "iceberg.hive.lock-enabled"  # of the catalog
+_ALL_LOCKED: Final = "iceberg.engine.hive.lock-enabled"  # of the catalog, in the configuration of Java's
 
 
 class HiveCommitter(SwapCommitter):
@@ -140,11 +140,9 @@ class HiveCommitter(SwapCommitter):
                 return False
 
     def _locks(self, properties: Mapping[str, str]) -> bool:
-        """Whether the writers of a table lock it, by Java's rule."""
-        by_table = properties.get(_LOCKED)
-        if by_table is not None:
-            return by_table.lower() != "false"
-        return self._connection.flag(_ALL_LOCKED, default=True)
+        """Whether the writers of a table lock it, by Java's rule; a text that is neither true nor false means so."""
+        found = properties.get(_LOCKED, self._connection.properties.get(_ALL_LOCKED, ""))
+        return found.strip().lower() != "false"
 
     def _replace(
         self, session: HiveSession, attempt: Attempt, after: Mapping[str, Any], lock: TableLock | None

@@ -38,7 +38,7 @@ from tests.spark_tables.lake import Lake
 pytestmark = pytest.mark.deep
 STORAGE = open_storage()
 OF_EACH_COMMIT = ("metadata_location", "previous_metadata_location", "transient_lastDdlTime")
-_ALL_LOCKED = "iceberg.hive.lock-enabled"
+_ALL_LOCKED = "iceberg.engine.hive.lock-enabled"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -343,7 +343,7 @@ def test_a_metastore_without_the_tables_of_locks_says_what_it_lacks(
         assert "HIVE_LOCKS" in caught.value.next_step
         assert committer.current() == table.location
         # Without locks it goes.
-        set_property(table.open(**{"iceberg.hive.lock-enabled": "false"}), STORAGE, "colour")
+        set_property(table.open(**{_ALL_LOCKED: "false"}), STORAGE, "colour")
 
 
 # Without a lock
@@ -359,10 +359,22 @@ def test_a_commit_without_a_lock_is_by_the_tables_word(hive: HiveMetastore, tmp_
 def test_the_tables_word_comes_before_the_catalogs(hive: HiveMetastore, tmp_path: Path) -> None:
     table = a_table(hive, tmp_path, {"engine.hive.lock-enabled": "true"})
     lock_of_another(table)
-    committer = table.open(**{"iceberg.hive.lock-enabled": "false", "lock-check-retries": "1"})
+    committer = table.open(**{_ALL_LOCKED: "false", "lock-check-retries": "1"})
     attempt = an_attempt(committer, STORAGE, {"colour": "red"})
     with pytest.raises(BackendUnavailable, match="holds its lock"):
         committer.commit(attempt)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(_ALL_LOCKED, "no"), (_ALL_LOCKED, "0"), (_ALL_LOCKED, ""), ("iceberg.hive.lock-enabled", "false")],
+)
+def test_a_catalog_whose_writers_lock_by_javas_rule_is_locked(table: Table, key: str, value: str) -> None:
+    """Java takes what is neither true nor false for its default, and reads no other key."""
+    lock_of_another(table)
+    committer = table.open(**{key: value, "lock-check-retries": "1"})
+    with pytest.raises(BackendUnavailable, match="holds its lock"):
+        committer.commit(an_attempt(committer, STORAGE, {"colour": "red"}))
 
 
 def test_what_a_server_holds_is_tried_on_an_entry_that_goes_again(table: Table) -> None:
