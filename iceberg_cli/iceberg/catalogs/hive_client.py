@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from hive_metastore import ThriftHiveMetastore
 from hive_metastore import ttypes as types
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TException, TMessageType
 from thrift.transport import TSocket, TTransport
 
@@ -295,8 +296,14 @@ class NotKnown(Exception):
 FAILURES: Final = (TException, OSError, EOFError, ValueError, NotKnown)
 
 
+def is_answer(error: BaseException) -> bool:
+    """Whether an error is what the server says, with which its work on the request is over."""
+    return isinstance(error, TException) and not isinstance(
+        error, (TTransport.TTransportException, TProtocolException)
+    )
+
+
 def is_denied(error: BaseException) -> bool:
     """Whether the server says that this user may not."""
     text = str(getattr(error, "message", None) or error).lower()
-    is_answer = isinstance(error, TException) and not isinstance(error, TTransport.TTransportException)
-    return (is_answer or "sasl" in text or "gss" in text) and any(word in text for word in _DENIED)
+    return (is_answer(error) or "sasl" in text or "gss" in text) and any(word in text for word in _DENIED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -263,6 +263,128 @@ class Loses(HiveConnection):
 
         session.entry = lose  # type: ignore[method-assign]
         return session
+
+
+class Alters(HiveConnection):
+    """Whose change of an entry goes as a test says.
+
+    Args:
+        table: of the metastore.
+        how: gets the session, and what sends the change and waits for the answer.
+        properties: of the catalog.
+    """
+
+    def __init__(
+        self, table: Table, how: Callable[[HiveSession, Callable[[], None]], None], **properties: str
+    ) -> None:
+        super().__init__("cat", {"uri": table.hive.uri, **properties})
+        self.how = how
+
+    def session(self) -> HiveSession:
+        session = super().session()
+        alter = session.alter
+
+        def altered(entry: HiveEntry, *, expected: Mapping[str, str]) -> None:
+            self.how(session, lambda: alter(entry, expected=expected))
+
+        session.alter = altered  # type: ignore[method-assign]
+        return session
+
+
+def let_go(table: Table) -> None:
+    """Let all locks of a table lapse."""
+    with table.hive.connection().session() as session:
+        for each in locks(table):
+            session.client.unlock(types.UnlockRequest(lockid=each.lockid))
+
+
+def test_a_commit_is_none_where_another_writer_got_the_lock_and_replaced_it(table: Table) -> None:
+    theirs = an_attempt(table.open(), STORAGE, {"theirs": "yes"})
+    STORAGE.put_if_absent(theirs.file, theirs.data)
+    connection = table.hive.connection()
+
+    def lose(_: HiveSession, send: Callable[[], None]) -> None:
+        let_go(table)
+        with connection.session() as other, TableLock(connection, other, table.database, "t", "theirs"):
+            entry = other.entry(table.database, "t", "theirs")
+            send()
+            # As Java does under a lock: with no word of what it had seen.
+            changed = entry.with_parameters({**entry.parameters, "metadata_location": theirs.file})
+            nothing = types.EnvironmentContext(properties={})
+            other.client.alter_table_with_environment_context(table.database, "t", changed.raw, nothing)
+
+    committer = HiveCommitter(Alters(table, lose), database=table.database, table="t", storage=STORAGE)
+    outcome = committer.commit(an_attempt(committer, STORAGE, {"ours": "yes"}))
+    assert isinstance(outcome, Conflict)
+    assert not outcome.may_arrive
+    assert properties_of(STORAGE, table.open()) == {"theirs": "yes"}
+
+
+def test_a_commit_whose_lock_another_writer_got_is_unknown_until_that_one_lets_go(table: Table) -> None:
+    def lose(_: HiveSession, send: Callable[[], None]) -> None:
+        let_go(table)
+        lock_of_another(table)
+        send()
+
+    connection = Alters(table, lose, **{"lock-check-retries": "1", "lock-check-min-wait-time": "0.01"})
+    committer = HiveCommitter(connection, database=table.database, table="t", storage=STORAGE)
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
+    (outcome, again) = committer.commit(attempt), committer.settle(attempt)
+    (held,) = locks(table)
+    for each in (outcome, again):
+        assert isinstance(each, Unknown)
+        assert each.may_be_replaced
+        assert f"lock {held.lockid} of another on there holds its lock" in each.cause
+    let_go(table)
+    assert table.open().settle(dataclasses.replace(attempt, fresh=False)) == Committed(
+        metadata_location=attempt.file
+    )
+    assert locks(table) == []
+
+
+@pytest.mark.parametrize(("is_proved", "is_in"), [(False, False), (True, False), (False, True)])
+def test_a_lock_is_kept_while_a_request_without_an_answer_may_replace_other_commits(
+    table: Table, *, is_proved: bool, is_in: bool
+) -> None:
+    def cut(session: HiveSession, send: Callable[[], None]) -> None:
+        if is_in:
+            send()
+        session._transport.close()
+        raise ConnectionResetError("cut off")
+
+    connection = Alters(table, cut)
+    if is_proved:
+        connection.unproved[table.database] = None
+    committer = HiveCommitter(connection, database=table.database, table="t", storage=STORAGE)
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
+    outcome = committer.commit(attempt)
+    left = [each.lockid for each in locks(table)]
+    if is_in:
+        assert outcome == Committed(metadata_location=attempt.file)
+    else:
+        assert isinstance(outcome, Unknown)
+        assert [f"its lock {each} is left to lapse" in outcome.cause for each in left] == [True] * len(left)
+    assert len(left) == (0 if is_in or is_proved else 1)
+    let_go(table)
+    assert isinstance(table.open().commit(dataclasses.replace(attempt, fresh=False)), Committed)
+
+
+def test_a_lock_is_let_go_behind_a_request_without_an_answer_where_its_connection_holds(table: Table) -> None:
+    def lose(session: HiveSession, send: Callable[[], None]) -> None:
+        session.client.recv_alter_table_with_environment_context = time_out
+        send()
+
+    def time_out() -> None:
+        raise TimeoutError("no answer")
+
+    committer = HiveCommitter(Alters(table, lose), database=table.database, table="t", storage=STORAGE)
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
+    STORAGE.put_if_absent(attempt.file, attempt.data)
+    swapped = committer._swap(attempt)
+    assert isinstance(swapped, Unknown)
+    assert "left to lapse" not in swapped.cause
+    assert committer.commit(attempt) == Committed(metadata_location=attempt.file)
+    assert locks(table) == []
 
 
 def test_nothing_is_sent_once_the_lock_is_lost(table: Table) -> None:
