@@ -88,7 +88,7 @@ class HiveCommitter(SwapCommitter):
         if isinstance(outcome, Committed) and attempt.commit.commit_uuid not in self._held:
             outcome = self._seen_again(outcome, attempt)
         was_sent = not attempt.fresh or attempt.commit.commit_uuid in self._unanswered
-        if isinstance(outcome, Conflict) and was_sent and not self._is_proved():
+        if isinstance(outcome, Conflict) and was_sent and self.takes_late_requests():
             return replace(outcome, may_arrive=True)
         return outcome
 
@@ -108,10 +108,6 @@ class HiveCommitter(SwapCommitter):
             cause = f"it was seen, but another writer may replace it: {error.message}"
             return Unknown(cause=cause, may_be_replaced=True)
 
-    def _is_proved(self) -> bool:
-        """Whether a request that is still under way cannot replace what was committed meanwhile."""
-        return self._connection.unproved.get(self._database, "") is None
-
     def _lock(
         self, session: HiveSession, attempt: Attempt, is_needed: Callable[[], bool] = lambda: True
     ) -> TableLock:
@@ -125,6 +121,10 @@ class HiveCommitter(SwapCommitter):
             purpose=attempt.commit.commit_uuid,
             is_needed=is_needed,
         )
+
+    def takes_late_requests(self) -> bool:
+        """Whether a request that is still under way may replace what was committed meanwhile."""
+        return not self._connection.is_proved(self._database)
 
     def _entry(self, session: HiveSession) -> HiveEntry:
         """The table's entry.
@@ -152,13 +152,13 @@ class HiveCommitter(SwapCommitter):
         """One request. Before it is sent an error changes nothing; after that, only an answer tells."""
         if self._locks(_properties(attempt)):
             return self._swap_locked(attempt)
-        if reason := why_unproved(self._connection, self._database):
-            raise Refused(
-                f"Cannot commit to {self._name} without a lock: its metastore does not hold what the commit expects of"
-                f" the table: {reason}.",
-                next_step=f"Let its writers lock: remove {_LOCKED}, or set it to true.",
-            )
         with self._connection.session() as session:
+            if reason := why_unproved(self._connection, session, self._database):
+                raise Refused(
+                    f"Cannot commit to {self._name} without a lock: its metastore does not hold what the commit expects"
+                    f" of the table: {reason}.",
+                    next_step=f"Let its writers lock: remove {_LOCKED}, or set it to true.",
+                )
             return self._replace(session, attempt, None)
 
     def _swap_locked(self, attempt: Attempt) -> bool | Unknown:
@@ -209,7 +209,7 @@ class HiveCommitter(SwapCommitter):
         )
         if lock is not None:
             lock.ensure()
-            lock.only_in_order = not self._is_proved()
+            lock.only_in_order = self.takes_late_requests()
         self._unanswered.add(attempt.commit.commit_uuid)
         try:
             session.alter(changed, expected={METADATA_LOCATION: attempt.base})

@@ -20,7 +20,7 @@ from pyiceberg.types import LongType, NestedField
 
 from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
 from iceberg_cli.iceberg.catalogs.hive import HiveCommitter
-from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection, HiveSession
+from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection, HiveSession, Server
 from iceberg_cli.iceberg.catalogs.hive_entry import HiveEntry
 from iceberg_cli.iceberg.catalogs.hive_lock import TableLock
 from iceberg_cli.iceberg.catalogs.hive_proof import why_unproved
@@ -252,8 +252,8 @@ class Loses(HiveConnection):
         super().__init__("cat", {"uri": table.hive.uri})
         self.table = table
 
-    def session(self) -> HiveSession:
-        session = super().session()
+    def session(self, server: Server | None = None) -> HiveSession:
+        session = super().session(server)
         look = session.entry
 
         def lose(*names: str) -> HiveEntry:
@@ -280,8 +280,8 @@ class Alters(HiveConnection):
         super().__init__("cat", {"uri": table.hive.uri, **properties})
         self.how = how
 
-    def session(self) -> HiveSession:
-        session = super().session()
+    def session(self, server: Server | None = None) -> HiveSession:
+        session = super().session(server)
         alter = session.alter
 
         def altered(entry: HiveEntry, *, expected: Mapping[str, str]) -> None:
@@ -354,7 +354,7 @@ def test_a_lock_is_kept_while_a_request_without_an_answer_may_replace_other_comm
 
     connection = Alters(table, cut)
     if is_proved:
-        connection.unproved[table.database] = None
+        connection.unproved[connection.servers[0], table.database] = None
     committer = HiveCommitter(connection, database=table.database, table="t", storage=STORAGE)
     attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
     outcome = committer.commit(attempt)
@@ -501,10 +501,12 @@ def test_a_catalog_whose_writers_lock_by_javas_rule_is_locked(table: Table, key:
 
 def test_what_a_server_holds_is_tried_on_an_entry_that_goes_again(table: Table) -> None:
     connection = table.hive.connection()
-    assert why_unproved(connection, table.database) is None
+    assert not connection.is_proved(table.database)
     with connection.session() as session:
+        assert why_unproved(connection, session, table.database) is None
         assert session.tables(table.database) == ["t"]
-    assert connection.unproved == {table.database: None}
+    assert connection.is_proved(table.database)
+    assert not connection.is_proved("another")
 
 
 def test_another_writers_expectation_is_refused_in_words_that_are_known(table: Table) -> None:
@@ -619,6 +621,23 @@ def test_a_metastore_that_does_not_hold_expectations_is_refused_without_a_lock(
         assert committer.current() == table.location
         with hive.connection().session() as session:
             assert session.tables(table.database) == ["t"]
+
+
+def test_a_server_is_proved_by_itself_where_the_uri_has_several(
+    table: Table, old_hive: HiveMetastore
+) -> None:
+    with old_hive.connection().session() as session:
+        session.client.create_database(
+            types.Database(name=table.database, locationUri=f"file:{old_hive.folder}/d")
+        )
+    connection = HiveConnection("cat", {"uri": f"{table.hive.uri},{old_hive.uri}"})
+    new, old = connection.servers
+    with connection.session() as first, connection.session(old) as second:
+        assert first.server == new
+        assert why_unproved(connection, first, table.database) is None
+        assert not connection.is_proved(table.database)
+        assert "HIVE-26882" in str(why_unproved(connection, second, table.database))
+        assert why_unproved(connection, first, table.database) is None
 
 
 # Java beside us
