@@ -18,7 +18,7 @@ from typing import Final
 
 from hive_metastore import ttypes as types
 
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, TableNotFound, UsageError
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, TableNotFound, UsageError
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
 from iceberg_cli.iceberg.catalogs.hive_client import (
     FAILURES,
@@ -148,20 +148,16 @@ class HiveCommitter(SwapCommitter):
         except FAILURES:
             return ""
 
-    def _swap(self, attempt: Attempt) -> bool | Unknown:
+    def _swap(self, attempt: Attempt) -> bool | Conflict | Unknown:
         """One request. Before it is sent an error changes nothing; after that, only an answer tells."""
         if self._locks(_properties(attempt)):
             return self._swap_locked(attempt)
         with self._connection.session() as session:
-            if reason := why_unproved(self._connection, session, self._database):
-                raise Refused(
-                    f"Cannot commit to {self._name} without a lock: its metastore does not hold what the commit expects"
-                    f" of the table: {reason}.",
-                    next_step=f"Let its writers lock: remove {_LOCKED}, or set it to true.",
-                )
+            if reason := self._unproved(session):
+                return Conflict(reason=reason, for_good=True)
             return self._replace(session, attempt, None)
 
-    def _swap_locked(self, attempt: Attempt) -> bool | Unknown:
+    def _swap_locked(self, attempt: Attempt) -> bool | Conflict | Unknown:
         with self._connection.session() as session:
 
             def is_at_base() -> bool:
@@ -178,12 +174,29 @@ class HiveCommitter(SwapCommitter):
             return Unknown(cause=f"{swapped.cause}; {left}")
         return swapped
 
+    def unproved_reason(self, properties: Mapping[str, str]) -> str | None:
+        """Why this table, which has these properties, cannot be committed to without a lock, where it has none."""
+        if self._locks(properties):
+            return None
+        with self._connection.session() as session:
+            return self._unproved(session)
+
+    def _unproved(self, session: HiveSession) -> str | None:
+        if reason := why_unproved(self._connection, session, self._database):
+            return (
+                "its writers do not lock it, and its metastore does not hold what a commit expects of the table: "
+                f"{reason}. Let them lock: remove {_LOCKED}, or set it to true"
+            )
+        return None
+
     def _locks(self, properties: Mapping[str, str]) -> bool:
         """Whether the writers of a table lock it, by Java's rule; a text that is neither true nor false means so."""
         found = properties.get(_LOCKED, self._connection.properties.get(_ALL_LOCKED, ""))
         return found.strip().lower() != "false"
 
-    def _replace(self, session: HiveSession, attempt: Attempt, lock: TableLock | None) -> bool | Unknown:
+    def _replace(
+        self, session: HiveSession, attempt: Attempt, lock: TableLock | None
+    ) -> bool | Conflict | Unknown:
         try:
             entry = self._entry(session)
         except TableNotFound:
@@ -192,7 +205,7 @@ class HiveCommitter(SwapCommitter):
         if parameters[METADATA_LOCATION] != attempt.base:
             return False
         if reason := why_read_only(parameters):
-            raise Refused(f"Cannot commit to {self._name}: {reason}.")
+            return Conflict(reason=reason, for_good=True)
         if reason := why_not_held(attempt.file, attempt.base):
             raise BackendUnavailable(
                 f"Cannot commit to {self._name}: {reason}: {attempt.file}",

@@ -315,6 +315,21 @@ def test_the_front_refuses_a_version_that_is_not_the_entrys(table: GlueTable) ->
         client.update_table(**update)
 
 
+def test_an_entry_that_a_commit_would_harm_by_now_is_refused_for_good_and_nothing_is_sent(
+    table: GlueTable,
+) -> None:
+    committer = table.open()
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
+    table.glue.changed["GetTable"] = lambda answer: answer["Table"].update(New="x")
+    outcome = committer.commit(attempt)
+    assert isinstance(outcome, Conflict)
+    assert outcome.for_good
+    assert "would lose (New)" in outcome.reason
+    # Of an earlier try nothing is known.
+    assert isinstance(table.open().commit(dataclasses.replace(attempt, fresh=False)), Unknown)
+    assert table.glue.updates() == 0
+
+
 @pytest.mark.deep
 def test_in_a_race_with_pyiceberg_no_commit_is_lost(glue: GlueFront, tmp_path: Path) -> None:
     catalog = make_table(Catalog(kind="glue", folder=f"{tmp_path}/t", uri=glue.endpoint))
