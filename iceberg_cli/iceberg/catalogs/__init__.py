@@ -85,6 +85,15 @@ class ProvesCatalog(Protocol):
 
 
 @runtime_checkable
+class TakesLateRequests(Protocol):
+    """A committer whose catalog may not hold a request against the location that it replaces."""
+
+    def takes_late_requests(self) -> bool:
+        """Whether one that is still under way may replace what was committed meanwhile."""
+        ...
+
+
+@runtime_checkable
 class HidesSnapshots(Protocol):
     """A committer whose catalog may show less of a table than there is."""
 

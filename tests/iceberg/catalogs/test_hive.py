@@ -18,7 +18,8 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from iceberg_cli.errors import BackendUnavailable, TableNotFound
+import iceberg_cli as ic
+from iceberg_cli.errors import BackendUnavailable, CommitStateUnknown, TableNotFound
 from iceberg_cli.iceberg.catalogs.hive import HiveCommitter
 from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection, HiveSession, Server
 from iceberg_cli.iceberg.catalogs.hive_entry import HiveEntry
@@ -27,6 +28,7 @@ from iceberg_cli.iceberg.catalogs.hive_proof import why_unproved
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import an_attempt, first_metadata, properties_of, set_property
+from iceberg_cli.testing.conformance.faults import FaultyCommitter
 from tests.budget import FULL
 from tests.cli.lakes import CatalogTable, catalog_table
 from tests.cli.running import JSON, iceberg_cli
@@ -800,6 +802,24 @@ def test_the_tables_of_a_metastore_are_listed_surveyed_and_maintained(events: Ev
     maintained = iceberg_cli("maintain", pattern, "--policy", str(policy), "--yes")
     assert maintained.code == 0, maintained.err + maintained.out
     assert events.ids() == [0, 1, 2, 3]
+
+
+def test_while_the_outcome_of_one_commit_is_unknown_no_other_operation_deletes(events: Events) -> None:
+    """This metastore was not proved to refuse it once the table has moved."""
+    table = ic.open_table(events.name)
+    committer = table._opened.committer
+    table._opened.committer = FaultyCommitter(committer, "lost before")
+    with pytest.raises(CommitStateUnknown):
+        table.apply(table.plan(ic.iceberg.ExpireSnapshots(older_than="0s", retain_last=1)))
+    set_property(committer, STORAGE, "colour")
+    options = ("--older-than", "0s", "--retain-last", "1", "--yes")
+    run = iceberg_cli("expire-snapshots", events.name, *options, "--no-resume", *JSON)
+    assert run.code == 11
+    assert "what became of the commit of operation" in run.json["message"]
+    run = iceberg_cli("expire-snapshots", events.name, *options)
+    assert run.code == 0, run.err
+    assert events.ids() == [0, 1, 2, 3]
+    assert iceberg_cli("resume", events.name, "--list", *JSON).json["operations"] == []
 
 
 def test_secrets_are_in_no_message(events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
