@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Final
 
 import boto3
+from botocore import exceptions
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
@@ -19,7 +20,6 @@ from botocore.exceptions import (
     ConnectTimeoutError,
     CredentialRetrievalError,
     EndpointConnectionError,
-    LoginError,
     NoAuthTokenError,
     NoCredentialsError,
     NoRegionError,
@@ -38,10 +38,10 @@ NOT_FOUND: Final = "EntityNotFoundException"
 _MOST_TRIES: Final = 10  # as PyIceberg
 _MODES: Final = ("standard", "adaptive", "legacy")
 _WAITS_S: Final = (10, 60)  # to connect, for an answer
-# A request is signed before it is sent, and keys that end are asked for anew then.
+# A request is signed before it is sent, expired keys are asked for anew. Only newer releases have `aws login`.
 _NO_CREDENTIALS: Final = (
-    NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError, SSOError, LoginError,
-    NoAuthTokenError,
+    NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError, SSOError,
+    NoAuthTokenError, getattr(exceptions, "LoginError", SSOError),
 )  # fmt: skip
 # No byte of a request was sent.
 _NOT_SENT: Final = (
