@@ -19,7 +19,13 @@ import pyarrow.compute as pc
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound
 from iceberg_cli.iceberg import ownership as own_files
-from iceberg_cli.iceberg.catalogs import Committer, HidesSnapshots, LosesFields
+from iceberg_cli.iceberg.catalogs import (
+    Committer,
+    HidesSnapshots,
+    LosesFields,
+    ProvesCatalog,
+    TakesLateRequests,
+)
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.commit.verification import mended_lengths, naming_the_way_out, read_kept
@@ -86,6 +92,11 @@ class IcebergTable(OpenTable):
             newest=self._newest,
             read_metadata=self.read_metadata,
         )
+
+    @property
+    def takes_late_requests(self) -> bool:  # type: ignore[override]
+        """Whether the catalog may not hold a request against the version that it replaces."""
+        return isinstance(self.committer, TakesLateRequests) and self.committer.takes_late_requests()
 
     @property
     def workers_write(self) -> bool:  # type: ignore[override]
@@ -261,9 +272,13 @@ class IcebergTable(OpenTable):
         return self.committer.vouchers() if isinstance(self.committer, FilesystemCommitter) else ()
 
     def probe(self, path: str) -> None:
-        """Refuse an object store that is seen not to keep conditional creates; see `OpenTable`."""
+        """Refuse an object store, or a catalog, that is seen not to keep what commits rest on; see `OpenTable`."""
         if isinstance(self.committer, FilesystemCommitter):
             self.committer.probe(path)
+        if isinstance(self.committer, ProvesCatalog):
+            reason = self.committer.unproved_reason(self.metadata.properties)
+            if reason is not None:
+                raise Refused(f"Cannot commit to {self.name}: {reason}.")
 
     def _checked(self, plan: Plan, *, deletes: bool) -> Plan:
         """The plan, blocked where it would write or delete and this table is not the one to do it."""

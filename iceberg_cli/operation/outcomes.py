@@ -105,9 +105,14 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """The swap may have happened, or may happen later."""
+    """The swap may have happened, or may happen later.
+
+    `may_be_replaced`: it was seen to have happened, and another writer may still put another version in its place:
+    only the committer can tell when that is over.
+    """
 
     cause: str
+    may_be_replaced: bool = False
 
 
 Outcome = Committed | Conflict | Unknown

@@ -145,6 +145,11 @@ class Table(Protocol):
         ...
 
     @property
+    def takes_late_requests(self) -> bool:
+        """Whether a commit that was sent to replace one version may still come in once another took its place."""
+        ...
+
+    @property
     def workers_write(self) -> bool:
         """Whether other processes write the files of a verb's `build`, which may outlive this one."""
         ...

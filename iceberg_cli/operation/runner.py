@@ -465,7 +465,12 @@ class OperationRun:
         outcome = (
             Unknown(cause="its base is not there any more") if attempt is None else self.table.settle(attempt)
         )
-        if isinstance(outcome, Unknown) and moved and intent.metadata_location is not None:
+        if (
+            isinstance(outcome, Unknown)
+            and not outcome.may_be_replaced
+            and moved
+            and intent.metadata_location is not None
+        ):
             # The base has moved, so the swap cannot happen any more; had it happened, its effects would show. The
             # sweep recomputes what is live in any case. A catalog that writes the metadata itself holds a request
             # against refs and not against a location, so that it may still come in: there the committer's word stands.

@@ -73,6 +73,7 @@ class OpenTable(Table, ABC):
 
     format: ClassVar[str]
     send_again_ms: ClassVar[int | None] = None
+    takes_late_requests: ClassVar[bool] = False
     workers_write: ClassVar[bool] = False
     name: str
     storage: Storage

@@ -1,7 +1,8 @@
 """Whether other operations of a table forbid deletions: what went with their commits needs all files.
 
 A catalog that writes the metadata itself may drop a ref that was made between our look and the commit. It can only be
-had back while its files are there, and snapshots share files.
+had back while its files are there, and snapshots share files. And a catalog that takes a late request though the table
+has moved makes a version current again that names what others have removed since.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def check_others(table: Table, name: str, *, besides: str | None = None) -> None
                 f"Cannot delete files of {name}: operation {operation_id} keeps all of them: {operation.withheld}",
                 next_step=f"Save what is needed, then `resume TABLE {operation_id} --abandon`.",
             )
-        if _is_asking(operation):
+        if _is_asking(operation, table):
             raise Refused(
                 f"Cannot delete files of {name}: what became of the commit of operation {operation_id} is not known, "
                 "and it may turn out that all of them are needed",
@@ -48,11 +49,11 @@ def check_others(table: Table, name: str, *, besides: str | None = None) -> None
             )
 
 
-def _is_asking(operation: Operation) -> bool:
-    """Whether a request to a catalog that writes the metadata itself has no known outcome yet."""
+def _is_asking(operation: Operation, table: Table) -> bool:
+    """Whether a request has no known outcome yet, and is not dead once the table moves."""
     return any(
         state.intent is not None
-        and state.intent.metadata_location is None
         and state.outcome in (None, "unknown")
+        and (state.intent.metadata_location is None or table.takes_late_requests)
         for state in operation.steps.values()
     )

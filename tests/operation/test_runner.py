@@ -973,6 +973,20 @@ def test_a_commit_whose_base_has_moved_happened_where_its_effects_show() -> None
     assert bodies(run.journal, "leave") == []
 
 
+@pytest.mark.parametrize("visible", [True, False])
+def test_a_commit_that_another_writer_may_still_replace_is_unknown_though_its_effects_show(
+    *, visible: bool
+) -> None:
+    run = an_open_commit()
+    run.table.version, run.table.visible = "v2", visible
+    run.table.answer = Unknown(cause="it was seen without a lock", may_be_replaced=True)
+    error_of(run, CommitStateUnknown, "Cannot tell yet whether ")
+    assert (state_of(run).outcome, run.table.deleted, len(run.table.sent)) == ("unknown", [], 1)
+    run = run.go_on()
+    run.table.answer = Committed(metadata_location="v2")
+    assert finish(run).notes == ("Its commit had happened.",)
+
+
 @pytest.mark.parametrize("base_is_there", [True, False])
 @pytest.mark.parametrize("visible", [True, False])
 def test_where_the_catalog_writes_the_metadata_a_base_that_moved_proves_nothing(

@@ -14,7 +14,7 @@ from iceberg_cli.cli.arguments import VerbOptions, integer
 from iceberg_cli.cli.context import Run
 from iceberg_cli.cli.stopping import at_safe_points, changed
 from iceberg_cli.cli.streams import after
-from iceberg_cli.errors import DeletesFailed, Refused, UsageError
+from iceberg_cli.errors import CommitStateUnknown, DeletesFailed, Refused, UsageError
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Runtime, Table
@@ -209,7 +209,11 @@ def finish(run: Run, report: Report, table: Table, recovered: Sequence[Recovered
 
 
 def recover_open(run: Run, table: Table, runtime: Runtime) -> list[RecoveredOperation]:
-    """Finish the table's open operations whose grace is over, so that cron needs no second line."""
+    """Finish the table's open operations whose grace is over, so that cron needs no second line.
+
+    Raises:
+        CommitStateUnknown: what came of one of them is still not known.
+    """
     from iceberg_cli.cli.render.report import show_report
 
     def show(done: RecoveredOperation) -> None:
@@ -222,4 +226,12 @@ def recover_open(run: Run, table: Table, runtime: Runtime) -> list[RecoveredOper
                 show_report(target, done.report, table.name)
 
     with at_safe_points(last=False):
-        return table.recover(runtime=runtime, on_settled=show)
+        recovered = table.recover(runtime=runtime, on_settled=show)
+    for done in recovered:
+        if done.exit_code == CommitStateUnknown.exit_code:
+            raise CommitStateUnknown(
+                f"Cannot go on with {table.name}: what came of operation {done.report.operation_id} is not known",
+                state="Its commit may or may not have happened. Nothing new was begun.",
+                next_step="`resume TABLE` asks again, and so does the same command.",
+            )
+    return recovered

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from iceberg_cli.operation.outcomes import Attempt, Outcome
@@ -68,6 +68,28 @@ class LosesFields(Protocol):
 
     def lost_fields_reason(self, metadata: TableMetadata, location: str) -> str | None:
         """Why a commit would lose some of this metadata, which is at a location, or None."""
+        ...
+
+
+@runtime_checkable
+class ProvesCatalog(Protocol):
+    """A committer that finds out by trying whether its catalog keeps what commits rest on."""
+
+    def unproved_reason(self, properties: Mapping[str, str]) -> str | None:
+        """Why it does not, for a table with these properties, or None.
+
+        Raises:
+            BackendUnavailable: that cannot be found out now.
+        """
+        ...
+
+
+@runtime_checkable
+class TakesLateRequests(Protocol):
+    """A committer whose catalog may not hold a request against the location that it replaces."""
+
+    def takes_late_requests(self) -> bool:
+        """Whether one that is still under way may replace what was committed meanwhile."""
         ...
 
 

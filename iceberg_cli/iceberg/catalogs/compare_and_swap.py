@@ -23,8 +23,9 @@ from iceberg_cli.storage import Storage
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
 
-Swap = Callable[[Attempt], "bool | Unknown"]
-"""True: exchanged. False: refused, because the base was not there. Unknown: no answer, or none to rely on.
+Swap = Callable[[Attempt], "bool | Conflict | Unknown"]
+"""True: exchanged. False: refused, because the base was not there. Unknown: no answer, or none to rely on. Conflict: it
+was not asked for, and will not be however often it is tried.
 
 It raises BackendUnavailable where it is certain that this call changed nothing and never will.
 """
@@ -68,7 +69,7 @@ class SwapCommitter(ABC):
         return settle_pointer(attempt, self.current, self._storage)
 
     @abstractmethod
-    def _swap(self, attempt: Attempt) -> bool | Unknown:
+    def _swap(self, attempt: Attempt) -> bool | Conflict | Unknown:
         """One conditional exchange, see `Swap`."""
 
 
@@ -113,6 +114,8 @@ def commit_by_swap(
         case False:
             reason = f"another writer moved the table from {attempt.base}"
             return _refused(attempt, reason, first=first, current=current, storage=storage)
+        case Conflict(reason=reason):
+            return swapped if first else Unknown(cause=reason)
         case Unknown(cause=cause):
             settled = settle_pointer(attempt, current, storage)
             return Unknown(cause=f"{cause}; {settled.cause}") if isinstance(settled, Unknown) else settled

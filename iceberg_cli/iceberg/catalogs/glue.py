@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
+from iceberg_cli.errors import BackendUnavailable, TableNotFound
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
 from iceberg_cli.iceberg.catalogs.glue_connection import TRANSPORT_ERRORS, GlueConnection, code_of, is_refused
 from iceberg_cli.iceberg.catalogs.glue_listing import METADATA, is_iceberg, tables_of
-from iceberg_cli.operation.outcomes import Attempt, Unknown
+from iceberg_cli.operation.outcomes import Attempt, Conflict, Unknown
 from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage import Storage
 
@@ -116,10 +116,10 @@ class GlueCommitter(SwapCommitter):
         except BackendUnavailable:
             return ""
 
-    def _swap(self, attempt: Attempt) -> bool | Unknown:
+    def _swap(self, attempt: Attempt) -> bool | Conflict | Unknown:
         """One request, which holds for the version of the entry that had the base."""
         if reason := self.read_only_reason():
-            raise Refused(f"Cannot commit to {self._name}: {reason}.")
+            return Conflict(reason=reason, for_good=True)
         entry = self._seen
         assert entry is not None
         if entry.location != attempt.base:

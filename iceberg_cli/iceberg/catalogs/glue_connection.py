@@ -12,17 +12,22 @@ from functools import cached_property
 from typing import Any, Final
 
 import boto3
+from botocore import exceptions
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConnectTimeoutError,
+    CredentialRetrievalError,
     EndpointConnectionError,
+    NoAuthTokenError,
     NoCredentialsError,
     NoRegionError,
     ParamValidationError,
     PartialCredentialsError,
     ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
 )
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
@@ -33,11 +38,16 @@ NOT_FOUND: Final = "EntityNotFoundException"
 _MOST_TRIES: Final = 10  # as PyIceberg
 _MODES: Final = ("standard", "adaptive", "legacy")
 _WAITS_S: Final = (10, 60)  # to connect, for an answer
+# A request is signed before it is sent, expired keys are asked for anew. Only newer releases have `aws login`.
+_NO_CREDENTIALS: Final = (
+    NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError, SSOError,
+    NoAuthTokenError, getattr(exceptions, "LoginError", SSOError),
+)  # fmt: skip
 # No byte of a request was sent.
 _NOT_SENT: Final = (
-    ConnectTimeoutError, EndpointConnectionError, NoCredentialsError, PartialCredentialsError, ParamValidationError,
+    ConnectTimeoutError, EndpointConnectionError, ParamValidationError, *_NO_CREDENTIALS,
 )  # fmt: skip
-_NO_CREDENTIALS: Final = (NoCredentialsError, PartialCredentialsError)
+_COMMIT: Final = "UpdateTable"
 # Answers by which a request was refused before anything was done, all of status 4xx.
 _REFUSED: Final = frozenset(
     {
@@ -69,6 +79,7 @@ class GlueConnection:
 
     Raises:
         UsageError: a property has a value that it cannot have, or there is no region.
+        AccessDenied: what gives the keys did not.
     """
 
     def __init__(self, name: str, properties: Mapping[str, str]) -> None:
@@ -95,8 +106,10 @@ class GlueConnection:
                 f"Cannot open the catalog {name}: no region is configured.",
                 next_step="Set its glue.region, or AWS_REGION.",
             ) from error
-        except (ProfileNotFound, ValueError, *_NO_CREDENTIALS) as error:
+        except (ProfileNotFound, ValueError, NoCredentialsError, PartialCredentialsError) as error:
             raise UsageError(f"Cannot open the catalog {name}: {self.reason(error)}") from None
+        except _NO_CREDENTIALS as error:
+            raise self.failed(f"Cannot open the catalog {name}", error) from None
         self._reads.meta.events.register("before-parse.glue.GetTable", self._remember)
 
     def _client(self, retries: Mapping[str, Any]) -> Any:
@@ -208,8 +221,10 @@ def code_of(error: Exception) -> str | None:
 
 
 def is_refused(error: Exception) -> bool:
-    """Whether it is certain that a call which ended so changed nothing, and never will."""
+    """Whether it is certain that an `UpdateTable` which ended so changed nothing, and never will."""
     if isinstance(error, ClientError):
+        if error.operation_name != _COMMIT:  # such as STS's, which was asked for keys to sign with
+            return True
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         return code_of(error) in _REFUSED and isinstance(status, int) and 400 <= status < 500
     return isinstance(error, _NOT_SENT)

@@ -2,27 +2,30 @@
 
 The commit locks the table, looks at its entry, and sends it back with another location and the expectation that the
 base is still there. The lock holds off Java's HiveCatalog, which by default relies on it and sends no expectation; the
-expectation holds where a lock was lost, on servers that have HIVE-26882. Without a lock we commit only where the table
-says so, as Java reads it, and the server was proved to hold expectations.
+expectation holds where a lock was lost, on servers that have HIVE-26882. A writer who got the lock while ours was lost,
+and looked before our change, would put its own in the place of ours: a commit is done only once it was seen under a
+lock. Without a lock we commit only where the table says so, as Java reads it, and the server was proved to hold
+expectations.
 
 Spec: Java, `HiveTableOperations`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from hive_metastore import ttypes as types
 
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, TableNotFound, UsageError
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, TableNotFound, UsageError
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
 from iceberg_cli.iceberg.catalogs.hive_client import (
     FAILURES,
     HiveConnection,
     HiveSession,
     NotKnown,
+    is_answer,
     is_denied,
 )
 from iceberg_cli.iceberg.catalogs.hive_entry import METADATA_LOCATION, HiveEntry
@@ -30,12 +33,12 @@ from iceberg_cli.iceberg.catalogs.hive_lock import NotNeeded, TableLock
 from iceberg_cli.iceberg.catalogs.hive_parameters import parameters_after, why_not_held, why_read_only
 from iceberg_cli.iceberg.catalogs.hive_proof import why_unproved
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
-from iceberg_cli.operation.outcomes import Attempt, Conflict, Outcome, Unknown
+from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage import Storage
 
 _LOCKED: Final = "engine.hive.lock-enabled"  # of the table
-_ALL_LOCKED: Final = "iceberg.hive.lock-enabled"  # of the catalog
+_ALL_LOCKED: Final = "iceberg.engine.hive.lock-enabled"  # of the catalog, in the configuration of Java's
 
 
 class HiveCommitter(SwapCommitter):
@@ -59,6 +62,7 @@ class HiveCommitter(SwapCommitter):
         self._name = f"{connection.name}.{database}.{table}"
         self._parameters: Mapping[str, str] | None = None
         self._unanswered: set[str] = set()
+        self._held: set[str] = set()  # commits that were answered, and locked until then
 
     def read_only_reason(self) -> str | None:
         """Encrypted tables, for which Java keeps a hash of the metadata in the entry."""
@@ -81,11 +85,46 @@ class HiveCommitter(SwapCommitter):
         return self._judged(super().settle(attempt), attempt)
 
     def _judged(self, outcome: Outcome, attempt: Attempt) -> Outcome:
+        if isinstance(outcome, Committed) and attempt.commit.commit_uuid not in self._held:
+            outcome = self._seen_again(outcome, attempt)
         was_sent = not attempt.fresh or attempt.commit.commit_uuid in self._unanswered
-        is_proved = self._connection.unproved.get(self._database, "") is None
-        if isinstance(outcome, Conflict) and was_sent and not is_proved:
+        if isinstance(outcome, Conflict) and was_sent and self.takes_late_requests():
             return replace(outcome, may_arrive=True)
         return outcome
+
+    def _seen_again(self, outcome: Outcome, attempt: Attempt) -> Outcome:
+        """What is seen under a lock of what was seen without one: who got the lock before us has committed by then."""
+        if not self._locks(_properties(attempt)):
+            return outcome
+        try:
+            with self._connection.session() as session:
+                lock = self._lock(session, attempt)
+                lock.take_over()
+                with lock:
+                    outcome = super().settle(attempt)
+                    lock.ensure()
+                    return outcome
+        except (BackendUnavailable, TableNotFound) as error:
+            cause = f"it was seen, but another writer may replace it: {error.message}"
+            return Unknown(cause=cause, may_be_replaced=True)
+
+    def _lock(
+        self, session: HiveSession, attempt: Attempt, is_needed: Callable[[], bool] = lambda: True
+    ) -> TableLock:
+        entry = self._entry(session)
+        return TableLock(
+            self._connection,
+            session,
+            entry.database,
+            entry.table,
+            self._name,
+            purpose=attempt.commit.commit_uuid,
+            is_needed=is_needed,
+        )
+
+    def takes_late_requests(self) -> bool:
+        """Whether a request that is still under way may replace what was committed meanwhile."""
+        return not self._connection.is_proved(self._database)
 
     def _entry(self, session: HiveSession) -> HiveEntry:
         """The table's entry.
@@ -109,46 +148,55 @@ class HiveCommitter(SwapCommitter):
         except FAILURES:
             return ""
 
-    def _swap(self, attempt: Attempt) -> bool | Unknown:
+    def _swap(self, attempt: Attempt) -> bool | Conflict | Unknown:
         """One request. Before it is sent an error changes nothing; after that, only an answer tells."""
-        after = decode_metadata_file(attempt.data, attempt.file)
-        if self._locks(after.get("properties") or {}):
-            return self._swap_locked(attempt, after)
-        if reason := why_unproved(self._connection, self._database):
-            raise Refused(
-                f"Cannot commit to {self._name} without a lock: its metastore does not hold what the commit expects of"
-                f" the table: {reason}.",
-                next_step=f"Let its writers lock: remove {_LOCKED}, or set it to true.",
-            )
+        if self._locks(_properties(attempt)):
+            return self._swap_locked(attempt)
         with self._connection.session() as session:
-            return self._replace(session, attempt, after, None)
+            if reason := self._unproved(session):
+                return Conflict(reason=reason, for_good=True)
+            return self._replace(session, attempt, None)
 
-    def _swap_locked(self, attempt: Attempt, after: Mapping[str, Any]) -> bool | Unknown:
+    def _swap_locked(self, attempt: Attempt) -> bool | Conflict | Unknown:
         with self._connection.session() as session:
 
             def is_at_base() -> bool:
                 return self._entry(session).parameters[METADATA_LOCATION] == attempt.base
 
             try:
-                entry = self._entry(session)
-                lock = TableLock(
-                    self._connection, session, entry.database, entry.table, self._name, is_needed=is_at_base
-                )
+                lock = self._lock(session, attempt, is_at_base)
                 with lock:
-                    return self._replace(session, attempt, after, lock)
+                    swapped = self._replace(session, attempt, lock)
             except (TableNotFound, NotNeeded):
                 return False
+        if lock.is_left and isinstance(swapped, Unknown):
+            left = f"its lock {lock.number} is left to lapse, for the request may still be carried out"
+            return Unknown(cause=f"{swapped.cause}; {left}")
+        return swapped
+
+    def unproved_reason(self, properties: Mapping[str, str]) -> str | None:
+        """Why this table, which has these properties, cannot be committed to without a lock, where it has none."""
+        if self._locks(properties):
+            return None
+        with self._connection.session() as session:
+            return self._unproved(session)
+
+    def _unproved(self, session: HiveSession) -> str | None:
+        if reason := why_unproved(self._connection, session, self._database):
+            return (
+                "its writers do not lock it, and its metastore does not hold what a commit expects of the table: "
+                f"{reason}. Let them lock: remove {_LOCKED}, or set it to true"
+            )
+        return None
 
     def _locks(self, properties: Mapping[str, str]) -> bool:
-        """Whether the writers of a table lock it, by Java's rule."""
-        by_table = properties.get(_LOCKED)
-        if by_table is not None:
-            return by_table.lower() != "false"
-        return self._connection.flag(_ALL_LOCKED, default=True)
+        """Whether the writers of a table lock it, by Java's rule; a text that is neither true nor false means so."""
+        found = properties.get(_LOCKED, self._connection.properties.get(_ALL_LOCKED, ""))
+        return found.strip().lower() != "false"
 
     def _replace(
-        self, session: HiveSession, attempt: Attempt, after: Mapping[str, Any], lock: TableLock | None
-    ) -> bool | Unknown:
+        self, session: HiveSession, attempt: Attempt, lock: TableLock | None
+    ) -> bool | Conflict | Unknown:
         try:
             entry = self._entry(session)
         except TableNotFound:
@@ -157,7 +205,7 @@ class HiveCommitter(SwapCommitter):
         if parameters[METADATA_LOCATION] != attempt.base:
             return False
         if reason := why_read_only(parameters):
-            raise Refused(f"Cannot commit to {self._name}: {reason}.")
+            return Conflict(reason=reason, for_good=True)
         if reason := why_not_held(attempt.file, attempt.base):
             raise BackendUnavailable(
                 f"Cannot commit to {self._name}: {reason}: {attempt.file}",
@@ -166,7 +214,7 @@ class HiveCommitter(SwapCommitter):
         changed = entry.with_parameters(
             parameters_after(
                 parameters,
-                after=after,
+                after=decode_metadata_file(attempt.data, attempt.file),
                 updates=[update.to_json() for update in attempt.commit.updates],
                 base=attempt.base,
                 location=attempt.file,
@@ -174,12 +222,22 @@ class HiveCommitter(SwapCommitter):
         )
         if lock is not None:
             lock.ensure()
+            lock.only_in_order = self.takes_late_requests()
         self._unanswered.add(attempt.commit.commit_uuid)
         try:
             session.alter(changed, expected={METADATA_LOCATION: attempt.base})
         except FAILURES as error:
+            if lock is not None and (is_answer(error) or isinstance(error, NotKnown)):
+                lock.only_in_order = False
             return self._refused(session, attempt, error)
         self._unanswered.discard(attempt.commit.commit_uuid)
+        if lock is not None:
+            lock.only_in_order = False
+            try:
+                lock.ensure()
+            except BackendUnavailable as error:
+                return Unknown(cause=f"{error.message}, after the metastore took the commit")
+        self._held.add(attempt.commit.commit_uuid)
         return True
 
     def _refused(self, session: HiveSession, attempt: Attempt, error: Exception) -> Unknown:
@@ -209,6 +267,12 @@ class HiveCommitter(SwapCommitter):
             return self._entry(session).parameters[METADATA_LOCATION] == location
         except (BackendUnavailable, TableNotFound):
             return False
+
+
+def _properties(attempt: Attempt) -> Mapping[str, str]:
+    """Of the table, as the attempt leaves them."""
+    properties: Mapping[str, str] = decode_metadata_file(attempt.data, attempt.file).get("properties") or {}
+    return properties
 
 
 # With them a server ends its work on a request.

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from hive_metastore import ThriftHiveMetastore
 from hive_metastore import ttypes as types
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TException, TMessageType
 from thrift.transport import TSocket, TTransport
 
@@ -22,6 +23,8 @@ from iceberg_cli.storage.redaction import redact, secrets_of
 CONNECT_S: Final = 10
 ANSWER_S: Final = 120  # a metastore tells its listeners of a change before it answers
 MODIFIED: Final = "The table has been modified"  # the beginning of two texts, HIVE-26882 and HIVE-28121
+Server = tuple[str, int]
+"""Host and port."""
 _PORT: Final = 9083
 _EXPECTED_KEY: Final = "expected_parameter_key"
 _EXPECTED_VALUE: Final = "expected_parameter_value"
@@ -51,11 +54,12 @@ class HiveConnection:
         self.name = name
         self.properties = {key: value for key, value in properties.items() if isinstance(value, str)}
         self.answer_s = answer_s
-        self.unproved: dict[
-            str, str | None
-        ] = {}  # by database: why expectations are not known to be held, or None
+        # By server and database: why expectations are not known to be held, or None.
+        self.unproved: dict[tuple[Server, str], str | None] = {}
         self._secrets = secrets_of(properties)
-        self._hosts = [self._host(each) for each in self.properties.get("uri", "").split(",") if each.strip()]
+        self.servers = [
+            self._host(each) for each in self.properties.get("uri", "").split(",") if each.strip()
+        ]
         self._kerberos = self.flag("hive.kerberos-authentication", default=False)
         user, *groups = self.properties.get("ugi", "").split(":")
         self._ugi = (user, groups) if user else None
@@ -90,13 +94,20 @@ class HiveConnection:
                 f"Cannot open the catalog {self.name}: {key} is {value}, which is no number."
             ) from None
 
-    def session(self) -> HiveSession:
+    def session(self, server: Server | None = None) -> HiveSession:
         """A connection, which ends with the block that it is used in.
+
+        Args:
+            server: of the uri; None: the first one that answers.
 
         Raises:
             BackendUnavailable: no server of the uri answers. AccessDenied: it does not let this user in.
         """
-        return self._open()
+        return self._open(self.servers if server is None else [server])
+
+    def is_proved(self, database: str) -> bool:
+        """Whether all servers of the uri are known to hold expectations in a database."""
+        return all(self.unproved.get((server, database), "") is None for server in self.servers)
 
     def reason(self, error: BaseException) -> str:
         """What an error says, in one line and with no secret in it."""
@@ -110,7 +121,7 @@ class HiveConnection:
         kind = AccessDenied if is_denied(error) else BackendUnavailable
         return kind(f"{message}: {self.reason(error)}", next_step=next_step)
 
-    def _host(self, uri: str) -> tuple[str, int]:
+    def _host(self, uri: str) -> Server:
         try:
             parts = urlsplit(uri.strip())
             host, port = parts.hostname, parts.port or _PORT
@@ -123,9 +134,9 @@ class HiveConnection:
             )
         return host, port
 
-    def _open(self) -> HiveSession:
+    def _open(self, servers: Sequence[Server]) -> HiveSession:
         errors: list[Exception] = []
-        for host, port in self._hosts:
+        for host, port in servers:
             socket = TSocket.TSocket(host, port)
             socket.setTimeout(min(CONNECT_S, self.answer_s) * 1000)
             transport: Any = TTransport.TBufferedTransport(socket)
@@ -135,7 +146,7 @@ class HiveConnection:
             try:
                 transport.open()
                 socket.setTimeout(self.answer_s * 1000)
-                session = HiveSession(self, transport)
+                session = HiveSession(self, transport, (host, port))
                 if self._ugi is not None:
                     session.client.set_ugi(*self._ugi)
             except Exception as error:  # noqa: BLE001 - the libraries of Kerberos have errors of their own
@@ -154,13 +165,14 @@ class HiveSession:
     Args:
         connection: whose it is.
         transport: open.
+        server: that it is to.
 
     Attributes:
         client: the generated one.
     """
 
-    def __init__(self, connection: HiveConnection, transport: Any) -> None:
-        self._connection, self._transport = connection, transport
+    def __init__(self, connection: HiveConnection, transport: Any, server: Server) -> None:
+        self._connection, self._transport, self.server = connection, transport, server
         self._protocol = TBinaryProtocol(transport)
         self.client = ThriftHiveMetastore.Client(self._protocol)
 
@@ -295,8 +307,14 @@ class NotKnown(Exception):
 FAILURES: Final = (TException, OSError, EOFError, ValueError, NotKnown)
 
 
+def is_answer(error: BaseException) -> bool:
+    """Whether an error is what the server says, with which its work on the request is over."""
+    return isinstance(error, TException) and not isinstance(
+        error, (TTransport.TTransportException, TProtocolException)
+    )
+
+
 def is_denied(error: BaseException) -> bool:
     """Whether the server says that this user may not."""
     text = str(getattr(error, "message", None) or error).lower()
-    is_answer = isinstance(error, TException) and not isinstance(error, TTransport.TTransportException)
-    return (is_answer or "sasl" in text or "gss" in text) and any(word in text for word in _DENIED)
+    return (is_answer(error) or "sasl" in text or "gss" in text) and any(word in text for word in _DENIED)

@@ -2,9 +2,11 @@
 
 It is the lock of Java's HiveTableOperations, whose commit may stand between its look at the table and its change of it:
 nothing but the lock keeps ours from falling between the two. A lock that nobody keeps alive, such as that of a process
-that was killed, the metastore lets go by itself, after five minutes where nobody set `metastore.txn.timeout`.
+that was killed, lapses after five minutes where nobody set `metastore.txn.timeout`. But it is a task of the metastore
+that lets it go, the AcidHouseKeeperService, and by default no server runs that: on Hive 4 one with
+`metastore.housekeeping.threads.on` does, on Hive 3 one with `metastore.compactor.initiator.on`.
 
-Spec: Java, `MetastoreLock`.
+Spec: Java, `MetastoreLock`; Hive, `HouseKeepingTasks`, and `HiveMetaStore.startRemoteOnlyTasks` of 3.1.
 """
 
 from __future__ import annotations
@@ -19,10 +21,15 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from hive_metastore import ttypes as types
-from thrift.transport.TTransport import TTransportException
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable
-from iceberg_cli.iceberg.catalogs.hive_client import FAILURES, HiveConnection, HiveSession, is_denied
+from iceberg_cli.iceberg.catalogs.hive_client import (
+    FAILURES,
+    HiveConnection,
+    HiveSession,
+    is_answer,
+    is_denied,
+)
 
 _MIN_WAIT_S: Final = 0.05
 _MAX_WAIT_S: Final = 1
@@ -48,7 +55,14 @@ class TableLock:
         database: the table's database, as the metastore spells it.
         table: its name, likewise.
         what: both with the catalog's name.
+        purpose: what it is for, by which `take_over` finds it again.
         is_needed: asked while others have the lock.
+
+    Attributes:
+        number: the metastore's, once it was had.
+        only_in_order: a request that it protects may still be under way. Then it is let go by the session of that
+            request alone, whose server takes one request after the other, or lapses.
+        is_left: it was not let go.
     """
 
     def __init__(
@@ -59,6 +73,7 @@ class TableLock:
         table: str,
         what: str,
         *,
+        purpose: str = "",
         is_needed: Callable[[], bool] = lambda: True,
     ) -> None:
         self._connection, self._session = connection, session
@@ -73,15 +88,24 @@ class TableLock:
         self._checks = seconds("lock-check-retries", float("inf"))
         self._most_s = seconds(f"{java}timeout-ms", _MOST_S, unit_s=0.001)
         self._beats_s = seconds(f"{java}heartbeat-interval-ms", _HEARTBEAT_S, unit_s=0.001)
-        self._agent = f"iceberg-cli-{uuid.uuid4()}"
-        self._id = 0
+        self._purpose = f"iceberg-cli-{purpose}"
+        self._agent = f"{self._purpose}-{uuid.uuid4()}"
+        self.number = 0
+        self.only_in_order = self.is_left = False
         self._is_requested = False  # and nobody said that there is none
         self._lost: str | None = None
         self._ends = threading.Event()
         self._heart = threading.Thread(target=self._beat, name=f"lock on {what}", daemon=True)
 
+    def take_over(self) -> None:
+        """Take the lock that was left with this purpose, where it is still held: nobody has had the table since."""
+        with suppress(*FAILURES):
+            held = [each for each in self._locks() if each.state == types.LockState.ACQUIRED]
+            left = (each.lockid for each in held if (each.agentInfo or "").startswith(self._purpose))
+            self.number = next(left, 0)
+
     def __enter__(self) -> Self:
-        """Wait for the lock.
+        """Wait for the lock, unless it was taken over.
 
         Raises:
             BackendUnavailable: others have it for too long, or there are no locks; nothing was changed.
@@ -89,7 +113,8 @@ class TableLock:
             AccessDenied: this user may not lock.
         """
         try:
-            self._take()
+            if not self.number:
+                self._take()
         except BaseException:
             self._release()
             raise
@@ -99,12 +124,12 @@ class TableLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let it go. Where that fails the metastore does it, once the heartbeats are missing."""
+        """Let it go. Where that fails it lapses, now that the heartbeats are missing."""
         self._ends.set()
         self._release()
 
     def ensure(self) -> None:
-        """Let the metastore say that the lock is ours, right before what it protects.
+        """Let the metastore say that the lock is ours, right before what it protects, or that it was all the time.
 
         Raises:
             BackendUnavailable: it is not, or nobody said so.
@@ -112,7 +137,7 @@ class TableLock:
         lost = self._lost
         if lost is None:
             try:
-                state = self._session.client.check_lock(types.CheckLockRequest(lockid=self._id)).state
+                state = self._session.client.check_lock(types.CheckLockRequest(lockid=self.number)).state
                 lost = None if state == types.LockState.ACQUIRED else f"it is {_name_of(state)}"
             except FAILURES as error:
                 lost = self._connection.reason(error)
@@ -138,7 +163,7 @@ class TableLock:
         try:
             self._is_requested = True
             answer = self._session.client.lock(request)
-            self._id = answer.lockid
+            self.number = answer.lockid
             while answer.state == types.LockState.WAITING:
                 if not self._is_needed():
                     # Others behind us would wait for us to find out the same.
@@ -151,7 +176,7 @@ class TableLock:
                     )
                 time.sleep(waits_s)
                 waits_s = min(waits_s * 1.5, self._longest_s)
-                answer = self._session.client.check_lock(types.CheckLockRequest(lockid=self._id))
+                answer = self._session.client.check_lock(types.CheckLockRequest(lockid=self.number))
         except FAILURES as error:
             raise self._no_lock(error) from None
         if answer.state != types.LockState.ACQUIRED:
@@ -165,9 +190,10 @@ class TableLock:
             self._is_requested = False
             return AccessDenied(message)
         # Hive says "Internal error processing lock" where it found no table of its locks.
-        is_answer = not isinstance(error, (OSError, EOFError, TTransportException))
-        self._is_requested = not is_answer
-        return BackendUnavailable(message, next_step=_NO_TABLES if is_answer and not self._id else "")
+        self._is_requested = not is_answer(error)
+        return BackendUnavailable(
+            message, next_step=_NO_TABLES if is_answer(error) and not self.number else ""
+        )
 
     def _holders(self) -> str:
         """Who has the lock, in words."""
@@ -183,28 +209,30 @@ class TableLock:
 
     def _release(self) -> None:
         """Let go of the lock, also of one whose number was lost with the answer."""
+        self.is_left = self.number > 0 or self._is_requested
         try:
-            if self._id:
+            if self.number:
                 self._unlock()
                 return
         except FAILURES:
             pass  # by another connection, then
-        if self._id or self._is_requested:
+        if self.is_left and not self.only_in_order:
             with suppress(*FAILURES, BackendUnavailable), self._connection.session() as self._session:
                 ours = (each.lockid for each in self._locks() if each.agentInfo == self._agent)
-                self._id = self._id or next(ours, 0)
+                self.number = self.number or next(ours, 0)
                 self._unlock()
 
     def _unlock(self) -> None:
         with suppress(types.NoSuchLockException):
-            self._session.client.unlock(types.UnlockRequest(lockid=self._id))
+            self._session.client.unlock(types.UnlockRequest(lockid=self.number))
+        self.is_left = False
 
     def _beat(self) -> None:
         """Keep the lock alive, by a connection of its own: no two threads may share one."""
         while not self._ends.wait(self._beats_s):
             try:
                 with self._connection.session() as session:
-                    session.client.heartbeat(types.HeartbeatRequest(lockid=self._id))
+                    session.client.heartbeat(types.HeartbeatRequest(lockid=self.number))
             except (*FAILURES, BackendUnavailable) as error:
                 self._lost = self._connection.reason(error)
                 return

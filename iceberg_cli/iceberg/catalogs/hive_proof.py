@@ -23,22 +23,24 @@ _ROUNDS: Final = 5
 _START_S: Final = 60
 
 
-def why_unproved(connection: HiveConnection, database: str) -> str | None:
-    """Why nothing shows that this server holds expectations, in words; None: it does. Asked once per database.
+def why_unproved(connection: HiveConnection, session: HiveSession, database: str) -> str | None:
+    """Why nothing shows that a session's server holds expectations, in words; None: it does. Asked once per database.
+
+    The servers of one uri may be of several releases.
 
     Raises:
         BackendUnavailable, AccessDenied: the server did not answer, or this user may not make the entry.
     """
-    if database not in connection.unproved:
+    key = session.server, database
+    if key not in connection.unproved:
         try:
-            with connection.session() as session:
-                connection.unproved[database] = _try(connection, session, database)
+            connection.unproved[key] = _try(connection, session, database)
         except FAILURES as error:
             raise connection.error(
                 f"Cannot prove in the database {database} that commits without a lock are safe",
                 error,
             ) from None
-    return connection.unproved[database]
+    return connection.unproved[key]
 
 
 def _try(connection: HiveConnection, session: HiveSession, database: str) -> str | None:
@@ -88,7 +90,7 @@ def _try_on(entry: HiveEntry, connection: HiveConnection, session: HiveSession) 
         return _change(connection, own, entry, to, expected=now) is None
 
     with ExitStack() as stack, ThreadPoolExecutor(_WRITERS) as pool:
-        sessions = [stack.enter_context(connection.session()) for _ in range(_WRITERS)]
+        sessions = [stack.enter_context(connection.session(session.server)) for _ in range(_WRITERS)]
         for number in range(_ROUNDS):
             names = [f"{number + 1}.{writer}" for writer in range(_WRITERS)]
             if sum(pool.map(write, sessions, names)) > 1:

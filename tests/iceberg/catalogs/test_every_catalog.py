@@ -52,7 +52,7 @@ def a_catalog(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Cata
         case ["hive", *unlocked]:
             hive: HiveMetastore = request.getfixturevalue("hive")
             database = hive.database()
-            properties = {"iceberg.hive.lock-enabled": "false"} if unlocked else None
+            properties = {"iceberg.engine.hive.lock-enabled": "false"} if unlocked else None
             return Catalog(kind="hive", folder=folder, uri=hive.uri, database=database, properties=properties)
         case ["file", "names", "on", "S3"]:
             service: S3Server = request.getfixturevalue("versitygw")

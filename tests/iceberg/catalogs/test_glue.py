@@ -6,8 +6,10 @@ Real Glue was not run: entries are moto's, and a front refuses versions as AWS d
 from __future__ import annotations
 
 import dataclasses
+import json
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,9 @@ import pytest
 from botocore.exceptions import ClientError
 from pyiceberg.catalog import load_catalog
 
-from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.errors import AccessDenied, BackendUnavailable
 from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
+from iceberg_cli.iceberg.catalogs.glue_connection import is_refused
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import an_attempt, first_metadata, properties_of, set_property
@@ -277,6 +280,38 @@ def test_any_other_answer_says_nothing(table: GlueTable, kind: str, status: int)
     assert table.glue.updates() == 1
 
 
+def test_keys_that_cannot_be_had_anew_are_an_error_before_anything_is_sent(
+    table: GlueTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program gives keys that end at once, and then none any more."""
+    keys = tmp_path / "keys.json"
+    ends = datetime.now(UTC) + timedelta(seconds=30)  # noqa: TID251 - the SDK asks the clock
+    given = {
+        "Version": 1,
+        "AccessKeyId": "AKIAEXAMPLE",
+        "SecretAccessKey": "x",
+        "Expiration": ends.isoformat(),
+    }
+    keys.write_text(json.dumps(given))
+    (tmp_path / "aws.ini").write_text(f"[profile short]\ncredential_process = cat {keys}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "aws.ini"))
+    own = {"glue.profile-name": "short", "glue.access-key-id": "", "glue.secret-access-key": ""}
+    short = dataclasses.replace(table, config=configured(table.glue, tmp_path, **own))
+    committer = short.open()
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
+    attempt = dataclasses.replace(attempt, why_stale=lambda _: keys.unlink())
+    with pytest.raises(AccessDenied, match="credentials from custom-process"):
+        committer.commit(attempt)
+    assert table.glue.updates() == 0
+    assert short.cli("inspect").code == 16
+
+
+@pytest.mark.parametrize(("operation", "refused"), [("AssumeRole", True), ("UpdateTable", False)])
+def test_an_error_of_another_service_says_that_nothing_was_sent(operation: str, *, refused: bool) -> None:
+    answer = {"Error": {"Code": "InternalFailure"}, "ResponseMetadata": {"HTTPStatusCode": 500}}
+    assert is_refused(ClientError(answer, operation)) is refused
+
+
 def test_a_change_of_the_entry_beside_its_location_is_a_conflict_after_which_the_next_attempt_commits(
     table: GlueTable,
 ) -> None:
@@ -313,6 +348,21 @@ def test_the_front_refuses_a_version_that_is_not_the_entrys(table: GlueTable) ->
     client.update_table(**update)
     with pytest.raises(ClientError, match="ConcurrentModificationException"):
         client.update_table(**update)
+
+
+def test_an_entry_that_a_commit_would_harm_by_now_is_refused_for_good_and_nothing_is_sent(
+    table: GlueTable,
+) -> None:
+    committer = table.open()
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
+    table.glue.changed["GetTable"] = lambda answer: answer["Table"].update(New="x")
+    outcome = committer.commit(attempt)
+    assert isinstance(outcome, Conflict)
+    assert outcome.for_good
+    assert "would lose (New)" in outcome.reason
+    # Of an earlier try nothing is known.
+    assert isinstance(table.open().commit(dataclasses.replace(attempt, fresh=False)), Unknown)
+    assert table.glue.updates() == 0
 
 
 @pytest.mark.deep

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,18 +18,20 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
+import iceberg_cli as ic
+from iceberg_cli.errors import BackendUnavailable, CommitStateUnknown, TableNotFound
 from iceberg_cli.iceberg.catalogs.hive import HiveCommitter
-from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection, HiveSession
+from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection, HiveSession, Server
 from iceberg_cli.iceberg.catalogs.hive_entry import HiveEntry
 from iceberg_cli.iceberg.catalogs.hive_lock import TableLock
 from iceberg_cli.iceberg.catalogs.hive_proof import why_unproved
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import an_attempt, first_metadata, properties_of, set_property
+from iceberg_cli.testing.conformance.faults import FaultyCommitter
 from tests.budget import FULL
 from tests.cli.lakes import CatalogTable, catalog_table
-from tests.cli.running import iceberg_cli
+from tests.cli.running import JSON, iceberg_cli
 from tests.conformance.catalogs import Catalog
 from tests.conformance.racing import race
 from tests.hive_server import HIVE_3, HIVE_4_0_0, HiveMetastore, Release, java_over, make_entry, running_hive
@@ -38,7 +40,7 @@ from tests.spark_tables.lake import Lake
 pytestmark = pytest.mark.deep
 STORAGE = open_storage()
 OF_EACH_COMMIT = ("metadata_location", "previous_metadata_location", "transient_lastDdlTime")
-_ALL_LOCKED = "iceberg.hive.lock-enabled"
+_ALL_LOCKED = "iceberg.engine.hive.lock-enabled"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,8 +160,14 @@ def test_an_encrypted_table_is_only_read(hive: HiveMetastore, tmp_path: Path) ->
     assert reason is not None
     assert "encryption.key-id" in reason
     before = table.entry()
-    with pytest.raises(Refused, match="encryption"):
-        set_property(table.open(), STORAGE, "colour")
+    committer = table.open()
+    attempt = an_attempt(committer, STORAGE, {"colour": "red"})
+    outcome = committer.commit(attempt)
+    assert isinstance(outcome, Conflict)
+    assert outcome.for_good
+    assert "encryption.key-id" in outcome.reason
+    # Of an earlier try nothing is known.
+    assert isinstance(table.open().commit(dataclasses.replace(attempt, fresh=False)), Unknown)
     assert table.entry() == before
 
 
@@ -252,8 +260,8 @@ class Loses(HiveConnection):
         super().__init__("cat", {"uri": table.hive.uri})
         self.table = table
 
-    def session(self) -> HiveSession:
-        session = super().session()
+    def session(self, server: Server | None = None) -> HiveSession:
+        session = super().session(server)
         look = session.entry
 
         def lose(*names: str) -> HiveEntry:
@@ -263,6 +271,128 @@ class Loses(HiveConnection):
 
         session.entry = lose  # type: ignore[method-assign]
         return session
+
+
+class Alters(HiveConnection):
+    """Whose change of an entry goes as a test says.
+
+    Args:
+        table: of the metastore.
+        how: gets the session, and what sends the change and waits for the answer.
+        properties: of the catalog.
+    """
+
+    def __init__(
+        self, table: Table, how: Callable[[HiveSession, Callable[[], None]], None], **properties: str
+    ) -> None:
+        super().__init__("cat", {"uri": table.hive.uri, **properties})
+        self.how = how
+
+    def session(self, server: Server | None = None) -> HiveSession:
+        session = super().session(server)
+        alter = session.alter
+
+        def altered(entry: HiveEntry, *, expected: Mapping[str, str]) -> None:
+            self.how(session, lambda: alter(entry, expected=expected))
+
+        session.alter = altered  # type: ignore[method-assign]
+        return session
+
+
+def let_go(table: Table) -> None:
+    """Let all locks of a table lapse."""
+    with table.hive.connection().session() as session:
+        for each in locks(table):
+            session.client.unlock(types.UnlockRequest(lockid=each.lockid))
+
+
+def test_a_commit_is_none_where_another_writer_got_the_lock_and_replaced_it(table: Table) -> None:
+    theirs = an_attempt(table.open(), STORAGE, {"theirs": "yes"})
+    STORAGE.put_if_absent(theirs.file, theirs.data)
+    connection = table.hive.connection()
+
+    def lose(_: HiveSession, send: Callable[[], None]) -> None:
+        let_go(table)
+        with connection.session() as other, TableLock(connection, other, table.database, "t", "theirs"):
+            entry = other.entry(table.database, "t", "theirs")
+            send()
+            # As Java does under a lock: with no word of what it had seen.
+            changed = entry.with_parameters({**entry.parameters, "metadata_location": theirs.file})
+            nothing = types.EnvironmentContext(properties={})
+            other.client.alter_table_with_environment_context(table.database, "t", changed.raw, nothing)
+
+    committer = HiveCommitter(Alters(table, lose), database=table.database, table="t", storage=STORAGE)
+    outcome = committer.commit(an_attempt(committer, STORAGE, {"ours": "yes"}))
+    assert isinstance(outcome, Conflict)
+    assert not outcome.may_arrive
+    assert properties_of(STORAGE, table.open()) == {"theirs": "yes"}
+
+
+def test_a_commit_whose_lock_another_writer_got_is_unknown_until_that_one_lets_go(table: Table) -> None:
+    def lose(_: HiveSession, send: Callable[[], None]) -> None:
+        let_go(table)
+        lock_of_another(table)
+        send()
+
+    connection = Alters(table, lose, **{"lock-check-retries": "1", "lock-check-min-wait-time": "0.01"})
+    committer = HiveCommitter(connection, database=table.database, table="t", storage=STORAGE)
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
+    (outcome, again) = committer.commit(attempt), committer.settle(attempt)
+    (held,) = locks(table)
+    for each in (outcome, again):
+        assert isinstance(each, Unknown)
+        assert each.may_be_replaced
+        assert f"lock {held.lockid} of another on there holds its lock" in each.cause
+    let_go(table)
+    assert table.open().settle(dataclasses.replace(attempt, fresh=False)) == Committed(
+        metadata_location=attempt.file
+    )
+    assert locks(table) == []
+
+
+@pytest.mark.parametrize(("is_proved", "is_in"), [(False, False), (True, False), (False, True)])
+def test_a_lock_is_kept_while_a_request_without_an_answer_may_replace_other_commits(
+    table: Table, *, is_proved: bool, is_in: bool
+) -> None:
+    def cut(session: HiveSession, send: Callable[[], None]) -> None:
+        if is_in:
+            send()
+        session._transport.close()
+        raise ConnectionResetError("cut off")
+
+    connection = Alters(table, cut)
+    if is_proved:
+        connection.unproved[connection.servers[0], table.database] = None
+    committer = HiveCommitter(connection, database=table.database, table="t", storage=STORAGE)
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
+    outcome = committer.commit(attempt)
+    left = [each.lockid for each in locks(table)]
+    if is_in:
+        assert outcome == Committed(metadata_location=attempt.file)
+    else:
+        assert isinstance(outcome, Unknown)
+        assert [f"its lock {each} is left to lapse" in outcome.cause for each in left] == [True] * len(left)
+    assert len(left) == (0 if is_in or is_proved else 1)
+    let_go(table)
+    assert isinstance(table.open().commit(dataclasses.replace(attempt, fresh=False)), Committed)
+
+
+def test_a_lock_is_let_go_behind_a_request_without_an_answer_where_its_connection_holds(table: Table) -> None:
+    def lose(session: HiveSession, send: Callable[[], None]) -> None:
+        session.client.recv_alter_table_with_environment_context = time_out
+        send()
+
+    def time_out() -> None:
+        raise TimeoutError("no answer")
+
+    committer = HiveCommitter(Alters(table, lose), database=table.database, table="t", storage=STORAGE)
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
+    STORAGE.put_if_absent(attempt.file, attempt.data)
+    swapped = committer._swap(attempt)
+    assert isinstance(swapped, Unknown)
+    assert "left to lapse" not in swapped.cause
+    assert committer.commit(attempt) == Committed(metadata_location=attempt.file)
+    assert locks(table) == []
 
 
 def test_nothing_is_sent_once_the_lock_is_lost(table: Table) -> None:
@@ -343,7 +473,7 @@ def test_a_metastore_without_the_tables_of_locks_says_what_it_lacks(
         assert "HIVE_LOCKS" in caught.value.next_step
         assert committer.current() == table.location
         # Without locks it goes.
-        set_property(table.open(**{"iceberg.hive.lock-enabled": "false"}), STORAGE, "colour")
+        set_property(table.open(**{_ALL_LOCKED: "false"}), STORAGE, "colour")
 
 
 # Without a lock
@@ -359,18 +489,32 @@ def test_a_commit_without_a_lock_is_by_the_tables_word(hive: HiveMetastore, tmp_
 def test_the_tables_word_comes_before_the_catalogs(hive: HiveMetastore, tmp_path: Path) -> None:
     table = a_table(hive, tmp_path, {"engine.hive.lock-enabled": "true"})
     lock_of_another(table)
-    committer = table.open(**{"iceberg.hive.lock-enabled": "false", "lock-check-retries": "1"})
+    committer = table.open(**{_ALL_LOCKED: "false", "lock-check-retries": "1"})
     attempt = an_attempt(committer, STORAGE, {"colour": "red"})
     with pytest.raises(BackendUnavailable, match="holds its lock"):
         committer.commit(attempt)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(_ALL_LOCKED, "no"), (_ALL_LOCKED, "0"), (_ALL_LOCKED, ""), ("iceberg.hive.lock-enabled", "false")],
+)
+def test_a_catalog_whose_writers_lock_by_javas_rule_is_locked(table: Table, key: str, value: str) -> None:
+    """Java takes what is neither true nor false for its default, and reads no other key."""
+    lock_of_another(table)
+    committer = table.open(**{key: value, "lock-check-retries": "1"})
+    with pytest.raises(BackendUnavailable, match="holds its lock"):
+        committer.commit(an_attempt(committer, STORAGE, {"colour": "red"}))
+
+
 def test_what_a_server_holds_is_tried_on_an_entry_that_goes_again(table: Table) -> None:
     connection = table.hive.connection()
-    assert why_unproved(connection, table.database) is None
+    assert not connection.is_proved(table.database)
     with connection.session() as session:
+        assert why_unproved(connection, session, table.database) is None
         assert session.tables(table.database) == ["t"]
-    assert connection.unproved == {table.database: None}
+    assert connection.is_proved(table.database)
+    assert not connection.is_proved("another")
 
 
 def test_another_writers_expectation_is_refused_in_words_that_are_known(table: Table) -> None:
@@ -470,7 +614,12 @@ def test_a_writer_who_locked_before_us_is_not_overwritten(old_hive: HiveMetastor
     ("release", "reason"), [(HIVE_3, "HIVE-26882"), (HIVE_4_0_0, "HIVE-28121")], ids=["3.1.3", "4.0.0"]
 )
 def test_a_metastore_that_does_not_hold_expectations_is_refused_without_a_lock(
-    release: Release, reason: str, request: pytest.FixtureRequest, mariadb_server: str, tmp_path: Path
+    release: Release,
+    reason: str,
+    request: pytest.FixtureRequest,
+    mariadb_server: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with ExitStack() as stack:
         if release is HIVE_3:
@@ -480,11 +629,37 @@ def test_a_metastore_that_does_not_hold_expectations_is_refused_without_a_lock(
         table = a_table(hive, tmp_path, {"engine.hive.lock-enabled": "false"})
         committer = table.open()
         attempt = an_attempt(committer, STORAGE, {"colour": "red"})
-        with pytest.raises(Refused, match=reason):
-            committer.commit(attempt)
+        outcome = committer.commit(attempt)
+        assert isinstance(outcome, Conflict)
+        assert outcome.for_good
+        assert reason in outcome.reason
         assert committer.current() == table.location
+        monkeypatch.setenv("PYICEBERG_CATALOG__HIVE__URI", hive.uri)
+        name = f"hive.{table.database}.t"
+        for _ in range(2):
+            ran = iceberg_cli("upgrade-v3", name, "--yes", *JSON)
+            assert ran.code == 11
+            assert reason in ran.json["message"]
+        assert iceberg_cli("resume", name, "--list", *JSON).json["operations"] == []
         with hive.connection().session() as session:
             assert session.tables(table.database) == ["t"]
+
+
+def test_a_server_is_proved_by_itself_where_the_uri_has_several(
+    table: Table, old_hive: HiveMetastore
+) -> None:
+    with old_hive.connection().session() as session:
+        session.client.create_database(
+            types.Database(name=table.database, locationUri=f"file:{old_hive.folder}/d")
+        )
+    connection = HiveConnection("cat", {"uri": f"{table.hive.uri},{old_hive.uri}"})
+    new, old = connection.servers
+    with connection.session() as first, connection.session(old) as second:
+        assert first.server == new
+        assert why_unproved(connection, first, table.database) is None
+        assert not connection.is_proved(table.database)
+        assert "HIVE-26882" in str(why_unproved(connection, second, table.database))
+        assert why_unproved(connection, first, table.database) is None
 
 
 # Java beside us
@@ -627,6 +802,24 @@ def test_the_tables_of_a_metastore_are_listed_surveyed_and_maintained(events: Ev
     maintained = iceberg_cli("maintain", pattern, "--policy", str(policy), "--yes")
     assert maintained.code == 0, maintained.err + maintained.out
     assert events.ids() == [0, 1, 2, 3]
+
+
+def test_while_the_outcome_of_one_commit_is_unknown_no_other_operation_deletes(events: Events) -> None:
+    """This metastore was not proved to refuse it once the table has moved."""
+    table = ic.open_table(events.name)
+    committer = table._opened.committer
+    table._opened.committer = FaultyCommitter(committer, "lost before")
+    with pytest.raises(CommitStateUnknown):
+        table.apply(table.plan(ic.iceberg.ExpireSnapshots(older_than="0s", retain_last=1)))
+    set_property(committer, STORAGE, "colour")
+    options = ("--older-than", "0s", "--retain-last", "1", "--yes")
+    run = iceberg_cli("expire-snapshots", events.name, *options, "--no-resume", *JSON)
+    assert run.code == 11
+    assert "what became of the commit of operation" in run.json["message"]
+    run = iceberg_cli("expire-snapshots", events.name, *options)
+    assert run.code == 0, run.err
+    assert events.ids() == [0, 1, 2, 3]
+    assert iceberg_cli("resume", events.name, "--list", *JSON).json["operations"] == []
 
 
 def test_secrets_are_in_no_message(events: Events, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1084,11 +1084,21 @@ def test_while_the_outcome_of_one_commit_is_unknown_no_other_operation_deletes(
     time.sleep(1.1)
     before = files_of(lake)
     output = run(lake, tmp_path, *expiry(lake), "--no-resume", exit_code=13)
-    for command in (("resume",), (*expiry(lake), "--no-resume")):
+    for command in (
+        ("resume",),
+        (*expiry(lake), "--no-resume"),
+        expiry(lake),
+        ("rewrite-manifests", "--yes"),
+    ):
         lake.set_property("colour")  # so that what is unknown is not sent again
-        code = 13 if command == ("resume",) else 11
+        code = 11 if "--no-resume" in command else 13
+        version = lake.table.metadata_location
         output = run(lake, tmp_path, *command, exit_code=code)
         assert "what became of the commit of operation" in " ".join(output.split()), output
+        assert ("Nothing new was begun" in " ".join(output.split())) == (
+            command[0] != "resume" and code == 13
+        )
+        assert lake.table.metadata_location == version
         assert files_of(lake) >= before
     lake.append()
     run(lake, tmp_path, "resume")
