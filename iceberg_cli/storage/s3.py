@@ -82,7 +82,8 @@ class S3Storage(Storage):
         self, options: Mapping[str, str], *, renewal: Renewal | None = None, signer: Signer | None = None
     ) -> None:
         self._signer = signer
-        self._secrets: tuple[str, ...] = (*secrets_of_proxies(),)
+        self._known_secrets: tuple[str, ...] = (*secrets_of_proxies(),)
+        self._sent_tokens = set[str]()
         self._connections = RenewedConnection[_Connection](
             options,
             self._connect,
@@ -100,9 +101,10 @@ class S3Storage(Storage):
                     "Cannot use the storage option s3.remote-signing-enabled=true: no REST catalog is there to sign."
                 )
             session = {"anon": True, "session": session_of(self._signer)}
-        session["session"].register("before-send.s3", self._remember_token)
+        # s3fs keeps a client until its file system is gone: what a client's events hold must not hold that.
+        session["session"].register("before-send.s3", partial(_remember_token, self._sent_tokens))
         # What is answered to an earlier request may have earlier ones.
-        self._secrets = (*dict.fromkeys((*self._secrets, *known.secrets)),)
+        self._known_secrets = (*dict.fromkeys((*self._known_secrets, *known.secrets)),)
         files = s3fs.S3FileSystem(
             **session,
             key=known.key,
@@ -128,12 +130,10 @@ class S3Storage(Storage):
     def _files(self) -> s3fs.S3FileSystem:
         return self._connections.latest.files
 
-    def _remember_token(self, request: AWSPreparedRequest, **_: object) -> None:
-        """Keep a session's token for a secret: it may be from where only botocore looks, and answers may have it."""
-        token = request.headers.get("X-Amz-Security-Token", "")
-        token = token.decode() if isinstance(token, bytes) else token
-        if token not in self._secrets:
-            self._secrets = (*self._secrets, token)
+    @property
+    def _secrets(self) -> tuple[str, ...]:
+        """What no message may show."""
+        return (*self._known_secrets, *self._sent_tokens.copy())
 
     def canonical(self, path: str) -> str:
         """`s3://bucket/key` for the schemes s3, s3a and s3n; the key stays as it is, character for character.
@@ -471,6 +471,12 @@ def _may_have_ended(error: ClientError) -> bool:
 def _code(error: Exception) -> str | None:
     """S3's own word for an error, where the response had one."""
     return error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else None
+
+
+def _remember_token(sent: set[str], request: AWSPreparedRequest, **_: object) -> None:
+    """Keep a session's token for a secret: it may be from where only botocore looks, and answers may have it."""
+    token = request.headers.get("X-Amz-Security-Token", "")
+    sent.add(token.decode() if isinstance(token, bytes) else token)
 
 
 def _reason(error: Exception) -> str:
