@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import array_of
+from iceberg_cli.encoding.string_hash import among
 from iceberg_cli.engines import BATCH_BYTES, Engine, OnEvent, Scan, Source
 from iceberg_cli.iceberg.reachability.cache import KEPT_SCHEMA, CachedManifest, ReachabilityCache
 from iceberg_cli.iceberg.reachability.keys import (
     NO_KEYS,
     Keys,
     KnownKeys,
-    among,
     check_counted,
     check_lists,
     first_listed,

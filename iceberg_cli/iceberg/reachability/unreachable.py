@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import array_of
+from iceberg_cli.encoding.string_hash import among
 from iceberg_cli.encoding.transport import from_ipc, to_ipc
 from iceberg_cli.engines import Engine, OnEvent, Scan, ShuffleStage, Source
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
@@ -29,7 +30,6 @@ from iceberg_cli.iceberg.reachability.keys import (
     NO_KEYS,
     Keys,
     KnownKeys,
-    among,
     key_set,
     keys_of,
     live,
