@@ -145,8 +145,8 @@ class _Answer:
         except ValueError:
             found = None
         if not isinstance(found, dict) or not found.keys() >= {*names}:
-            wanted = f"with {' and '.join(names)}" if names else "of the service"
-            raise GcsError(None, f"the answer, HTTP {self.status}, is no document {wanted}")
+            described = f"with {' and '.join(names)}" if names else "of the service"
+            raise GcsError(None, f"the answer, HTTP {self.status}, is no document {described}")
         return found
 
     @property
