@@ -56,16 +56,7 @@ def race(
     }
     with ThreadPoolExecutor(1) as pool:
         others = pool.submit(beside)
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.conformance.racing", json.dumps(targets)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+        result = result_of("tests.conformance.racing", targets)
     expected = sorted(f"w{writer}.{number}" for writer in range(writers) for number in range(commits))
     assert result["acknowledged"] == expected
     names = properties_of(catalog.storage, catalog.open())
@@ -73,6 +64,20 @@ def race(
         [*expected, *others.result()]
     )
     return int(result["conflicts"])
+
+
+def result_of(module: str, targets: dict[str, Any]) -> Any:
+    """What a program of many writers prints, which is started with this JSON object."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, json.dumps(targets)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def by_us(catalog: Catalog, _: str) -> SetProperty:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import subprocess
-import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,8 +26,8 @@ from iceberg_cli.testing.conformance.delta_logs import (
 )
 from iceberg_cli.testing.conformance.faults import FaultyStorage, Killed
 from tests.budget import FULL, deep_unless
+from tests.conformance.racing import result_of
 from tests.emulators import ObjectStore
-from tests.paths import ROOT
 from tests.servers import S3Server
 
 STORES = ["fake_gcs", "azurite"]
@@ -84,16 +81,7 @@ def race(log: Log, *, writers: int, commits: int, options: Any = None, delta_rs:
     """Let processes commit; every acknowledged version must be there, none twice. Returns the conflicts they met."""
     root, storage = log
     targets = {"root": root, "options": options, "writers": writers, "commits": commits, "delta_rs": delta_rs}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.conformance.delta_writers", json.dumps(targets)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    result = result_of("tests.conformance.delta_writers", targets)
     expected = sorted(f"w{writer}.{number}" for writer in range(writers) for number in range(commits))
     assert [name for name in result["acknowledged"] if name != "delta-rs"] == expected
     assert sorted(names_of(root, storage)) == expected
