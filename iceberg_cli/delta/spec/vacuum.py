@@ -107,15 +107,11 @@ def unlisted(snapshot: Snapshot, listing: pa.Table, *, root: str) -> pa.Array:
     Returns:
         Paths, as strings.
     """
-    hashes = [hash_column(path_key_column(strings(chunk))) for chunk in listing["path"].chunks if len(chunk)]
+    hashes = [hash_column(path_key_column(strings(chunk))) for chunk in listing["path"].chunks]
     listed = np.sort(np.concatenate([np.empty(0, np.uint64), *hashes]))
 
     def unlisted_of(paths: pa.Array) -> pa.Array:
-        return (
-            pa.array(~among(hash_column(path_key_column(paths)), listed))
-            if len(paths)
-            else pa.array([], pa.bool_())
-        )
+        return pa.array(~among(hash_column(path_key_column(paths)), listed))
 
     absent = [pa.array([], pa.string())]
     for batch in snapshot.adds.select(_NAMES).to_batches(max_chunksize=SLICE_ROWS):
