@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from iceberg_cli.cli.stopping import deferred
+
 if TYPE_CHECKING:
     from iceberg_cli.cli.render.screen import Screen
 
@@ -47,21 +49,24 @@ def _is_long(text: str) -> bool:
 def _show(text: str, pager: str, screen: Screen) -> bool:
     """Whether a pager, a shell's command, showed a text."""
     screen.stream.flush()
-    viewer = subprocess.Popen(  # noqa: S602 - $PAGER is a shell's command, everywhere
-        pager,
-        shell=True,
-        stdin=subprocess.PIPE,
-        encoding=screen.stream.encoding,
-        errors="replace",
-        env=_SETTINGS | os.environ,
-    )
-    # Ctrl-C in a pager is the pager's.
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    viewer = None
+    before = signal.getsignal(signal.SIGINT)
     try:
+        with deferred():  # no pager is started that nobody ends
+            viewer = subprocess.Popen(  # noqa: S602 - $PAGER is a shell's command, everywhere
+                pager,
+                shell=True,
+                stdin=subprocess.PIPE,
+                encoding=screen.stream.encoding,
+                errors="replace",
+                env=_SETTINGS | os.environ,
+            )
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a pager is the pager's
         viewer.communicate(text)  # a pager that is left early is no error
     except BaseException:
-        viewer.terminate()  # it gives the terminal back as it was: whoever reads it does not end this process
-        viewer.wait()
+        if viewer:
+            viewer.terminate()  # it gives the terminal back as it was: whoever reads it does not end this process
+            viewer.wait()
         raise
     finally:
         signal.signal(signal.SIGINT, before)

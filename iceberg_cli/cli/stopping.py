@@ -147,6 +147,23 @@ def at_safe_points(*, last: bool) -> Iterator[None]:
         raise Stopped(_process.heard)
 
 
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """Run a short block that no signal interrupts: what came meanwhile is handled after it."""
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    came: list[int] = []
+    try:
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, lambda heard, _frame: came.append(heard))
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in came:
+            signal.raise_signal(late)
+
+
 def _on_signal(number: int, frame: object) -> None:  # noqa: ARG001 - the signature of a handler
     first = not _process.heard
     _process.heard = _process.heard or number

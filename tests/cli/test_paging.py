@@ -132,6 +132,36 @@ def test_a_signal_that_ends_the_program_ends_its_pager_too(events: str, tmp_path
     assert ended.exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_the_pager_starts_ends_it_too(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """Also one that comes when the pager runs, and its process is not known yet."""
+    viewers = []
+
+    class Hit(subprocess.Popen[str]):
+        def __init__(self, *arguments: object, **settings: object) -> None:
+            super().__init__(*arguments, **settings)  # type: ignore[call-overload]
+            viewers.append(self)
+            signal.raise_signal(number)
+
+    def stop(heard: int, _frame: object) -> None:
+        raise Stopped(heard)
+
+    monkeypatch.setattr(subprocess, "Popen", Hit)
+    monkeypatch.setenv("PAGER", f"sleep {PATIENCE_S}")
+    monkeypatch.setenv("TERM", "xterm")
+    screen = Screen(Terminal(), color=False)
+    before = signal.signal(number, stop)
+    try:
+        with pytest.raises(Stopped), paged(screen):
+            screen.write("a row\n" * 100)
+        assert signal.getsignal(number) is stop
+    finally:
+        signal.signal(number, before)
+    assert [viewer.returncode for viewer in viewers] == [-signal.SIGTERM]
+
+
 def test_what_a_signal_cuts_short_is_not_paged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGER", f"cat > {tmp_path / 'seen'}")
     monkeypatch.setenv("TERM", "xterm")
