@@ -107,8 +107,8 @@ class Conflict:
 class Unknown:
     """The swap may have happened, or may happen later.
 
-    `may_be_replaced`: it was seen to have happened, and another writer may still put another version in its place:
-    only the committer can tell when that is over.
+    `may_be_replaced`: it was seen to have happened, or that the table went elsewhere, and a request that the catalog
+    may not refuse may still put another version in that one's place: only the committer can tell when that is over.
     """
 
     cause: str

@@ -477,7 +477,7 @@ class OperationRun:
             sent = replace(step, change=Change(updates=intent.updates))
             if self.table.effects_visible(sent):
                 outcome = Committed(metadata_location=intent.metadata_location)
-            else:
+            elif not self.table.takes_late_requests:
                 # Where the log was trimmed it may have come in all the same, and be a version of the past.
                 outcome = Conflict(reason="the table has moved, and no effect of this commit shows")
                 intent = replace(intent, own_files=())

@@ -99,6 +99,7 @@ class RunTable:
     outcomes: list[Outcome | Exception] = field(default_factory=list)  # of the commits, first to last
     answer: Outcome = SILENCE  # when asked what came of a swap
     visible: bool = False
+    takes_late_requests: bool = False
     served: bool = False  # whether the catalog writes the metadata itself
     asked_for: Step | None = None
     base_is_there: bool = True
@@ -1084,6 +1085,16 @@ def test_a_commit_whose_base_has_moved_and_whose_effects_do_not_show_is_planned_
     assert left["paths"] == ["op-1-a", "op-1-b", "op-2-list", "op-2.json"]
     assert run.table.discarded[0] == (["scratch"], ["uuid-0"])
     assert [bound[1] for bound in run.table.bound[-1:]] == [("op-7-a", "op-7-b")]
+
+
+def test_a_commit_whose_effects_do_not_show_is_unknown_where_the_catalog_takes_late_requests() -> None:
+    run = an_open_commit()
+    run.table.version, run.table.takes_late_requests = "v2", True
+    error_of(run, CommitStateUnknown, "Cannot tell yet whether ")
+    assert (state_of(run).outcome, run.table.deleted, len(run.table.sent)) == ("unknown", [], 1)
+    assert bodies(run.journal, "leave") == []
+    run.table.visible = True
+    assert finish(run.go_on()).notes == ("Its commit had happened.",)
 
 
 def test_a_commit_that_left_no_file_leaves_no_record_of_files() -> None:

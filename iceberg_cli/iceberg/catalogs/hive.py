@@ -13,7 +13,6 @@ Spec: Java, `HiveTableOperations`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from hive_metastore import ttypes as types
@@ -77,20 +76,39 @@ class HiveCommitter(SwapCommitter):
             return self._entry(session).parameters[METADATA_LOCATION]
 
     def commit(self, attempt: Attempt) -> Outcome:
-        """See `SwapCommitter`; what was sent and not answered may arrive at a server that ignores expectations."""
+        """See `SwapCommitter`; what was sent and not answered may arrive at a server that ignores expectations.
+
+        There it is unknown for good what becomes of it, wherever the table went meanwhile.
+        """
         return self._judged(super().commit(attempt), attempt)
 
     def settle(self, attempt: Attempt) -> Outcome:
         """See `commit`."""
-        return self._judged(super().settle(attempt), attempt)
+        outcome = super().settle(attempt)
+        if isinstance(outcome, Unknown):
+            self._holds_expectations()  # `takes_late_requests` tells it from now on
+        return self._judged(outcome, attempt)
 
     def _judged(self, outcome: Outcome, attempt: Attempt) -> Outcome:
         if isinstance(outcome, Committed) and attempt.commit.commit_uuid not in self._held:
             outcome = self._seen_again(outcome, attempt)
         was_sent = not attempt.fresh or attempt.commit.commit_uuid in self._unanswered
-        if isinstance(outcome, Conflict) and was_sent and self.takes_late_requests():
-            return replace(outcome, may_arrive=True)
+        if isinstance(outcome, Conflict) and was_sent and not self._holds_expectations():
+            late = "its metastore did not answer the commit, may still carry it out, and is not known to refuse it"
+            return Unknown(cause=f"{outcome.reason}, but {late}", may_be_replaced=True)
         return outcome
+
+    def _holds_expectations(self) -> bool:
+        """Whether every server of the metastore is proved to; it is tried of those of which that is not known."""
+        connection = self._connection
+        try:
+            for server in connection.servers:
+                with connection.session(server) as session:
+                    if why_unproved(connection, session, self._database):
+                        return False
+        except BackendUnavailable:
+            return False
+        return True
 
     def _seen_again(self, outcome: Outcome, attempt: Attempt) -> Outcome:
         """What is seen under a lock of what was seen without one: who got the lock before us has committed by then."""
@@ -223,12 +241,16 @@ class HiveCommitter(SwapCommitter):
         if lock is not None:
             lock.ensure()
             lock.only_in_order = self.takes_late_requests()
+        is_resent = attempt.commit.commit_uuid in self._unanswered
         self._unanswered.add(attempt.commit.commit_uuid)
         try:
             session.alter(changed, expected={METADATA_LOCATION: attempt.base})
         except FAILURES as error:
-            if lock is not None and (is_answer(error) or isinstance(error, NotKnown)):
-                lock.only_in_order = False
+            if is_answer(error) or isinstance(error, NotKnown):
+                if not is_resent:
+                    self._unanswered.discard(attempt.commit.commit_uuid)
+                if lock is not None:
+                    lock.only_in_order = False
             return self._refused(session, attempt, error)
         self._unanswered.discard(attempt.commit.commit_uuid)
         if lock is not None:
@@ -252,13 +274,11 @@ class HiveCommitter(SwapCommitter):
         """
         reason = self._connection.reason(error)
         if isinstance(error, NotKnown):
-            self._unanswered.discard(attempt.commit.commit_uuid)
             raise BackendUnavailable(
                 f"Cannot commit to {self._name}: its metastore has no alter_table_with_environment_context and no"
                 f" alter_table_req: {reason}"
             )
         if is_denied(error) and isinstance(error, _ANSWERS) and self._is_at(session, attempt.base):
-            self._unanswered.discard(attempt.commit.commit_uuid)
             raise AccessDenied(f"Cannot commit to {self._name}: {reason}")
         return Unknown(cause=f"the metastore did not confirm the commit to {self._name}: {reason}")
 

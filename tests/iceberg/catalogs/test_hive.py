@@ -534,10 +534,13 @@ def test_a_base_that_has_moved_is_a_conflict_and_nothing_is_sent(table: Table) -
     attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
     set_property(table.open(), STORAGE, "theirs")
     assert isinstance(committer.commit(attempt), Conflict)
-    # Whether an old server would take a late request of the one that was resumed is not known.
-    resumed = table.open().settle(dataclasses.replace(attempt, fresh=False))
+    # A late request of the one that was resumed is refused too: whether this server does that is tried.
+    late = table.open()
+    assert late.takes_late_requests()
+    resumed = late.settle(dataclasses.replace(attempt, fresh=False))
     assert isinstance(resumed, Conflict)
-    assert resumed.may_arrive
+    assert not resumed.may_arrive
+    assert not late.takes_late_requests()
 
 
 def test_a_table_that_was_dropped_meanwhile_says_nothing_about_an_earlier_try(table: Table) -> None:
@@ -608,6 +611,35 @@ def test_a_writer_who_locked_before_us_is_not_overwritten(old_hive: HiveMetastor
     attempt = an_attempt(committer, STORAGE, {"colour": "red"})
     assert isinstance(committer.commit(attempt), Conflict)
     assert properties_of(STORAGE, table.open()) == {"theirs": "yes"}
+
+
+def test_it_is_unknown_what_an_old_metastore_does_with_a_request_that_it_did_not_answer(
+    old_hive: HiveMetastore, tmp_path: Path
+) -> None:
+    """Wherever the table went: the request replaces what others committed meanwhile, whatever it expects."""
+    table = a_table(old_hive, tmp_path)
+
+    def cut(session: HiveSession, _send: Callable[[], None]) -> None:
+        session._transport.close()
+        raise ConnectionResetError("cut off")
+
+    committer = HiveCommitter(Alters(table, cut), database=table.database, table="t", storage=STORAGE)
+    attempt = an_attempt(committer, STORAGE, {"ours": "yes"})
+    assert isinstance(committer.commit(attempt), Unknown)
+    let_go(table)
+    set_property(table.open(), STORAGE, "theirs")
+    for outcome in (
+        committer.settle(attempt),
+        table.open().settle(dataclasses.replace(attempt, fresh=False)),
+    ):
+        assert isinstance(outcome, Unknown)
+        assert outcome.may_be_replaced
+        assert "may still carry it out" in outcome.cause
+    with table.hive.connection().session() as session:
+        entry = session.entry(table.database, "t", "late")
+        late = entry.with_parameters({**entry.parameters, "metadata_location": attempt.file})
+        session.alter(late, expected={"metadata_location": attempt.base})
+    assert committer.settle(attempt) == Committed(metadata_location=attempt.file)
 
 
 @pytest.mark.parametrize(
