@@ -15,6 +15,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import fastavro
@@ -418,8 +419,13 @@ def _json(value: Any) -> str:
 
 
 def records(data: bytes) -> list[Json]:
-    """The records of an Avro file."""
-    return [dict(record) for record in fastavro.reader(io.BytesIO(data))]  # type: ignore[arg-type]
+    """The records of an Avro file, not to be changed: who checks a table reads the same few files again and again."""
+    return list(_records(data))
+
+
+@lru_cache(maxsize=1024)
+def _records(data: bytes) -> tuple[Json, ...]:
+    return tuple(dict(record) for record in fastavro.reader(io.BytesIO(data)))  # type: ignore[arg-type]
 
 
 # -- deletes ---------------------------------------------------------------------------------------------------------

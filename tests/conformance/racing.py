@@ -18,6 +18,7 @@ from multiprocessing.synchronize import Barrier
 from typing import Any
 
 from iceberg_cli.testing.conformance.commits import properties_of, set_property
+from tests.budget import FULL
 from tests.conformance.catalogs import Catalog
 from tests.glue_front import KEYS
 from tests.paths import ROOT
@@ -73,7 +74,7 @@ def result_of(module: str, targets: dict[str, Any]) -> Any:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=None if FULL else 900,
         check=False,
     )
     assert done.returncode == 0, done.stderr
