@@ -419,8 +419,11 @@ def _json(value: Any) -> str:
 
 
 def records(data: bytes) -> list[Json]:
-    """The records of an Avro file, not to be changed: who checks a table reads the same few files again and again."""
-    return list(_records(data))
+    """The records of an Avro file; what is in them is not to be changed.
+
+    Whoever checks a table reads the same few files again and again, and fastavro reads a schema slowly.
+    """
+    return [dict(record) for record in _records(data)]
 
 
 @lru_cache(maxsize=1024)
