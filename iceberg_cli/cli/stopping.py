@@ -149,7 +149,10 @@ def at_safe_points(*, last: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Run a short block that no signal interrupts: what came meanwhile is handled after it."""
+    """Run a short block that no signal interrupts: what came meanwhile is handled after it.
+
+    Unlike blocked signals, handlers are not inherited by a program that the block starts.
+    """
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     came: list[int] = []
     try:

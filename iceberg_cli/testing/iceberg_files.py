@@ -428,7 +428,7 @@ def records(data: bytes) -> list[Json]:
 
 @lru_cache(maxsize=1024)
 def _records(data: bytes) -> tuple[Json, ...]:
-    return tuple(dict(record) for record in fastavro.reader(io.BytesIO(data)))  # type: ignore[arg-type]
+    return tuple(fastavro.reader(io.BytesIO(data)))  # type: ignore[arg-type]
 
 
 # -- deletes ---------------------------------------------------------------------------------------------------------
