@@ -223,7 +223,14 @@ def _seen_twice(table: Table) -> None:
     table.commits[3] += [a_txn(app_id="other", version=1), a_txn(app_id="other", version=2)]
 
 
+def _nothing_committed(table: Table) -> None:
+    """The newest commit is empty, of a table whose commits need not tell their time."""
+    _without_feature("inCommitTimestamp", "delta.enableInCommitTimestamps")(table)
+    table.commits[3] = []
+
+
 LOG_CHANGES: dict[str, Callable[[Table], None]] = {
+    "commit-empty": _nothing_committed,
     "commit-actions-clash": _seen_twice,
     "commit-number-with-fraction": _c(modificationTime=float(T_MS)),
     "in-commit-timestamp-missing": _info(1, inCommitTimestamp=None),

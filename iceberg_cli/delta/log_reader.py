@@ -2,6 +2,9 @@
 
 What is listed can be gone when it is read, because a log cleanup runs: then the log is listed once more. A file that is
 gone and listed still, or needed by a checkpoint, is a `CorruptFile`.
+
+What the protocol makes optional is passed over with a warning where it cannot be read: a checkpoint or a log compaction
+whose commits are all there. A commit of no actions is a version in which nothing changed.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from iceberg_cli.delta.spec.actions import CLASH, Actions, combine
+from iceberg_cli.delta.spec.actions import CLASH, EMPTY, Actions, combine
 from iceberg_cli.delta.spec.checkpoint import CheckpointPart, read_part, sidecar_path
 from iceberg_cli.delta.spec.checksum import in_commit_timestamp_in
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
@@ -140,7 +143,7 @@ class DeltaLog:
             As `snapshot` does.
         """
         for again in (True, False):
-            listing = self._some()
+            listing = self._some().without(snapshot.listing.damaged)
             if listing.latest == snapshot.version and listing == snapshot.listing:
                 return snapshot
             try:
@@ -212,7 +215,10 @@ class DeltaLog:
         newer, whole, warnings = self._read_since(whole, since)
         parts = [] if newer is None else [newer]
         if base is None and whole.checkpoint is not None:
-            parts += reversed(self._read_checkpoint(whole.checkpoint))
+            try:
+                parts += reversed(self._read_checkpoint(whole.checkpoint))
+            except CorruptFile as damage:
+                return self._replay_without(whole.checkpoint, damage, listing, whole.version)
         state = reconcile(parts, None if base is None else as_actions(base))
         del parts
         pa.default_memory_pool().release_unused()  # twice what the state needs, in pieces
@@ -224,6 +230,25 @@ class DeltaLog:
         warnings = (*(() if base is None else base.warnings), *warnings)
         return snapshot_of(state, whole, listing, root=self.root, modified_ms=modified_ms, warnings=warnings)
 
+    def _replay_without(
+        self, damaged: Checkpoint, damage: CorruptFile, listing: Listing, version: int
+    ) -> Snapshot:
+        """A version by an older checkpoint, or by commits alone, where one checkpoint cannot be read.
+
+        Raises:
+            CorruptFile: what was found in the checkpoint, where the log has not all commits that stand for it.
+        """
+        others = listing.without([damaged])
+        try:
+            snapshot = self._replay(others, segment(others, self.folder, version), None)
+        except (CorruptFile, UsageError):
+            raise damage from None
+        warning = (
+            f"the checkpoint of version {damaged.version} cannot be read and is passed over: {damage.message}; "
+            "`rewrite-manifests` writes one that can"
+        )
+        return replace(snapshot, warnings=(warning, *snapshot.warnings))
+
     def _read_since(self, whole: Segment, since: int) -> tuple[Actions | None, Segment, tuple[str, ...]]:
         """What a segment has after a version, None if nothing; as it was read, and warnings.
 
@@ -233,16 +258,16 @@ class DeltaLog:
         compactions = {file.path for file in files}.difference(file.path for file in whole.commits)
         try:
             actions = self._read_commits(files) if files else None
-            clash = None if actions is None else _clash_in(actions, compactions)
+            clash = None if actions is None else _unusable(actions, compactions)
         except CorruptFile as error:
             if error.path not in compactions:
                 raise
             clash = error
         if clash is None:
-            return actions, whole, ()
+            return actions, whole, _empty_commits(actions)
         warning = f"log compaction files are passed over, and commits read: {clash.message}"
-        commits = [file for file in whole.commits if file.version > since]
-        return self._read_commits(commits), replace(whole, replayed=whole.commits), (warning,)
+        commits = self._read_commits([file for file in whole.commits if file.version > since])
+        return commits, replace(whole, replayed=whole.commits), (warning, *_empty_commits(commits))
 
     def _lacks_timestamp(self, state: Actions, whole: Segment) -> bool:
         if state.protocol is None or state.metadata is None:
@@ -360,10 +385,19 @@ def _continues(listing: Listing, snapshot: Snapshot) -> bool:
     return whole and last in listing.commits
 
 
-def _clash_in(actions: Actions, compactions: Collection[str]) -> CorruptFile | None:
-    """The first clash in one of some log compactions, None where there is none."""
-    clashes = (each for each in actions.irregular if each.rule == CLASH and each.path in compactions)
-    return next((CorruptFile(each.path, each.where, each.message) for each in clashes), None)
+def _unusable(actions: Actions, compactions: Collection[str]) -> CorruptFile | None:
+    """What keeps the first of some log compactions from standing for its commits: a clash, or that it is empty."""
+    found = (each for each in actions.irregular if each.rule in (CLASH, EMPTY) and each.path in compactions)
+    return next((CorruptFile(each.path, each.where, each.message) for each in found), None)
+
+
+def _empty_commits(actions: Actions | None) -> tuple[str, ...]:
+    """A warning where commits have no actions."""
+    empty = [each.path for each in (() if actions is None else actions.irregular) if each.rule == EMPTY]
+    if not empty:
+        return ()
+    more = f", and {len(empty) - 1:,} more commits are" if len(empty) > 1 else ""
+    return (f"{empty[0]} is empty{more}: nothing changed in that version, as other readers have it",)
 
 
 def _all_there(parsed: Iterable[tuple[str | None, T | None]]) -> list[T]:

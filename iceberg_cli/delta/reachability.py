@@ -362,7 +362,8 @@ def _expired_versions(log: DeltaLog, snapshot: Snapshot, plan: Plan) -> pa.Table
 def _expired_sidecars(log: DeltaLog, snapshot: Snapshot, plan: Plan) -> pa.Table:
     """The sidecars that no checkpoint names which is there now."""
     listing = snapshot.listing
-    return expired_sidecars_of(log, listing, listing.checkpoints, as_of_ms=plan.as_of_ms)
+    checkpoints = (*listing.checkpoints, *listing.damaged)
+    return expired_sidecars_of(log, listing, checkpoints, as_of_ms=plan.as_of_ms)
 
 
 # -- what is needed --------------------------------------------------------------------------------------------

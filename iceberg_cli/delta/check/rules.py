@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from iceberg_cli.delta.spec.actions import CLASH, FRACTION, REPEATED_KEY
+from iceberg_cli.delta.spec.actions import CLASH, EMPTY, FRACTION, REPEATED_KEY
 from iceberg_cli.plan.findings import LEFTOVER, UNANSWERED, Rule, error, info, warning
 
 _RESTORE = (
@@ -20,6 +20,10 @@ _WRITER = (
 _CHECKPOINT = (
     "Keep log cleanup away from the commits before it; delete the checkpoint and `_last_checkpoint`, then "
     "`rewrite-manifests`."
+)
+_UNREADABLE = (
+    "It is passed over while the commits before it are there: keep log cleanup by other engines away, and "
+    "`rewrite-manifests` writes a checkpoint that can be read."
 )
 _REWRITE = "`rewrite-manifests` writes a new checkpoint and `_last_checkpoint`."
 _CHECKSUM = "Delete the checksum file: readers do without, and the next commit of a writer makes its own."
@@ -39,6 +43,11 @@ _LOG: Final = {
     "commit-missing": error("Delta Log Entries", _RESTORE),
     "commit-unreadable": error("Delta Log Entries", _RESTORE),
     CLASH: error("Delta Log Entries", _ONE_READING),
+    EMPTY: warning(
+        "Delta Log Entries",
+        "Nothing has to be done if its writer was cut off: readers take it for a version in which nothing changed. If "
+        "it held something, restore the file from a backup or an earlier object version.",
+    ),
     FRACTION: error("Delta Log Entries", _WHOLE),
     REPEATED_KEY: warning(
         "Commit Provenance Information",
@@ -46,7 +55,7 @@ _LOG: Final = {
     ),
     "in-commit-timestamp-missing": error("Writer Requirements for In-Commit Timestamps", _WRITER),
     "in-commit-timestamp-not-increasing": error("Writer Requirements for In-Commit Timestamps", _WRITER),
-    "checkpoint-unreadable": error("Checkpoints", _CHECKPOINT),
+    "checkpoint-unreadable": error("Checkpoints", _UNREADABLE),
     "checkpoint-differs": error("Checkpoints", _CHECKPOINT),
     "checkpoint-partition-value-lost": error(
         "Checkpoint Schema",

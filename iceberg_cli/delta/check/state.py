@@ -58,6 +58,9 @@ def check_listing(listing: Listing, folder: str, findings: Findings) -> None:
             more = f" and the {missing - 1} after it are" if missing > 1 else " is"
             reason = f"version {before.version + 1}{more} not there, and version {before.version} is"
             findings.add("commit-missing", first, reason, times=missing)
+    for checkpoint in listing.damaged:
+        message = f"the checkpoint of version {checkpoint.version} cannot be read"
+        findings.add("checkpoint-unreadable", checkpoint.files[0].path, message)
     for version in sorted({file.version for file in listing.incomplete}):
         parts = [file for file in listing.incomplete if file.version == version]
         message = f"{len(parts)} parts of a checkpoint are there, and others are not"

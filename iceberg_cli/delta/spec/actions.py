@@ -32,6 +32,7 @@ Json = Mapping[str, Any]
 CLASH: Final = "commit-actions-clash"
 REPEATED_KEY: Final = "commit-key-repeated"
 FRACTION: Final = "commit-number-with-fraction"
+EMPTY: Final = "commit-empty"
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 CHECKPOINT_ONLY: Final = ("sidecar", "checkpointMetadata")
 _INT64: Final = 2**63

@@ -18,6 +18,7 @@ import pyarrow.json as pa_json
 
 from iceberg_cli.delta.spec.actions import (
     CLASH,
+    EMPTY,
     FRACTION,
     REPEATED_KEY,
     Actions,
@@ -182,10 +183,11 @@ def parse_commits(commits: Sequence[CommitBytes]) -> Actions:
 
     Of a line the one action that the protocol names counts, whatever unknown ones are beside it, and in a commitInfo
     or an unknown action the last of several equal keys, as Delta Spark and delta-kernel read them. A whole number that
-    is written as 7.0 is 7, as delta-kernel reads it. What the protocol does not allow of this is in `irregular`.
+    is written as 7.0 is 7, as delta-kernel reads it. A file without a line has no actions, as all readers have it. What
+    the protocol does not allow of this is in `irregular`.
 
     Raises:
-        CorruptFile: a file is empty or no newline-delimited JSON; a line is not one action; a field has another type
+        CorruptFile: a file is no newline-delimited JSON; a line is not one action; a field has another type
             than the protocol gives it; a file action identifies no file; one commit adds a file with two vectors.
     """
     return _parse(commits)[0]
@@ -195,9 +197,12 @@ def parse_checkpoint(top_level: CommitBytes) -> Parsed:
     """All actions of a checkpoint in JSON, and apart from them the lines that only checkpoints have.
 
     Raises:
-        CorruptFile: as `parse_commits` does.
+        CorruptFile: as `parse_commits` does, and where the file is empty.
     """
-    return _parse([top_level])
+    actions, of_checkpoints = _parse([top_level])
+    if any(each.rule == EMPTY for each in actions.irregular):
+        raise CorruptFile(top_level.path, None, "it has no action")
+    return actions, of_checkpoints
 
 
 def _parse(commits: Sequence[CommitBytes]) -> Parsed:
@@ -233,7 +238,7 @@ def _line_by_line(commits: Sequence[CommitBytes]) -> Parsed:
     files, rest = _objects_of(_paths_of(commits)), _Rest()
     for commit in commits:
         if not rest.read(commit, files):
-            raise CorruptFile(commit.path, None, "it has no action")
+            rest.note_empty(commit)
     tables = {kind: of_kind.table(fractions=rest.fractions) for kind, of_kind in files.items()}
     rest.irregular += chain.from_iterable(irregular for _, irregular in tables.values())
     return _parsed_files(files, {kind: table for kind, (table, _) in tables.items()}, rest)
@@ -354,6 +359,12 @@ class _Rest:
                 else:
                     self._take(kind, action, commit, line_number)
         return len(lines.values)
+
+    def note_empty(self, commit: CommitBytes) -> None:
+        """Note a commit in which nothing is."""
+        self._note(
+            EMPTY, commit, "the file", f"it has no action, and version {commit.version} changes nothing"
+        )
 
     def _take(self, kind: str, action: Any, commit: CommitBytes, line: int) -> None:
         path, where = commit.path, f"line {line}, {kind}"

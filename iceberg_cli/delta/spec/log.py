@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -58,6 +58,7 @@ class Listing:
 
     Args:
         checkpoints: complete ones.
+        damaged: complete ones that were read and are not whole; nothing is read from them.
         incomplete: files of multi-part checkpoints some of whose parts are not there.
         compactions: with the last version that each stands for.
         sidecars: by path.
@@ -67,6 +68,7 @@ class Listing:
 
     commits: tuple[LogFile, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
+    damaged: tuple[Checkpoint, ...] = ()
     incomplete: tuple[LogFile, ...] = ()
     compactions: tuple[tuple[LogFile, int], ...] = ()
     checksums: tuple[LogFile, ...] = ()
@@ -81,6 +83,14 @@ class Listing:
             self.commits[-1].version if self.commits else -1,
             self.checkpoints[-1].version if self.checkpoints else -1,
         )
+
+    def without(self, damaged: Collection[Checkpoint]) -> Listing:
+        """The same, some checkpoints being known as damaged; those that are not listed any more are left out."""
+        now_damaged = tuple(each for each in self.checkpoints if each in damaged)
+        if not now_damaged:
+            return self
+        whole = tuple(each for each in self.checkpoints if each not in now_damaged)
+        return replace(self, checkpoints=whole, damaged=(*self.damaged, *now_damaged))
 
     def commit_times_ms(self) -> dict[int, int]:
         """When each version was made, by its commit file, at least 1 ms after the version before, as Delta has it."""

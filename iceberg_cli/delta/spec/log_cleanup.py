@@ -94,7 +94,7 @@ def expired_files(listing: Listing, kept_version: int) -> pa.Table:
 
     add("commit_file", old(listing.commits), below)
     add("checksum_file", old(listing.checksums), below)
-    for checkpoint in listing.checkpoints:
+    for checkpoint in (*listing.checkpoints, *listing.damaged):
         if checkpoint.version < kept_version:
             add("checkpoint_file", checkpoint.files, f"an older checkpoint than {kept_version}")
     add("checkpoint_file", old(listing.incomplete), "part of a checkpoint that lacks others")
@@ -154,7 +154,7 @@ def _all_files(listing: Listing) -> Iterable[LogFile]:
     yield from listing.incomplete
     yield from listing.sidecars
     yield from listing.staged
-    for checkpoint in listing.checkpoints:
+    for checkpoint in (*listing.checkpoints, *listing.damaged):
         yield from checkpoint.files
     yield from (file for file, _ in listing.compactions)
 

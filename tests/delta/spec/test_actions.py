@@ -217,8 +217,6 @@ def test_line_separators_inside_of_strings_do_not_part_lines() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "no action"),
-        (b"\n \n", "no action"),
         (a_commit(an_add())[:-9], "line 1: the line is not one whole JSON object"),
         (a_commit(an_add()) + b'{"add":{"pa', "line 2: the line is not one whole JSON object"),
         (json.dumps(an_add(), indent=2).encode(), "line 1: the line is not one whole JSON object"),

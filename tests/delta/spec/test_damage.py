@@ -92,7 +92,7 @@ def flipped(data: bytes, bits: int, seed: int) -> bytes:
 
 def test_every_prefix_of_a_commit_is_refused_or_ends_with_a_whole_line() -> None:
     ends = {len(COMMIT[: end + 1]) for end, byte in enumerate(COMMIT) if byte == ord("\n")}
-    whole = ends | {end - 1 for end in ends}
+    whole = ends | {end - 1 for end in ends} | {0}
     for length in range(len(COMMIT)):
         assert (from_commit(COMMIT[:length]) is not None) == (length in whole), length
 

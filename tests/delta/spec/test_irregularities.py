@@ -284,11 +284,6 @@ def test_a_key_that_is_twice_where_the_table_depends_on_it_is_refused() -> None:
         parse_commits([CommitBytes("1", 1, b'{"commitInfo":{},"commitInfo":{"a":1}}')])
 
 
-def test_an_empty_commit_is_an_error(tmp_path: Path) -> None:
-    a_log(tmp_path, BEGINNING, b"")
-    assert iceberg_cli("inspect", tmp_path).code == 15
-
-
 # -- properties and statistics ----------------------------------------------------------------------------------
 
 DAY_MS = 86_400_000

@@ -40,7 +40,7 @@ CARRIED_OUT = {
     "vacuum": (MANY_DVS, ("expire-snapshots", *SHORT)),
     "vacuum lite": (MANY_DVS, ("expire-snapshots", *SHORT, "--mode", "lite")),
     "log cleanup": (SIDECARS, ("expire-snapshots", *SHORT)),
-    "classic checkpoint": (MULTI_PART, ("rewrite-manifests", "--checkpoint", "classic")),
+    "classic checkpoint": (MANY_DVS, ("rewrite-manifests", "--checkpoint", "classic")),
     "V2 checkpoint": (SIDECARS, ("rewrite-manifests", "--checkpoint", "v2", "--part-size", "2")),
     "log compaction": (MANY_DVS, ("rewrite-manifests", "--compact-log", "2..9")),
     "merge": (MANY_DVS, ("merge-dvs", "--min-files", "1")),

@@ -88,8 +88,9 @@ def plan_log_cleanup(
     if expired.num_rows and (reason := protected(snapshot, kept)):
         return LogCleanupDecision(why=reason, warnings=tuple(warnings))
     staying = [checkpoint for checkpoint in listing.checkpoints if checkpoint.version >= kept]
+    damaged = [checkpoint for checkpoint in listing.damaged if checkpoint.version >= kept]
     try:
-        sidecars = expired_sidecars_of(log, listing, staying, as_of_ms=as_of_ms)
+        sidecars = expired_sidecars_of(log, listing, [*staying, *damaged], as_of_ms=as_of_ms)
     except CorruptFile as error:
         sidecars = FILES.empty_table()
         warnings.append(f"no sidecar goes, for a checkpoint may name it: {error.message}")
@@ -136,6 +137,9 @@ def _worthwhile_checkpoint(
     log: DeltaLog, snapshot: Snapshot, kept: int | None, cutoff: int, *, as_of_ms: int
 ) -> _WrittenCheckpoint | None:
     """A checkpoint of the cut-off's version, where that is worth it and can be written."""
+    # One of another kind beside one that cannot be read would not help readers that prefer that.
+    if any(each.version == cutoff for each in (*snapshot.listing.checkpoints, *snapshot.listing.damaged)):
+        return None
     interval = known_interval(snapshot.metadata) or DEFAULT_INTERVAL
     if not new_checkpoint_frees_more(snapshot.listing, kept, cutoff, interval=interval):
         return None

@@ -40,7 +40,7 @@ from iceberg_cli.delta.spec.columns import lost_of_vectors
 from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.in_commit_timestamps import in_commit_timestamp
 from iceberg_cli.delta.spec.last_checkpoint import NAME, LastCheckpoint, may_replace
-from iceberg_cli.delta.spec.log import Listing, newest_checkpoint
+from iceberg_cli.delta.spec.log import Checkpoint, Listing, newest_checkpoint
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots.retention import dated_ahead
@@ -70,6 +70,7 @@ class CheckpointBuild:
     kind: str  # classic or v2
     writer: CheckpointWriter
     tasks: tuple[Task, ...]
+    damaged: tuple[Checkpoint, ...] = ()  # of the same version and kind: cannot be read, and is replaced
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -84,13 +85,15 @@ class CheckpointBuild:
     def build(self, table: DeltaTable, paths: Mapping[Task, str]) -> dict[Task, StagedFile]:
         """Write the files of its tasks.
 
-        Another writer's checkpoint under the same name is as good as ours, and stays.
+        Another writer's checkpoint of the same version is as good as ours, and stays.
 
         Raises:
             Refused: a field that Delta does not name has no type that Parquet can hold.
             CorruptFile: a file reads back differently. BackendUnavailable.
         """
         own_paths = {task: paths[task] for task in self.tasks if task in paths}
+        if _there(table.snapshot.listing, self.state.version) is not None:
+            return {task: StagedFile(path=path) for task, path in own_paths.items()}
         build = self._classic if self.kind == CLASSIC else self._v2
         hint = build(table, own_paths)
         for task, path in own_paths.items():
@@ -110,6 +113,9 @@ class CheckpointBuild:
         """Write the file; its hint, or None where another writer was faster."""
         (path,) = (path for task, path in paths.items() if task.kind == CHECKPOINT)
         data, hint = self.writer.classic()
+        if self.damaged:
+            table.storage.replace(path, data)
+            return hint
         try:
             put_checked(table.storage, path, data)
         except FileExistsError:
@@ -156,7 +162,8 @@ def checkpointing(
         ]
     else:
         tasks = [Task(name=classic_name(state.version), kind=CHECKPOINT), *tasks]
-    return CheckpointBuild(kind=kind, writer=writer, tasks=tuple(tasks))
+    damaged = _damaged(snapshot)
+    return CheckpointBuild(kind=kind, writer=writer, tasks=tuple(tasks), damaged=damaged)
 
 
 def _written(table: DeltaTable, path: str) -> CheckpointFile:
@@ -242,10 +249,10 @@ class RewriteManifestsVerb(Verb):
         )
         kind = options["checkpoint"].value
         verdicts, tasks, checkpoint = [], [], None
-        if (
-            there := _there(listing, snapshot.version, None if policy.checkpoint is None else kind)
-        ) is not None:
+        if (there := _there(listing, snapshot.version)) is not None:
             reason = f"version {snapshot.version} has one"
+            if policy.checkpoint not in (None, there):
+                reason += f", and some readers fail where a version has a second one, of kind {kind}"
             verdicts.append(Verdict(subject="checkpoint", id=there, keep=True, reason=reason))
         elif blocked := _blocked(snapshot, kind):
             plan = replace(plan, blocked_by=(blocked,))
@@ -307,21 +314,35 @@ def _options(snapshot: Snapshot, policy: RewriteManifests) -> dict[str, Option]:
     return options
 
 
-def _there(listing: Listing, version: int, kind: str | None) -> str | None:
-    """The kind of a checkpoint that the version has already, of any kind where none is asked for."""
-    kinds = [each.kind for each in listing.checkpoints if each.version == version]
-    return next((each for each in reversed(kinds) if kind in (None, each)), None)
+def _there(listing: Listing, version: int) -> str | None:
+    """The kind of the checkpoint that the version has already: of several, the one that Delta prefers."""
+    newest = newest_checkpoint(listing, version)
+    return None if newest is None or newest.version != version else newest.kind
 
 
 def _early(listing: Listing, snapshot: Snapshot) -> str | None:
     """Why the table does not ask for a checkpoint yet, or None."""
+    if listing.damaged:
+        return None
     interval = known_interval(snapshot.metadata)
     since = commits_since(newest_checkpoint(listing, snapshot.version), snapshot.version)
     return None if is_due(since, interval) else in_words(since, interval)
 
 
+def _damaged(snapshot: Snapshot) -> tuple[Checkpoint, ...]:
+    """The checkpoints of the snapshot's version that cannot be read."""
+    return tuple(each for each in snapshot.listing.damaged if each.version == snapshot.version)
+
+
 def _blocked(snapshot: Snapshot, kind: str) -> str | None:
     """Why a checkpoint of this kind cannot be written, or None."""
+    for damaged in _damaged(snapshot):
+        if not damaged.kind == kind == CLASSIC:
+            return (
+                f"version {damaged.version} has a checkpoint that cannot be read, of kind {damaged.kind}, and some "
+                f"readers fail where one of kind {kind} is beside it: move {damaged.files[0].path} and all else of it "
+                "away, for the commits stand for it"
+            )
     if kind not in (CLASSIC, V2):
         return f"{_POLICY_PROPERTY}={kind!r} is neither classic nor v2"
     if kind == V2 and not supports(snapshot.protocol, V2_FEATURE):

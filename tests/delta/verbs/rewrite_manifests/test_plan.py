@@ -23,6 +23,7 @@ from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.delta_writer import (
     NOW_MS,
     Action,
+    a_checkpoint,
     a_commit,
     a_commit_info,
     a_dv,
@@ -169,8 +170,10 @@ def test_unknown_actions_that_parquet_cannot_hold_are_left_out_as_by_delta_spark
     a_v2_table(tmp_path, [an_add(), *novelties, {"other": {"a": 1}}])
     plan = planned(tmp_path)
     assert (plan.blocked_by, plan.warnings) == ((), ())
-    assert rewritten(tmp_path).status == "done"
-    assert the_log(tmp_path).snapshot().unknown == (*novelties, {"other": {"a": 1}})
+    kept = tmp_path / "kept"
+    shutil.copytree(tmp_path / "_delta_log", kept / "_delta_log")
+    assert rewritten(kept).status == "done"
+    assert the_log(kept).snapshot().unknown == (*novelties, {"other": {"a": 1}})
     plan = planned(tmp_path, checkpoint="classic")
     (warning,) = plan.warnings
     assert "leaves out the actions novelty, which" in warning
@@ -185,16 +188,39 @@ def test_a_field_of_a_known_action_that_parquet_cannot_hold_blocks_the_plan(tmp_
     assert "txn.novelty" in planned(tmp_path).blocked_by[0]
 
 
-def test_a_version_with_a_checkpoint_needs_none_unless_another_kind_is_asked_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("first", "second"), [("v2", "classic"), ("classic", "v2")])
+def test_a_version_with_a_checkpoint_gets_none_of_another_kind(
+    tmp_path: Path, first: str, second: str
+) -> None:
     a_v2_table(tmp_path)
-    rewritten(tmp_path)
+    table, made = prepared(tmp_path, checkpoint=second)
+    rewritten(tmp_path, checkpoint=first)
     before = names(tmp_path)
     assert rewritten(tmp_path).status == "nothing_to_do"
-    assert rewritten(tmp_path, checkpoint="v2").status == "nothing_to_do"
+    assert rewritten(tmp_path, checkpoint=first).status == "nothing_to_do"
+    (verdict,) = planned(tmp_path, checkpoint=second).verdicts
+    assert verdict.reason == (
+        f"version 0 has one, and some readers fail where a version has a second one, of kind {second}"
+    )
+    assert rewritten(tmp_path, checkpoint=second).status == "nothing_to_do"
+    # Planned before there was one.
+    assert OPERATOR.apply(made, table).counts["added_checkpoints_count"] == 0
     assert names(tmp_path) == before
-    assert rewritten(tmp_path, checkpoint="classic").status == "done"
-    assert set(names(tmp_path)) - set(before) == {f"{0:020}.checkpoint.parquet"}
+    assert not sidecars(tmp_path) or first == "v2"
+
+
+def test_a_classic_checkpoint_is_not_written_beside_one_of_several_parts(tmp_path: Path) -> None:
+    """DuckDB's reader takes files of both for one checkpoint, and fails in half of its reads."""
+    actions = [a_protocol_with(), a_metadata(), an_add(path="a"), an_add(path="b")]
+    a_log(tmp_path, actions)
+    for part, some in enumerate((actions[:3], actions[3:]), 1):
+        name = f"{0:020}.checkpoint.{part:010}.{2:010}.parquet"
+        write_log_file(tmp_path, name, a_checkpoint(*some))
+    before = names(tmp_path)
+    (verdict,) = planned(tmp_path, checkpoint="classic").verdicts
+    assert (verdict.id, verdict.keep) == ("multi-part", True)
     assert rewritten(tmp_path, checkpoint="classic").status == "nothing_to_do"
+    assert names(tmp_path) == before
 
 
 def test_a_new_version_is_due_again(tmp_path: Path) -> None:
@@ -336,11 +362,12 @@ def test_where_nothing_tells_it_the_table_is_read_and_not_committed_to(
 def test_no_checksum_is_written_where_the_commit_is_gone_or_holds_what_is_unknown(tmp_path: Path) -> None:
     a_log(tmp_path / "1", [an_add(), {"novelty": {"a": 1}}])
     assert rewritten(tmp_path / "1").counts["added_checksums_count"] == 0
-    a_v2_table(tmp_path / "2", [an_add()])
-    rewritten(tmp_path / "2", checkpoint="classic")
-    commit_path(tmp_path / "2", 0).unlink()
-    (tmp_path / "2" / "_delta_log" / f"{0:020}.crc").unlink()
-    assert rewritten(tmp_path / "2", checkpoint="v2").counts["added_checksums_count"] == 0
+    a_log(tmp_path / "2", [an_add()], [an_add(path="b")])
+    rewritten(tmp_path / "2")
+    for version in (0, 1):
+        commit_path(tmp_path / "2", version).unlink()
+    (tmp_path / "2" / "_delta_log" / f"{1:020}.crc").unlink()
+    assert rewritten(tmp_path / "2").counts["added_checksums_count"] == 0
 
 
 def test_our_checksum_lets_delta_rs_and_our_own_reader_agree(tmp_path: Path) -> None:
