@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 # Of an Iceberg table's metadata file.
 METADATA_SUFFIXES = (".metadata.json", ".metadata.json.gz")
@@ -169,6 +170,22 @@ def folder_column(paths: Any) -> Any:
     import pyarrow.compute as pc
 
     return pc.list_element(pc.split_pattern(paths, "/", max_splits=1, reverse=True), 0)
+
+
+def file_name_column(paths: Any) -> Any:
+    """What is compared where names decide: the last segment of each of n strings, coarser than every path.
+
+    Percent escapes are decoded once, letters are lower case in Unicode's form NFC, and dots at the end are left out, so
+    that no spelling by which a storage may have a file hides it.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = pc.replace_substring_regex(paths, r"(?s)^.*/", "")
+    if may_have(names, b"%"):
+        decoded = [None if name is None else unquote(name) for name in names.to_pylist()]
+        names = pa.array(decoded, names.type)
+    return pc.utf8_rtrim(pc.utf8_lower(pc.utf8_normalize(names, form="NFC")), characters=".")
 
 
 def common_folders(folders: Sequence[str]) -> tuple[str, ...]:

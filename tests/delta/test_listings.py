@@ -10,8 +10,10 @@ import pytest
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS
 from iceberg_cli.engines.local import LocalEngine
+from iceberg_cli.errors import CorruptFile
 from iceberg_cli.formats.open import iceberg_files
 from iceberg_cli.operation.apply import apply
+from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage import FileInfo
 from iceberg_cli.testing.crash.process import WorldLogCommitter
 from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, SimStorage, World
@@ -85,3 +87,35 @@ def test_the_log_is_listed_once_a_plan_and_then_where_that_decides_something(nam
     assert apply(planned, table, verb, runtime).status == "done"
     assert storage.listings - 1 == LISTINGS[name]
     assert storage.name_listings == NAMES_A_COMMIT * COMMITS.get(name, 0)
+
+
+class ShortListings(SimStorage):
+    """Lists all files but one, as where a page of a listing never came."""
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        return (info for info in super().list(folder) if not info.path.endswith("/a.parquet"))
+
+
+def test_nothing_goes_by_a_listing_that_lacks_a_file_which_is_there() -> None:
+    asked, a_world = VERBS_WITH_WORLDS["vacuum"]
+    world = a_world()
+    verb = VERBS[asked.operation]
+
+    def the_plan() -> Plan:
+        storage = ShortListings(world, Script())
+        table = DeltaTable(
+            name="visits",
+            root=DELTA_TABLE,
+            storage=storage,
+            committer=WorldLogCommitter(DELTA_TABLE, storage),
+            iceberg_files=iceberg_files,
+            engine=LocalEngine(storage, threads=1),
+            on_event=unseen,
+        )
+        return verb.plan(table, policy_with(verb.policy, asked.policy), as_of_ms=NOW_MS).plan
+
+    with pytest.raises(CorruptFile, match="asked for it, the storage has it") as error:
+        the_plan()
+    assert error.value.path == f"{DELTA_TABLE}/a.parquet"
+    del world.files[error.value.path]
+    assert the_plan().due

@@ -96,7 +96,7 @@ def active_keys(snapshot: Snapshot, *, root: str) -> pa.ChunkedArray:
     return _sliced_keys(root, snapshot.adds.select(_NAMES))
 
 
-def unlisted(snapshot: Snapshot, listing: pa.Table, *, root: str) -> pa.Array:
+def unlisted(snapshot: Snapshot, listing: pa.Table, *, root: str) -> tuple[pa.Array, bool]:
     """The active files below the table's folder that a listing of it does not have, and their DV files, each once.
 
     Args:
@@ -105,7 +105,7 @@ def unlisted(snapshot: Snapshot, listing: pa.Table, *, root: str) -> pa.Array:
         root: the table's folder.
 
     Returns:
-        Paths, as strings.
+        Paths, as strings; and whether the listing has any other active file.
     """
     hashes = [hash_column(path_key_column(strings(chunk))) for chunk in listing["path"].chunks]
     listed = np.sort(np.concatenate([np.empty(0, np.uint64), *hashes]))
@@ -113,17 +113,18 @@ def unlisted(snapshot: Snapshot, listing: pa.Table, *, root: str) -> pa.Array:
     def unlisted_of(paths: pa.Array) -> pa.Array:
         return pa.array(~among(hash_column(path_key_column(paths)), listed))
 
-    absent = [pa.array([], pa.string())]
+    absent, any_listed = [pa.array([], pa.string())], False
     for batch in snapshot.adds.select(_NAMES).to_batches(max_chunksize=SLICE_ROWS):
         files = pa.Table.from_batches([batch])
         decoded = strings(physical_column(files["path"], root))
         mask = unlisted_of(decoded)
+        any_listed = any_listed or mask.false_count > 0
         decoded, logged = decoded.filter(mask), files["path"].filter(mask).to_pylist()
         as_written = pa.array([located(path, path, root) for path in logged], pa.string())
         vectors = strings(dv_path_column(files, root).drop_null())
         absent += [decoded.filter(unlisted_of(as_written)), vectors.filter(unlisted_of(vectors))]
     paths = pc.unique(pa.chunked_array(absent))
-    return paths.filter(pc.starts_with(paths, f"{root}/"))
+    return paths.filter(pc.starts_with(paths, f"{root}/")), any_listed
 
 
 def removed_keys(actions: Actions, *, root: str) -> pa.ChunkedArray:

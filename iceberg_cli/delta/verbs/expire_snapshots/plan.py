@@ -65,12 +65,14 @@ _INFO_FIELD: Final = "latestCommitVersionOutsideOfRetentionWindow"
 _LISTED_FIELD: Final = "listedSince"  # of the task alone
 _HOUR_MS: Final = 3_600_000
 _NAMED_TABLES: Final = 5
+_NAMED_FILES: Final = 3
 _RULES: Final = {
     "nested": "kept: they are in the folder of another table",
     "live": "kept: the table needs them, or a version that is younger than the cut-off",
     "young": "kept: written after the cut-off",
     "hidden": "kept: their names are hidden, or those of their folders",
     "outside": "kept: they are not below the table's folder",
+    "namesake": "kept: a file of the same name is gone that the table needs",
 }
 
 
@@ -100,7 +102,7 @@ class ExpireSnapshotsVerb(Verb):
         policy = within_properties(table.snapshot.metadata, policy)
         retention = retention_of(table.snapshot.metadata, policy, as_of_ms=as_of_ms)
         only = None if within is None else within.removals
-        decision, info = _classify(table, policy, retention, only)
+        decision, info, lost = _classify(table, policy, retention, only)
         nested = NestedFiles(table.nested_tables())
         log = plan_log_cleanup(table.log, table.snapshot, cut_ms=retention.log_cut_ms, as_of_ms=as_of_ms)
         rows = pa.concat_tables(
@@ -123,6 +125,7 @@ class ExpireSnapshotsVerb(Verb):
             verdicts=(*_verdicts(decision), *nested.verdicts(), log.verdict()),
             warnings=(
                 *dated_ahead(table.snapshot, as_of_ms=as_of_ms),
+                *_lost_warning(lost),
                 *_unproved(table, policy, retention, decision),
                 *_shared(table),
                 *log.warnings,
@@ -151,8 +154,8 @@ def _build(table: DeltaTable, _step: Step, paths: Mapping[Task, str]) -> Mapping
 
 def _classify(
     table: DeltaTable, policy: ExpireSnapshots, retention: VacuumRetention, only: Removals | None
-) -> tuple[rules.VacuumDecision, dict[str, int]]:
-    """Which files outside the log go, and what the next VACUUM in lite mode should know."""
+) -> tuple[rules.VacuumDecision, dict[str, int], pa.Array]:
+    """Which files outside the log go, what the next VACUUM in lite mode should know, and active files that are gone."""
     log, snapshot, root = table.log, table.snapshot, table.root
     info: dict[str, int] = {}
     if only is None and policy.mode == LITE:
@@ -176,34 +179,61 @@ def _classify(
         partition_columns=snapshot.metadata.partition_columns,
         metadata_hidden=table.reachability.metadata_hidden(snapshot),
     )
+    lost = pa.array([], pa.string())
     if only is not None:
-        return replace(decision, files=_as_shown(decision.files, only)), info
+        return replace(decision, files=_as_shown(decision.files, only)), info, lost
     if policy.mode != LITE and policy.inventory is None and decision.files.num_rows:
-        _check_listing(table, listing)
-    return decision, info
+        lost = _lost_files(table, listing)
+        decision = rules.without_namesakes(decision, lost)
+    return decision, info, lost
 
 
-def _check_listing(table: DeltaTable, listing: pa.Table) -> None:
-    """Refuse to delete by a listing that does not have the files that the table needs, by the names that its log has.
+def _lost_files(table: DeltaTable, listing: pa.Table) -> pa.Array:
+    """The paths of files that the table needs and that are gone.
 
-    Either they are gone, or the storage lists them by other names, and a file that nothing names may be one of them.
+    A listing that does not have a file by the name that the log has is believed where other active files are in it
+    and the storage, asked for that very path, has nothing there.
 
     Raises:
-        CorruptFile: it is so.
+        CorruptFile: the listing proves nothing: it has no active file, or lacks one that is there.
     """
-    missing = unlisted(table.snapshot, listing, root=table.root)
-    if scheme_of(table.root) == "file" and len(missing):
-        # In a folder behind a link; what is behind it is taken for needed by all names.
-        there = pc.is_in(missing, value_set=find_files(table.storage, missing)["path"].combine_chunks())
-        missing = missing.filter(pc.invert(there))
+    missing, any_listed = unlisted(table.snapshot, listing, root=table.root)
     if not len(missing):
-        return
+        return missing
+    there = pc.is_in(missing, value_set=find_files(table.storage, missing)["path"].combine_chunks())
+    unseen, lost = missing.filter(there), missing.filter(pc.invert(there))
+    if scheme_of(table.root) == "file":
+        # In a folder behind a link; what is behind it is taken for needed by all names.
+        any_listed, unseen = any_listed or len(unseen) > 0, unseen.slice(0, 0)
+    if len(unseen):
+        raise _unproved_listing(unseen, "asked for it, the storage has it")
+    if len(lost) and not any_listed:
+        why = (
+            "nor any other file that the table needs: they are gone, or the storage lists them by other names"
+        )
+        raise _unproved_listing(lost, why)
+    return lost
+
+
+def _unproved_listing(missing: pa.Array, why: str) -> CorruptFile:
+    """The error for a listing that lacks n files and by which nothing may go."""
     others = f", nor {count(len(missing) - 1, 'others')}" if len(missing) > 1 else ""
-    reason = (
-        f"the table needs this file, and a listing of its folder does not have it{others}; it is gone, or the storage"
-        " has it by another name, which nothing in the log names"
+    reason = f"the table needs this file, and a listing of its folder does not have it{others}; {why}"
+    return CorruptFile(missing[0].as_py(), None, reason)
+
+
+def _lost_warning(lost: pa.Array) -> tuple[str, ...]:
+    """A warning that names files which the table needs and which are gone."""
+    if not len(lost):
+        return ()
+    named = ", ".join(lost.slice(0, _NAMED_FILES).to_pylist())
+    more = len(lost) - _NAMED_FILES
+    others = f" and {more:,} more" if more > 0 else ""
+    warning = (
+        f"the table needs {named}{others}, and nothing is there: reading the table fails. `inspect --check` names all "
+        "of them; put them back, or RESTORE a version without them. Files of the same names stay"
     )
-    raise CorruptFile(missing[0].as_py(), None, reason)
+    return (warning,)
 
 
 def _unproved(

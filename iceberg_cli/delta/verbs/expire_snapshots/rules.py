@@ -6,7 +6,8 @@ tells; it was last written before the cut-off; no part of its name is hidden; it
 below this one's. Files are told apart by place (`paths.path_key`), so scheme, authority and doubled slashes do not
 matter, and what a log may mean by a path is taken twice, decoded and as it stands: both places are kept.
 
-Nothing goes by a listing that lacks an active file: the storage may have it by another name, which nothing names.
+Nothing goes by a listing that lacks an active file which is there, nor by one that lacks them all. What is gone for
+good keeps each file of its name: a storage may have it by another path, which nothing names.
 
 A tombstone without a time has its commit's; where that is not known either it keeps its file. Change data is named by
 commits and by no state of a table: it goes by its age and theirs. Folders are never listed.
@@ -19,7 +20,7 @@ below; it takes a tombstone without a time for one of 1970, and lists folders.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -37,7 +38,7 @@ from iceberg_cli.delta.spec.vacuum import (
     hidden,
     strings,
 )
-from iceberg_cli.paths import folder_column, path_key_column
+from iceberg_cli.paths import file_name_column, folder_column, path_key_column
 
 _NAMED: Final = pa.schema([("key", pa.string()), ("deleted_ms", pa.int64())])
 _VECTOR_FILE = r"(^|/)deletion_vector_[^/]*\.bin$"
@@ -51,7 +52,7 @@ class VacuumDecision:
 
     Args:
         files: those that go, columns of `FILES`, in the listing's order.
-        kept: `{rule: (files, bytes)}` of the others: outside, hidden, live, nested, young.
+        kept: `{rule: (files, bytes)}` of the others: outside, hidden, live, nested, young, namesake.
         folders: how many folders were looked at, the table's own among them.
         tables: canonical folders of the other tables in the listing.
     """
@@ -140,6 +141,22 @@ def classify_files(
         going.append(_with_reasons(files, deleted_ms))
     others = [f"{root}/{table}" for table in sorted(tables)]
     return VacuumDecision(files=pa.concat_tables(going), kept=kept, folders=len(folders), tables=others)
+
+
+def without_namesakes(decision: VacuumDecision, lost: pa.Array) -> VacuumDecision:
+    """The decision, by which no file goes that has the name of one that is gone.
+
+    Args:
+        decision: on a listing.
+        lost: paths of n active files that are not there.
+    """
+    if not len(lost):
+        return decision
+    names = file_name_column(decision.files["path"])
+    stays = pc.is_in(names, value_set=pc.unique(file_name_column(lost)))
+    sizes = decision.files["size_bytes"].filter(stays)
+    kept = {**decision.kept, "namesake": (len(sizes), int(pc.sum(sizes).as_py() or 0))}
+    return replace(decision, files=decision.files.filter(pc.invert(stays)), kept=kept)
 
 
 def _other_tables(paths: pa.ChunkedArray, root: str) -> frozenset[str]:

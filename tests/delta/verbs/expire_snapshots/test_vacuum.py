@@ -48,6 +48,7 @@ from iceberg_cli.testing.delta_writer import (
     write_log,
     write_log_file,
 )
+from tests.cli.running import iceberg_cli
 from tests.delta_opened import Operator, a_log, a_shell, opened, the_log
 
 HOUR_MS = 3_600_000
@@ -694,8 +695,12 @@ def test_another_table_beside_this_one_in_the_inventory_keeps_nothing(tmp_path: 
 
 def literal_vacuum(
     made: Sequence[Sequence[Action]], files: Mapping[str, int], *, cut_ms: int
-) -> tuple[set[str], bool]:
-    """The rule, action by action and file by file; of the commits the last is young. And whether a file is lost."""
+) -> tuple[set[str], set[str], bool]:
+    """The rule, action by action and file by file; of the commits the last is young.
+
+    Returns:
+        What goes; what of it has the name of an active file that is lost; whether a data file of the table is listed.
+    """
     active: dict[tuple[str, str], Action] = {}
     tombstones: dict[tuple[str, str], Action] = {}
     for action in [action for commit in made for action in commit]:
@@ -720,9 +725,12 @@ def literal_vacuum(
     vectors = [
         body["deletionVector"]["pathOrInlineDv"] for body in active.values() if "deletionVector" in body
     ]
+    any_listed = any(unquote(body["path"]) in files for body in active.values())
     live += [{vector_names(VECTORS.index(vector))[1]} for vector in vectors]
+    lost = {name.split("/")[-1] for names in live if names.isdisjoint(files) for name in names}
     going = {name for name, modified_ms in files.items() if modified_ms < cut_ms and name not in needed}
-    return going, any(names.isdisjoint(files) for names in live)
+    namesakes = {name for name in going if name.split("/")[-1] in lost}
+    return going, namesakes if lost else set(), any_listed or not lost
 
 
 VECTORS = [vector_names(number)[0] for number in range(3)]
@@ -764,23 +772,49 @@ def test_vacuum_lists_what_the_rule_read_literally_lists(
     set_modified(commit_path(root, len(made)), YOUNG_MS)
     for name, modified_ms in files.items():
         some_files(root, name, modified_ms=modified_ms)
-    due, is_lost = literal_vacuum(made, files, cut_ms=NOW_MS - WEEK_MS)
-    if due and is_lost:
+    due, namesakes, any_listed = literal_vacuum(made, files, cut_ms=NOW_MS - WEEK_MS)
+    if due and not any_listed:
         with pytest.raises(CorruptFile, match="the table needs this file"):
             going(root)
     else:
-        assert going(root) == due
+        assert going(root) == due - namesakes
 
 
-def test_nothing_is_planned_where_the_listing_lacks_a_file_that_the_table_needs(tmp_path: Path) -> None:
-    """It may be there by another name, as where a storage drops a dot."""
-    a_log(tmp_path, adds("name=Inc./a", "name=Inc./b", "live"), age_ms=20 * DAY_MS)
-    some_files(tmp_path, "name=Inc/a", "name=Inc/b", "live")
-    with pytest.raises(CorruptFile, match="nor 1 other") as lost:
+def test_what_has_the_name_of_a_file_that_is_lost_stays(tmp_path: Path) -> None:
+    """It may be that file by another name, as where a storage drops a dot."""
+    a_log(tmp_path, adds("name=Inc./a", "name=Inc./B%25.parquet", "live"), age_ms=20 * DAY_MS)
+    some_files(tmp_path, "name=Inc/a", "x/b%.PARQUET", "x/b%25.parquet", "live", "orphan")
+    assert going(tmp_path) == {"orphan"}
+    plan = planned(tmp_path)
+    (warning,) = plan.warnings
+    assert warning.startswith(
+        f"the table needs {tmp_path}/name=Inc./a, {tmp_path}/name=Inc./B%.parquet, and nothing"
+    )
+    (kept,) = (each for each in plan.verdicts if "the same name" in each.reason)
+    assert kept.id == f"3 of {3 * len(b'data')} bytes"
+    assert run(tmp_path).status == "done"
+    assert (tmp_path / "name=Inc" / "a").exists()
+    some_files(tmp_path, "name=Inc./a", "name=Inc./B%.parquet")
+    assert going(tmp_path) == {"name=Inc/a", "x/b%.PARQUET", "x/b%25.parquet"}
+
+
+def test_a_table_that_lost_a_file_is_vacuumed_and_its_check_names_the_file(tmp_path: Path) -> None:
+    a_log(tmp_path, adds("lost", "live"), removes("lost again"), age_ms=20 * DAY_MS)
+    some_files(tmp_path, "live", "orphan")
+    assert run(tmp_path).status == "done"
+    assert not (tmp_path / "orphan").exists()
+    checked = iceberg_cli("inspect", tmp_path, "--check", "--format", "json")
+    assert checked.code == 15
+    missing = [each["where"] for each in checked.json["findings"] if each["id"] == "file-missing"]
+    assert missing == [f"{tmp_path}/lost"]
+
+
+def test_nothing_goes_by_a_listing_that_has_no_file_of_the_table(tmp_path: Path) -> None:
+    a_log(tmp_path, adds("lost", "too"), age_ms=20 * DAY_MS)
+    some_files(tmp_path, "orphan")
+    with pytest.raises(CorruptFile, match="nor 1 other; nor any other file that the table needs") as error:
         planned(tmp_path)
-    assert lost.value.path == f"{tmp_path}/name=Inc./a"
-    some_files(tmp_path, "name=Inc./a", "name=Inc./b")
-    assert going(tmp_path) == {"name=Inc/a", "name=Inc/b"}
+    assert error.value.path == f"{tmp_path}/lost"
 
 
 def test_a_file_of_the_table_that_is_behind_a_link_is_not_lost(tmp_path: Path) -> None:
