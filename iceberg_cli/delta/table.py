@@ -31,10 +31,11 @@ from iceberg_cli.delta.ownership import (
 )
 from iceberg_cli.delta.spec.actions import clash_of
 from iceberg_cli.delta.spec.columns import lost_of_vectors
+from iceberg_cli.delta.spec.commit_parsing import CommitBytes, unreadable_reason
 from iceberg_cli.delta.spec.features import supports, write_refusal
 from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps
 from iceberg_cli.delta.spec.log import LOG, SIDECARS
-from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.spec.snapshot import Snapshot, repeated_add
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused
 from iceberg_cli.operation.nested_tables import NestedTables
@@ -133,6 +134,7 @@ class DeltaTable(OpenTable):
     log: DeltaLog = field(init=False)
     _snapshot: Snapshot | None = None
     _reachability: DeltaReachability | None = None
+    _adds_seen: tuple[Snapshot, str | None] | None = None  # a snapshot, and why its adds are not repeated
     _workspace: DeltaWorkspace = field(init=False)
 
     def __post_init__(self) -> None:
@@ -239,10 +241,18 @@ class DeltaTable(OpenTable):
             )
         if _says_more_than_what_happened(step.change) and (clash := clash_of(snapshot.irregular)):
             return clash
+        if step.change is not None and step.change.draft is not None and (again := self.repeated_add()):
+            return again
         checkpoint = any(task.kind == CHECKPOINT for task in step.tasks)
         if checkpoint or _names_vectors(step.change):
             return lost_of_vectors(snapshot.adds, snapshot.removes)
         return None
+
+    def repeated_add(self) -> str | None:
+        """Why no commit repeats adds of the table as loaded last, or None; looked for once for each snapshot."""
+        if self._adds_seen is None or self._adds_seen[0] is not self.snapshot:
+            self._adds_seen = self.snapshot, repeated_add(self.snapshot.adds, self.root)
+        return self._adds_seen[1]
 
     # -- plans -------------------------------------------------------------------------------------------------
 
@@ -315,8 +325,10 @@ class DeltaTable(OpenTable):
             engine_info=f"iceberg-cli/{__version__}",
             deleted_files=self._deleted_files(step, operation_id),
         )
-        commit_path = kept_commit(self.root, operation_id=operation_id, mark=mark, commit_uuid=commit_uuid)
         attempt = self.committer.prepare(commit)
+        if reason := unreadable_reason(CommitBytes(attempt.file, commit.version, commit.data)):
+            raise Refused(f"Cannot commit to {self.name}, for the table could not be read then: {reason}")
+        commit_path = kept_commit(self.root, operation_id=operation_id, mark=mark, commit_uuid=commit_uuid)
         return replace(attempt, files={commit_path: commit.data}, temporary_files=(commit_path,))
 
     def _deleted_files(self, step: Step, operation_id: str) -> int:

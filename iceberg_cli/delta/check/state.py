@@ -29,7 +29,7 @@ from iceberg_cli.delta.spec.features import (
 from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, SINCE_VERSION, in_commit_since
 from iceberg_cli.delta.spec.last_checkpoint import CheckpointHint
 from iceberg_cli.delta.spec.log import Listing, LogFile
-from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
+from iceberg_cli.delta.spec.paths import dv_path_column
 from iceberg_cli.delta.spec.protocol import (
     FILES_PROPERTY,
     LOG_PROPERTY,
@@ -39,7 +39,7 @@ from iceberg_cli.delta.spec.protocol import (
     schema_fields,
 )
 from iceberg_cli.delta.spec.row_ids import MATERIALIZED, record_counts
-from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.spec.snapshot import Snapshot, added_again
 from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
 from iceberg_cli.plan.findings import Bools, Findings, Ints, reason_of
@@ -314,19 +314,12 @@ def check_files(snapshot: Snapshot, root: str, findings: Findings) -> None:
         return lambda row: (paths[row].as_py(), message)
 
     try:
-        physical = physical_column(paths, root)
+        again = added_again(adds, root)
         dv_path_column(adds, root)
     except CorruptFile as error:
         findings.add("deletion-vector-path-unreadable", error.path, reason_of(error))
         return
-    counted = physical.value_counts()
-    twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
-    seen = pc.is_in(physical, value_set=twice).to_numpy(zero_copy_only=False)
-    repeated = pa.table({"p": physical, "row": np.arange(len(physical))}).filter(pa.array(seen))
-    first = repeated.group_by("p").aggregate([("row", "min")])["row_min"].to_numpy()
-    more: Bools = np.array(seen, np.bool_)
-    more[first] = False
-    findings.add_rows("file-added-twice", more, tell("another active add names the same file"))
+    findings.add_rows("file-added-twice", again, tell("another active add names the same file"))
     _check_partition_values(snapshot, findings)
     try:
         record_counts(adds)

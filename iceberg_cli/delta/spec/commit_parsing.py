@@ -24,6 +24,7 @@ from iceberg_cli.delta.spec.actions import (
     Actions,
     Irregularity,
     Json,
+    clash_of,
     clashing_files,
     domain_key,
     transaction_key,
@@ -191,6 +192,14 @@ def parse_commits(commits: Sequence[CommitBytes]) -> Actions:
             than the protocol gives it; a file action identifies no file; one commit adds a file with two vectors.
     """
     return _parse(commits)[0]
+
+
+def unreadable_reason(commit: CommitBytes) -> str | None:
+    """Why a commit must not be written, or None: this reader would refuse it, or readers would disagree about it."""
+    try:
+        return clash_of(parse_commits([commit]).irregular)
+    except CorruptFile as error:
+        return error.message
 
 
 def parse_checkpoint(top_level: CommitBytes) -> Parsed:

@@ -22,7 +22,7 @@ from iceberg_cli.delta.spec.columns import ADD, REMOVE, concat, dv_ids
 from iceberg_cli.delta.spec.features import check_readable
 from iceberg_cli.delta.spec.in_commit_timestamps import has_in_commit_timestamps, in_commit_timestamp
 from iceberg_cli.delta.spec.log import Listing, Segment
-from iceberg_cli.delta.spec.paths import path_keys
+from iceberg_cli.delta.spec.paths import path_keys, physical_column
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
 from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.errors import CorruptFile
@@ -147,6 +147,37 @@ def _without_files(part: Actions) -> Actions:
         add_lines=none,
         remove_versions=none,
         remove_lines=none,
+    )
+
+
+def added_again(adds: pa.Table, root: str) -> Bools:
+    """Which of n active adds are of a file that an add before it names too, with another deletion vector.
+
+    Args:
+        adds: of a snapshot.
+        root: the table's storage path.
+
+    Raises:
+        CorruptFile: a path cannot be read.
+    """
+    physical = physical_column(adds["path"], root)
+    counted = physical.value_counts()
+    twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
+    again: Bools = np.array(pc.is_in(physical, value_set=twice).to_numpy(zero_copy_only=False), np.bool_)
+    rows = np.flatnonzero(again)
+    repeated = pa.table({"path": physical.take(pa.array(rows)), "row": rows})
+    again[repeated.group_by("path").aggregate([("row", "min")])["row_min"].to_numpy()] = False
+    return again
+
+
+def repeated_add(adds: pa.Table, root: str) -> str | None:
+    """Why a commit must not repeat active adds, in words, or None: one path would be in it twice; see `added_again`."""
+    again = np.flatnonzero(added_again(adds, root))
+    if not len(again):
+        return None
+    return (
+        f"the table has {adds['path'][int(again[0])].as_py()} more than once, with different deletion vectors, and a "
+        "commit that adds it twice could not be read: `inspect --check` tells more; RESTORE a version that has it once"
     )
 
 

@@ -150,6 +150,8 @@ class AssignRowIdsVerb(Verb):
             verdicts=_verdicts(snapshot, files) if within is None else within.verdicts,
         )
         blocked = _blocked_by(snapshot, files)
+        if files.adds.num_rows and (again := table.repeated_add()):
+            blocked = (*blocked, again)
         names = _names(snapshot, files, size, within)
         if blocked:
             steps = tuple(Step(name=name) for name in names)

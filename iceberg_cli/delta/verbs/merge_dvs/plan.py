@@ -14,12 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from iceberg_cli.delta.commit import CommitDraft
 from iceberg_cli.delta.ownership import DELETION_VECTOR
 from iceberg_cli.delta.spec.features import supports
-from iceberg_cli.delta.spec.paths import physical_column
 from iceberg_cli.delta.spec.row_ids import (
     ENABLED,
     FEATURE,
@@ -215,7 +213,7 @@ class MergeDvsVerb(Verb):
         plan = replace(plan, verdicts=tuple(_verdicts(vectors, choice, file_bytes, own)))
         if not choice.moved.any():
             return Planned(plan=table.resolve(plan))
-        reasons = _blocked_by(snapshot, vectors, choice, root=table.location)
+        reasons = _blocked_by(snapshot, vectors, choice)
         cut = rules.outputs(vectors, choice.moved, target_bytes=options["target_size_bytes"].value)
         outputs: Mapping[Task, MergedFile] = {}
         step = Step(name=VERB_NAME)
@@ -299,7 +297,7 @@ def _verdicts(
         yield Verdict(subject=INLINE_SUBJECT, id=_IN_LOG, keep=not moved, reason=reason)
 
 
-def _blocked_by(snapshot: Snapshot, vectors: Vectors, choice: MergeChoice, *, root: str) -> tuple[str, ...]:
+def _blocked_by(snapshot: Snapshot, vectors: Vectors, choice: MergeChoice) -> tuple[str, ...]:
     """Why nothing may be merged."""
     reasons = []
     enabled = snapshot.metadata.property_bool(_DV_PROPERTY, default=False)
@@ -314,12 +312,6 @@ def _blocked_by(snapshot: Snapshot, vectors: Vectors, choice: MergeChoice, *, ro
             f"{_files(moved.filter(pa.array(uncounted)))} with deletion vectors have no numRecords in their "
             "statistics, without which Delta does not allow one"
         )
-    paths = physical_column(snapshot.adds.column("path"), root)
-    merging = physical_column(moved.column("path"), root)
-    twice = pc.value_counts(paths.filter(pc.is_in(paths, value_set=merging)))
-    names = [each["values"] for each in twice.to_pylist() if each["counts"] > 1]
-    if names:
-        reasons.append(f"the table has {names[0]} more than once: `inspect --check` tells more")
     if not reasons and _numbers(snapshot) and without_row_ids(moved).any():
         problem = ids_problem(snapshot)
         reasons += [] if problem is None else [problem]

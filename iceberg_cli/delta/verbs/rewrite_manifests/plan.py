@@ -41,7 +41,7 @@ from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.in_commit_timestamps import in_commit_timestamp
 from iceberg_cli.delta.spec.last_checkpoint import NAME, LastCheckpoint, may_replace
 from iceberg_cli.delta.spec.log import Checkpoint, Listing, newest_checkpoint
-from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.spec.snapshot import Snapshot, reconcile, repeated_add
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots.retention import dated_ahead
 from iceberg_cli.delta.verbs.rewrite_manifests.policy import CLASSIC, V2, VERB_NAME, RewriteManifests
@@ -276,7 +276,8 @@ class RewriteManifestsVerb(Verb):
             tasks += compaction[1]
             if compaction[1]:
                 commits = table.log.commits(*policy.compact_log, listing=listing)
-                reasons = (lost_of_vectors(snapshot.adds, snapshot.removes), _why_not_compacted(commits))
+                lost = lost_of_vectors(snapshot.adds, snapshot.removes)
+                reasons = (lost, _why_not_compacted(commits, table.root))
                 plan = replace(plan, blocked_by=(*plan.blocked_by, *dict.fromkeys(filter(None, reasons))))
         step = Step(name=VERB_NAME, tasks=tuple(tasks))
         if policy.compact_log is None and policy.checkpoint is None:
@@ -395,14 +396,18 @@ def _compacted(table: DeltaTable, versions: tuple[int, int]) -> bytes | None:
     except UsageError:
         return None
     actions = table.log.commits(*versions, listing=listing)
-    if reason := _why_not_compacted(actions):
+    if reason := _why_not_compacted(actions, table.root):
         raise Refused(f"Cannot compact versions {versions[0]} to {versions[1]} of {table.name}: {reason}")
     return compacted(actions)
 
 
-def _why_not_compacted(commits: Actions) -> str | None:
+def _why_not_compacted(commits: Actions, root: str) -> str | None:
     """Why the actions of some commits must not be written anew, or None."""
-    return lost_of_vectors(commits.adds, commits.removes) or clash_of(commits.irregular)
+    return (
+        lost_of_vectors(commits.adds, commits.removes)
+        or clash_of(commits.irregular)
+        or repeated_add(reconcile([commits]).adds, root)
+    )
 
 
 def _put(table: DeltaTable, path: str, data: bytes | None, kind: str) -> StagedFile:
