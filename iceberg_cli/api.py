@@ -92,6 +92,7 @@ def open_table(
     single_writer: bool = False,
     engine: EngineChoice | None = None,
     cache_bytes: int | None = None,
+    even_unreadable: bool = False,
     on_event: Listener = unheard,
 ) -> Table:
     """Open a table.
@@ -110,6 +111,8 @@ def open_table(
         single_writer: as `--unsafe-single-writer`.
         engine: which reads; None: the local one.
         cache_bytes: room for what runs learn of immutable files; None: nothing is read from there or kept.
+        even_unreadable: open one whose current state cannot be read, too: it can be checked, and `resume` can abandon
+            its operations; all else of it is the error.
         on_event: gets progress and what else happens: see `iceberg_cli.plan.events`.
 
     Raises:
@@ -145,6 +148,7 @@ def open_table(
             single_writer=single_writer,
             engine=engine,
             cache=cache,
+            even_unreadable=even_unreadable,
             on_event=on_event,
         )
     return Table(opened)

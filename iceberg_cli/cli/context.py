@@ -245,8 +245,8 @@ class Run:
         with paged(self.out):
             yield
 
-    def open(self, name: str) -> Table:
-        """Open the table that the operator named.
+    def open(self, name: str, *, even_unreadable: bool = False) -> Table:
+        """Open the table that the operator named; see `api.open_table`.
 
         Raises:
             UsageError, TableNotFound, CorruptFile, BackendUnavailable.
@@ -266,6 +266,7 @@ class Run:
             single_writer=self.unsafe_single_writer,
             engine=self.engine_choice,
             cache_bytes=None if self.no_cache else cache_bytes,
+            even_unreadable=even_unreadable,
             on_event=self.on_event,
         )
         subject.opened(table.identity)

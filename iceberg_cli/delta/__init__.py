@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from iceberg_cli.delta.inspect.sample import VersionSample
     from iceberg_cli.delta.open import LogInput
     from iceberg_cli.delta.table import DeltaTable
+    from iceberg_cli.delta.unreadable_table import UnreadableDeltaTable
     from iceberg_cli.delta.verbs.assign_row_ids.policy import AssignRowIds
     from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
     from iceberg_cli.delta.verbs.merge_dvs.policy import MergeDvs
     from iceberg_cli.delta.verbs.rewrite_manifests.policy import RewriteManifests
     from iceberg_cli.delta.verbs.upgrade_v3.policy import UpgradeV3
+    from iceberg_cli.errors import CorruptFile
     from iceberg_cli.operation.table import OpenRequest
     from iceberg_cli.plan.decision import Decision, Glances
     from iceberg_cli.plan.findings import CheckResult
@@ -73,6 +75,12 @@ class DeltaFormat:
         from iceberg_cli.delta.open import open_in_folder
 
         return open_in_folder(request, choose_engine)
+
+    def open_unreadable(self, request: OpenRequest, damage: CorruptFile) -> UnreadableDeltaTable:
+        """The same of a table whose newest version cannot be read."""
+        from iceberg_cli.delta.open import open_unreadable
+
+        return open_unreadable(request, damage)
 
     def scan_input(self, table: DeltaTable) -> LogInput:
         """The log of the newest version."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
 
@@ -14,9 +14,12 @@ from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.delta.spec.log import LOG, Segment
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.engines.local import engine_of
-from iceberg_cli.errors import Refused, UsageError
+from iceberg_cli.errors import CorruptFile, Refused, UsageError
 from iceberg_cli.operation.table import OpenRequest
 from iceberg_cli.paths import METADATA_SUFFIXES, scheme_of, whole_store
+
+if TYPE_CHECKING:
+    from iceberg_cli.delta.unreadable_table import UnreadableDeltaTable
 
 _WORKERS_FROM_BYTES: Final = 32 << 20  # Arrow reads JSON as fast as workers return it
 
@@ -32,6 +35,30 @@ def open_in_folder(request: OpenRequest, choose_engine: Callable[[DeltaTable], N
         UsageError: the folder has Iceberg metadata too, or an option is not for Delta tables. Refused: it is a whole
             disk. CorruptFile, BackendUnavailable.
     """
+    table = _table_of(request)
+    choose_engine(table)
+    table.load()
+    return table
+
+
+def open_unreadable(request: OpenRequest, damage: CorruptFile) -> UnreadableDeltaTable:
+    """The table whose newest version `open_in_folder` could not read."""
+    from iceberg_cli.delta.unreadable_table import UnreadableDeltaTable
+
+    table = _table_of(request)
+    return UnreadableDeltaTable(
+        name=table.name,
+        storage=table.storage,
+        engine=table.engine,
+        on_event=table.on_event,
+        folder=table.root,
+        damage=damage,
+        log=table.log,
+    )
+
+
+def _table_of(request: OpenRequest) -> DeltaTable:
+    """The table of a request, of which nothing is read yet."""
     assert request.location is not None
     folder, storage = request.folder, request.storage
     is_log = request.location != folder
@@ -57,7 +84,7 @@ def open_in_folder(request: OpenRequest, choose_engine: Callable[[DeltaTable], N
             next_step="Move the table to a folder of its own.",
         )
     _refuse_iceberg_options(request, root)
-    table = DeltaTable(
+    return DeltaTable(
         name=f"{root}/{LOG}" if is_log else root,
         root=root,
         storage=storage,
@@ -69,9 +96,6 @@ def open_in_folder(request: OpenRequest, choose_engine: Callable[[DeltaTable], N
         on_event=request.on_event,
         allow_roots=request.overrides.allow_roots,
     )
-    choose_engine(table)
-    table.load()
-    return table
 
 
 def _refuse_iceberg_options(request: OpenRequest, root: str) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from iceberg_cli import delta, iceberg
+    from iceberg_cli.errors import CorruptFile
     from iceberg_cli.operation.ports import Verb
     from iceberg_cli.operation.table import OpenRequest, OpenTable
     from iceberg_cli.plan.decision import Decision, FileGlances, Glances
@@ -174,6 +175,14 @@ class Format(Protocol):
 
         Raises:
             UsageError, TableNotFound, Refused, CorruptFile, BackendUnavailable.
+        """
+        ...
+
+    def open_unreadable(self, request: OpenRequest, damage: CorruptFile, /) -> OpenTable:
+        """A table that `open` could not read: an `UnreadableTable`, or the error again.
+
+        Raises:
+            As `open` does.
         """
         ...
 

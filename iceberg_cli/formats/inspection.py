@@ -171,8 +171,20 @@ def checked(
     Raises:
         UsageError: see `inspector_of`.
     """
+    from iceberg_cli.operation.unreadable_table import UnreadableTable
     from iceberg_cli.plan.findings import ERROR, UNANSWERED
 
+    if isinstance(table, UnreadableTable):
+        if state.given():
+            raise table.damage
+        broken = table.check()
+        return CheckedTable(
+            document={**table.header(as_of_ms=as_of_ms), **broken.to_json()},
+            warnings=(),
+            errors=broken.counts()[ERROR],
+            unanswered=0,
+            deep_reads=format_of(table.format).deep_reads,
+        )
     inspector = inspector_of(table, "summary", state, recount=False, as_of_ms=as_of_ms)
     own = format_of(table.format)
     result = own.checker(inspector, one_state=bool(state.given()), deep=deep, now_ms=now_ms).run()

@@ -49,6 +49,7 @@ def open_table(
     single_writer: bool = False,
     engine: EngineChoice | None = None,
     cache: tuple[Path, int] | None = None,
+    even_unreadable: bool = False,
     on_event: Listener,
 ) -> OpenTable:
     """Open the table that `name` means: a folder with `_delta_log/` is a Delta table, every other one of Iceberg.
@@ -70,10 +71,11 @@ def open_table(
             store.
         engine: the operator's choice of an engine, or None for the local one.
         cache: folder and limit in bytes of the cache of immutable files, see `iceberg/reachability/cache.py`, or None.
+        even_unreadable: where the table cannot be read, return what its operations can be closed by, and checked.
         on_event: progress.
 
     Returns:
-        The table, loaded once.
+        The table, loaded once; or an `UnreadableTable`.
 
     Raises:
         UsageError, TableNotFound, Refused, CorruptFile, BackendUnavailable.
@@ -108,6 +110,10 @@ def open_table(
     own = next(each for each in map(format_of, _BY_DETECTION) if each.detect(request))
     try:
         return own.open(request, choose_engine)
+    except CorruptFile as damage:
+        if not even_unreadable:
+            raise
+        return own.open_unreadable(request, damage)
     except TableNotFound:
         # Packages are looked through where something is there, for that takes longer than all else.
         try:

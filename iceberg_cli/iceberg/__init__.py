@@ -9,12 +9,14 @@ from iceberg_cli.operation.verbs import Verbs, policy_called, policy_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from iceberg_cli.errors import CorruptFile
     from iceberg_cli.iceberg.check.table_check import TableCheck
     from iceberg_cli.iceberg.inspect.difference import SnapshotDifference
     from iceberg_cli.iceberg.inspect.inspector import TableInspector
     from iceberg_cli.iceberg.inspect.sample import SnapshotSample
     from iceberg_cli.iceberg.open import ManifestInput
     from iceberg_cli.iceberg.table import IcebergTable
+    from iceberg_cli.iceberg.unreadable_table import UnreadableIcebergTable
     from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignRowIds
     from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
     from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
@@ -67,6 +69,12 @@ class IcebergFormat:
         from iceberg_cli.iceberg.open import open_named
 
         return open_named(request, choose_engine)
+
+    def open_unreadable(self, request: OpenRequest, damage: CorruptFile) -> UnreadableIcebergTable:
+        """The same of a table whose current metadata file cannot be read."""
+        from iceberg_cli.iceberg.open import open_unreadable
+
+        return open_unreadable(request, damage)
 
     def scan_input(self, table: IcebergTable) -> ManifestInput:
         """The current manifests."""

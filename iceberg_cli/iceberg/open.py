@@ -26,7 +26,9 @@ from iceberg_cli.storage.relocated import RelocatedStorage
 from iceberg_cli.storage.router import RoutedStorage, UnsafeOverrides, storage_of
 
 if TYPE_CHECKING:
+    from iceberg_cli.errors import CorruptFile
     from iceberg_cli.iceberg.spec.metadata import TableMetadata
+    from iceberg_cli.iceberg.unreadable_table import UnreadableIcebergTable
 
 
 def open_named(request: OpenRequest, choose_engine: Callable[[IcebergTable], None]) -> IcebergTable:
@@ -49,7 +51,34 @@ def open_named(request: OpenRequest, choose_engine: Callable[[IcebergTable], Non
     return table
 
 
-def _open_in_catalog(request: OpenRequest) -> IcebergTable:
+def open_unreadable(request: OpenRequest, damage: CorruptFile) -> UnreadableIcebergTable:
+    """The table whose current metadata file `open_named` could not read.
+
+    Its folder is the one above that of its metadata files, as of most tables: where it is another, no journal is found.
+    """
+    from iceberg_cli.iceberg.unreadable_table import UnreadableIcebergTable
+
+    if request.location is None:
+        committer, storage, location = _in_catalog(request)
+        name, folder = request.name, _folder_of(location)
+    else:
+        storage = request.storage
+        committer = open_folder(request.location, storage, request.overrides)
+        name = storage.canonical(request.location)
+        folder = _folder_of(name) if name.endswith(METADATA_SUFFIXES) else name
+    return UnreadableIcebergTable(
+        name=name,
+        storage=storage,
+        engine=engine_of(storage, local=scheme_of(folder) == "file", forks=request.forks),
+        on_event=request.on_event,
+        folder=folder,
+        damage=damage,
+        committer=committer,
+    )
+
+
+def _in_catalog(request: OpenRequest) -> tuple[Committer, RoutedStorage, str]:
+    """How the pointer of a catalog's table moves, where its files are, and its current metadata file."""
     from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
 
     committer, options = open_catalog_table(
@@ -58,9 +87,13 @@ def _open_in_catalog(request: OpenRequest) -> IcebergTable:
         storage_options=request.storage_options,
     )
     location = request.seen or committer.current()
-    folder = _folder_of(location)
     credentials = committer.credentials if isinstance(committer, VendsCredentials) else ()
-    storage = storage_of(folder, options, request.overrides, credentials=credentials)
+    storage = storage_of(_folder_of(location), options, request.overrides, credentials=credentials)
+    return committer, storage, location
+
+
+def _open_in_catalog(request: OpenRequest) -> IcebergTable:
+    committer, storage, location = _in_catalog(request)
     return _loaded(
         request.name,
         storage,

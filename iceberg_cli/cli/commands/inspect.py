@@ -142,7 +142,7 @@ def register(app: typer.Typer) -> None:
         limit = positive(limit, "--limit")
         state["at_ms"] = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
         _check_report(report, what)
-        opened = run.open(table)
+        opened = run.open(table, even_unreadable=check)
         state, recount = _of_format(run, format_of(opened.format), what, state, recount=recount)
         lines = jsonl or output == _STDOUT
         if check:

@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
         against the table as it is now before they are made.
         """
         measure(metrics, looks=list_only)
-        opened = run.open(table)
+        opened = run.open(table, even_unreadable=abandon)
         if not list_only:
             _remove_leftovers(run, opened)
         found = opened.operations(op_id)

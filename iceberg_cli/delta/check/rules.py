@@ -23,7 +23,8 @@ _CHECKPOINT = (
 )
 _UNREADABLE = (
     "It is passed over while the commits before it are there: keep log cleanup by other engines away, and "
-    "`rewrite-manifests` writes a checkpoint that can be read."
+    "`rewrite-manifests` writes a checkpoint that can be read. Where they are gone, restore it from a backup or an "
+    "earlier object version."
 )
 _REWRITE = "`rewrite-manifests` writes a new checkpoint and `_last_checkpoint`."
 _CHECKSUM = "Delete the checksum file: readers do without, and the next commit of a writer makes its own."

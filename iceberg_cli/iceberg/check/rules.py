@@ -32,6 +32,12 @@ _STATISTICS = "Readers do without. Compute the statistics again with an engine, 
 _ROW_IDS = "`assign-row-ids` gives row ids to what has none."
 _ROW_IDS_CLASH = "Roll back to a snapshot before the clash; ids that were read meanwhile name two rows."
 
+# Of a table of which nothing else can be said.
+METADATA_UNREADABLE: Final = error(
+    "Table Metadata",
+    "Restore the file from a backup or an earlier object version. Else go back to the older file that can be read, and "
+    "lose what was committed since: register it in the catalog, or, of a table in a folder, move the newer files away.",
+)
 _REFS: Final = {
     "main-is-no-branch": error(
         "Snapshot References", "Create main as a branch again, at the current snapshot."
