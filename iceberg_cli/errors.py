@@ -218,6 +218,13 @@ class AccessDenied(BackendUnavailable):
     )
 
 
+class BucketNotFound(BackendUnavailable):
+    """A storage answered that it has no such bucket or container: no table is there."""
+
+    exit_code = 10
+    default_next_step = "Correct the location, or the endpoint: asked again, the storage answers alike."
+
+
 class StorageFull(BackendUnavailable):
     """A disk, or what this user may take of it, is full."""
 

@@ -31,11 +31,17 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
 from requests.adapters import HTTPAdapter
 
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, IcebergCliError, UsageError
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, BucketNotFound, IcebergCliError, UsageError
 from iceberg_cli.paths import canonical
 from iceberg_cli.storage import FileInfo, Renewal, Storage
 from iceberg_cli.storage.azure_options import AzureAccount, AzureOptions, ends_ms, is_credential
-from iceberg_cli.storage.many_objects import THREADS, delete_each, delete_in_batches, look_at_many
+from iceberg_cli.storage.many_objects import (
+    THREADS,
+    delete_each,
+    delete_in_batches,
+    is_folder_marker,
+    look_at_many,
+)
 from iceberg_cli.storage.redaction import redact, secrets_of_proxies
 from iceberg_cli.storage.renewals import RenewedConnection
 
@@ -58,6 +64,7 @@ _WHOLE_BYTES: Final = 5_000 << 20  # the most that one request writes, by the se
 _EXISTS: Final = frozenset({"BlobAlreadyExists", "ConditionNotMet"})
 # Not `ResourceNotFound`, which is also what those who may not know get of a container that there is.
 _ABSENT: Final = frozenset({"BlobNotFound", "PathNotFound"})
+_NO_CONTAINER: Final = "ContainerNotFound"
 
 
 class _StaticToken:
@@ -324,8 +331,8 @@ class AzureStorage(Storage):
         for found in self._listed(folder, include=["metadata"]):
             if _is_folder(found.metadata):
                 gathered = [] if gathered is None else gathered
-            elif found.name == prefix:  # the folder's own marker is not under the folder
-                continue
+            elif found.name == prefix or is_folder_marker(found.name, found.size):
+                continue  # the folder's own marker is not under the folder, whatever it holds
             elif gathered is None:
                 yield f"{base}{found.name}", found
             else:
@@ -337,7 +344,12 @@ class AzureStorage(Storage):
         """Whether there is an object under the folder, by short pages."""
         prefix = self._prefix(folder)
         listed = self._listed(folder, include=["metadata"], results_per_page=10)
-        return any(found.name != prefix and not _is_folder(found.metadata) for found in listed)
+        return any(
+            found.name != prefix
+            and not _is_folder(found.metadata)
+            and not is_folder_marker(found.name, found.size)
+            for found in listed
+        )
 
     def subfolders(self, folder: str) -> Iterator[str]:
         """The names of the folders directly in a folder, page by page."""
@@ -479,6 +491,8 @@ class AzureStorage(Storage):
         if _is_absent(error) and not is_listing:
             return _absent(path)
         kind = AccessDenied if _is_denied(error) else BackendUnavailable
+        if isinstance(error, HttpResponseError) and _code(error) == _NO_CONTAINER:
+            kind = BucketNotFound
         return kind(redact(f"Cannot {verb} {path}: {_reason(error)}", self._secrets))
 
 

@@ -26,11 +26,17 @@ from urllib.parse import quote, urlencode
 
 from fsspec.asyn import sync
 
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, IcebergCliError, UsageError
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, BucketNotFound, IcebergCliError, UsageError
 from iceberg_cli.storage import FileInfo, Renewal, Storage
 from iceberg_cli.storage.backoff import backoff_s, is_transient_status, wait_s_after
 from iceberg_cli.storage.gcs_options import EXPIRES_AT_MS, TOKEN, GcsOptions
-from iceberg_cli.storage.many_objects import THREADS, delete_each, delete_in_batches, look_at_many
+from iceberg_cli.storage.many_objects import (
+    THREADS,
+    delete_each,
+    delete_in_batches,
+    is_folder_marker,
+    look_at_many,
+)
 from iceberg_cli.storage.redaction import redact, secrets_of_proxies
 from iceberg_cli.storage.renewals import RenewedConnection
 
@@ -360,7 +366,10 @@ class GcsStorage(Storage):
         """Whether there is an object under the folder, by one short page."""
         bucket, prefix = self._prefix(folder)
         pages = self._pages(folder, bucket, {"prefix": prefix, "maxResults": "2"})
-        return any(item["name"] != prefix for page in pages for item in page.get("items", ()))
+        items = (item for page in pages for item in page.get("items", ()))
+        return any(
+            item["name"] != prefix and not is_folder_marker(item["name"], int(item["size"])) for item in items
+        )
 
     def _items(self, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The path and the listing's entry of every object under the folder."""
@@ -368,7 +377,8 @@ class GcsStorage(Storage):
         fields = "items(name,size,updated,generation),nextPageToken"
         for page in self._pages(folder, bucket, {"prefix": prefix, "fields": fields}):
             for item in page.get("items", ()):
-                if item["name"] != prefix:  # the folder's own marker is not under the folder
+                # The folder's own marker is not under the folder, whatever it holds.
+                if item["name"] != prefix and not is_folder_marker(item["name"], int(item["size"])):
                     yield f"gs://{bucket}/{item['name']}", item
 
     def _pages(self, folder: str, bucket: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -581,6 +591,8 @@ class GcsStorage(Storage):
         if error.is_absent and not is_listing:
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         kind = AccessDenied if error.status in (401, 403) else BackendUnavailable
+        if error.status == 404 and _NO_BUCKET in error.reason:
+            kind = BucketNotFound
         return kind(redact(f"Cannot {verb} {path}: {_words(error)}", self._secrets))
 
 

@@ -15,6 +15,11 @@ _LIST_FROM: Final = 200  # paths: a listing names a thousand objects in one answ
 _LISTED_FOR_EACH: Final = 20  # a listing ends where it names so many more objects than are requested
 
 
+def is_folder_marker(key: str, size_bytes: int) -> bool:
+    """Whether an object stands for a folder, as consoles make them: it has no bytes, and its key ends in a slash."""
+    return key.endswith("/") and not size_bytes
+
+
 def look_at_many(
     keys: Sequence[str],
     ask: Callable[[str], FileInfo],

@@ -26,10 +26,23 @@ from botocore.awsrequest import AWSPreparedRequest
 from botocore.exceptions import ClientError, ReadTimeoutError
 from fsspec.asyn import sync
 
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, IcebergCliError, Refused, UsageError
+from iceberg_cli.errors import (
+    AccessDenied,
+    BackendUnavailable,
+    BucketNotFound,
+    IcebergCliError,
+    Refused,
+    UsageError,
+)
 from iceberg_cli.storage import FileInfo, Renewal, Signer, Storage
 from iceberg_cli.storage.backoff import backoff_s
-from iceberg_cli.storage.many_objects import THREADS, delete_each, delete_in_batches, look_at_many
+from iceberg_cli.storage.many_objects import (
+    THREADS,
+    delete_each,
+    delete_in_batches,
+    is_folder_marker,
+    look_at_many,
+)
 from iceberg_cli.storage.redaction import redact, secrets_of_proxies
 from iceberg_cli.storage.renewals import RenewedConnection
 from iceberg_cli.storage.s3_listing import Listing
@@ -288,7 +301,8 @@ class S3Storage(Storage):
         prefix = f"{key.removesuffix('/')}/" if key else ""
         listing = Listing(lambda request: self._page(folder, {"Bucket": bucket, **request}))
         for entry in listing.entries(prefix):
-            if entry["Key"] != prefix:  # the folder's own marker is not under the folder
+            # The folder's own marker is not under the folder, whatever it holds.
+            if entry["Key"] != prefix and not is_folder_marker(entry["Key"], entry["Size"]):
                 yield f"s3://{bucket}/{entry['Key']}", entry
 
     def _page(self, folder: str, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -441,6 +455,8 @@ class S3Storage(Storage):
         reason = redact(_reason(error), self._secrets)
         denied = status_of(error) in (401, 403) or isinstance(error, SigningRefused)
         kind = AccessDenied if denied else BackendUnavailable
+        if _code(error) == "NoSuchBucket":
+            kind = BucketNotFound
         return kind(redact(f"Cannot {verb} {path}: {reason}", self._secrets))
 
 

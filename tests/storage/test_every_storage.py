@@ -25,15 +25,17 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, BucketNotFound, UsageError
 from iceberg_cli.paths import Roots, is_suspicious
 from iceberg_cli.storage.local import LocalStorage, in_its_folder
 from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.storage.s3 import S3Storage
 from iceberg_cli.testing.conformance.storages import Sandbox, StorageConformance, versions
+from iceberg_cli.testing.delta_writer import a_commit, a_metadata, a_protocol, an_add
 from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.budget import deep_unless, few_or_many
+from tests.cli.running import iceberg_cli
 from tests.emulators import ObjectStore
 from tests.servers import S3Server
 
@@ -626,9 +628,49 @@ def test_keys_with_slashes_in_odd_places_are_kept_verbatim(moto_server: S3Server
     assert list(storage.list(root)) == []
 
 
+def test_a_marker_of_a_folder_is_no_object(moto_server: S3Server) -> None:
+    storage = S3Storage(moto_server.options)
+    root = f"s3://{moto_server.bucket}/{uuid.uuid4()}"
+    for name in ("folder/", "folder/inner/"):
+        storage.put_if_absent(f"{root}/{name}", b"")
+    assert list(storage.list(root)) == []
+    assert not storage.holds_any(root)
+    storage.put_if_absent(f"{root}/folder/file", b"")
+    assert [info.path for info in storage.list(root)] == [f"{root}/folder/file"]
+    assert list(storage.subfolders(f"{root}/folder")) in (["inner"], [])
+
+
 def test_a_missing_bucket_is_not_a_missing_object(versitygw: S3Server) -> None:
-    with pytest.raises(BackendUnavailable, match="NoSuchBucket"):
+    with pytest.raises(BucketNotFound, match="NoSuchBucket"):
         S3Storage(versitygw.options).read("s3://no-such-bucket/key")
+
+
+def test_a_missing_bucket_is_no_table(versitygw: S3Server) -> None:
+    options = [f"--storage-option={name}={value}" for name, value in versitygw.options.items()]
+    for command in (("inspect",), ("survey",), ("list",), ("expire-snapshots", "--yes")):
+        found = iceberg_cli(command[0], "s3://no-such-bucket/t", *command[1:], *options)
+        assert (found.code, "Run the same command again" in found.err) == (10, False), command
+
+
+def test_markers_of_folders_below_a_delta_table_are_not_told_of(moto_server: S3Server) -> None:
+    storage = S3Storage(moto_server.options)
+    root = f"s3://{moto_server.bucket}/{uuid.uuid4()}"
+    founding = a_commit(a_protocol(), a_metadata(), an_add(path="live.parquet", size=4))
+    storage.put_if_absent(f"{root}/_delta_log/{0:020}.json", founding)
+    for name, data in (
+        ("live.parquet", b"data"),
+        ("orphan.parquet", b"data"),
+        ("p=1/", b""),
+        ("_delta_log/", b""),
+    ):
+        storage.put_if_absent(f"{root}/{name}", data)
+    time.sleep(0.002)
+    options = [f"--storage-option={name}={value}" for name, value in moto_server.options.items()]
+    retention = ("--retention", "0s", "--unsafe-allow-short-retention", "--unsafe-conditional-writes")
+    done = iceberg_cli("expire-snapshots", root, "--yes", "--quiet", *retention, *options)
+    assert (done.code, done.out, done.err) == (0, "", "")
+    left = {info.path.removeprefix(f"{root}/") for info in storage.list(root)}
+    assert "orphan.parquet" not in left
 
 
 def test_a_bucket_alone_is_never_deleted(versitygw: S3Server) -> None:
