@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.encoding.arrow import array_of
+from iceberg_cli.encoding.arrow import array_of, one_array, plain
 from iceberg_cli.encoding.json_rows import compact
 
 ID_KEYS: Final = (b"PARQUET:field_id", b"iceberg.id")
@@ -79,6 +79,9 @@ def arrow_type(type_: FieldType) -> pa.DataType:
     return type_
 
 
+_MISMATCH: Final = b"mismatch"  # a field's metadata: why its values are null
+
+
 class Mismatch(ValueError):
     """A column of a file does not have the type that the table gives it."""
 
@@ -114,6 +117,7 @@ def project(
     count: int,
     by_ids: bool,
     constants: Mapping[int, pa.Scalar],
+    mismatch_is_null: bool = False,
 ) -> pa.Table:
     """Rows of a file as rows of its table.
 
@@ -124,6 +128,7 @@ def project(
         count: rows.
         by_ids: whether the file records field ids.
         constants: by field id, values of columns that the file does not have.
+        mismatch_is_null: show columns whose type cannot become the table's as null; `mismatches` tells of them.
 
     Returns:
         A column for each of `fields`.
@@ -131,17 +136,50 @@ def project(
     Raises:
         Mismatch: a column has a type that cannot become the table's.
     """
-    made = []
+    made, arrow_fields = [], []
     for field in fields:
-        place = find(field, own, by_ids=by_ids)
-        if place is None or not field.is_readable:
+        place, arrow_field = find(field, own, by_ids=by_ids), field.arrow()
+        if place is None:
             made.append(_absent(field, count, constants))
         else:
-            made.append(_converted(columns[place], field, by_ids=by_ids))
-    schema = pa.schema([field.arrow() for field in fields])
+            try:
+                made.append(_shown(columns[place], field, by_ids=by_ids))
+            except Mismatch as error:
+                if not mismatch_is_null:
+                    raise
+                made.append(pa.nulls(count, arrow_field.type))
+                arrow_field = arrow_field.with_metadata({_MISMATCH: str(error)})
+        arrow_fields.append(arrow_field)
     if not made:
         return pa.table({"": pa.nulls(count)}).select([])
-    return pa.Table.from_arrays(made, schema=schema)
+    return pa.Table.from_arrays(made, schema=pa.schema(arrow_fields))
+
+
+def mismatches(table: pa.Table) -> dict[str, str]:
+    """By column, why some of its values are shown as null."""
+    return {
+        field.name: field.metadata[_MISMATCH].decode()
+        for field in table.schema
+        if field.metadata and _MISMATCH in field.metadata
+    }
+
+
+def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of tables of the same columns, with the `mismatches` of all of them."""
+    found = {name: reason for table in tables for name, reason in mismatches(table).items()}
+    rows = pa.concat_tables(tables)
+    fields = [
+        field.with_metadata({_MISMATCH: found[field.name]}) if field.name in found else field
+        for field in rows.schema
+    ]
+    return rows.cast(pa.schema(fields)) if found else rows
+
+
+def _shown(array: pa.Array | pa.ChunkedArray, field: Field, *, by_ids: bool) -> pa.Array:
+    """A column of a file in the type of the table, null where its values are not shown."""
+    if not field.is_readable:
+        return _absent(field, len(array), {})
+    return _converted(array, field, by_ids=by_ids)
 
 
 def _absent(field: Field, count: int, constants: Mapping[int, pa.Scalar]) -> pa.Array:
@@ -166,12 +204,10 @@ def _struct(children: Sequence[pa.Array], type_: StructOf, nulls: pa.Array) -> p
 
 def _converted(array: pa.Array, field: Field, *, by_ids: bool) -> pa.Array:
     """A column of a file in the type of the table."""
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if isinstance(array.type, pa.BaseExtensionType):
-        array = array.storage
+    try:
+        array = plain(one_array(array))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise Mismatch(f"{field.name}: a column of type {array.type} is not read here: {error}") from error
     match field.type:
         case StructOf(fields=fields):
             if not pa.types.is_struct(array.type):
@@ -181,10 +217,10 @@ def _converted(array: pa.Array, field: Field, *, by_ids: bool) -> pa.Array:
             children = []
             for each in fields:
                 place = find(each, own, by_ids=by_ids)
-                if place is None or not each.is_readable:
+                if place is None:
                     children.append(_absent(each, len(array), {}))
                 else:
-                    children.append(_converted(inner[place], each, by_ids=by_ids))
+                    children.append(_shown(inner[place], each, by_ids=by_ids))
             return _struct(children, field.type, array.is_null())
         case ListOf(element=element):
             return _list(array, field, element, by_ids=by_ids)
@@ -192,8 +228,10 @@ def _converted(array: pa.Array, field: Field, *, by_ids: bool) -> pa.Array:
             if not pa.types.is_map(array.type):
                 raise Mismatch(f"{field.name}: a column of type {array.type} where a map is expected")
             array = compact(array)
-            keys = _converted(array.keys, key, by_ids=by_ids)
-            items = _converted(array.items, value, by_ids=by_ids)
+            keys, items = (
+                _shown(inner, each, by_ids=by_ids)
+                for inner, each in ((array.keys, key), (array.items, value))
+            )
             kind = arrow_type(field.type)
             entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
             return _like(array, kind, entries)
@@ -201,13 +239,10 @@ def _converted(array: pa.Array, field: Field, *, by_ids: bool) -> pa.Array:
 
 
 def _list(array: pa.Array, field: Field, element: Field, *, by_ids: bool) -> pa.Array:
-    types = pa.types
-    if types.is_large_list(array.type) or types.is_fixed_size_list(array.type):
-        array = array.cast(pa.list_(array.type.value_field))
-    if not types.is_list(array.type):
+    if not pa.types.is_list(array.type):
         raise Mismatch(f"{field.name}: a column of type {array.type} where a list is expected")
     array = compact(array)
-    return _like(array, arrow_type(field.type), _converted(array.values, element, by_ids=by_ids))
+    return _like(array, arrow_type(field.type), _shown(array.values, element, by_ids=by_ids))
 
 
 def _like(array: pa.Array, kind: pa.DataType, child: pa.Array) -> pa.Array:
@@ -233,10 +268,7 @@ def _cast(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
 
 def _is_text(kind: pa.DataType) -> bool:
     types = pa.types
-    tests: Sequence[Any] = (
-        types.is_string, types.is_large_string, types.is_binary, types.is_large_binary, types.is_fixed_size_binary,
-    )  # fmt: skip
-    return any(test(kind) for test in tests)
+    return any(test(kind) for test in (types.is_string, types.is_binary, types.is_fixed_size_binary))
 
 
 def without_rows(table: pa.Table, gone: pa.Array) -> pa.Table:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from iceberg_cli.encoding.json_values import json_lines
-from iceberg_cli.encoding.projection import Field
+from iceberg_cli.encoding.projection import Field, mismatches
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.inspection import NUMBER, TEXT, Column, Part, Row
 from iceberg_cli.plan.text import did_you_mean
@@ -29,6 +29,7 @@ class SampleInspector(ABC):
 
     def __init__(self, *, columns: Sequence[str]) -> None:
         self._names = columns
+        self._mismatches: dict[str, str] = {}
 
     @property
     @abstractmethod
@@ -73,9 +74,10 @@ class SampleInspector(ABC):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What was passed over, and the columns whose values are not shown as they are."""
+        """What was passed over, and the columns whose values are not shown as they are, as far as rows were read."""
         notes = [f"column {field.name} is {type_}: {note}" for field, type_, note in self.chosen if note]
-        return (*self._state_warnings, *notes)
+        nulls = [f"some values are shown as null: {reason}" for reason in self._mismatches.values()]
+        return (*self._state_warnings, *notes, *nulls)
 
     def summary(self, *, recount: bool) -> dict[str, Any]:
         """There is none."""
@@ -117,6 +119,7 @@ class SampleInspector(ABC):
         left = limit
         for table in self._rows([field for field, _, _ in self.chosen], limit):
             part = table if left is None else table.slice(0, left)
+            self._mismatches |= mismatches(part)
             if part.num_rows:
                 yield part
             if left is not None:

@@ -158,7 +158,8 @@ def register(app: typer.Typer) -> None:
             shown = opened.sample(most, columns or (), **state, as_of_ms=run.as_of_ms)
         else:
             shown = opened.inspect(what, **state, limit=limit, recount=recount, as_of_ms=run.as_of_ms)
-        for warning in shown.warnings:
+        before_reading = shown.warnings
+        for warning in before_reading:
             run.warn(warning)
         if lines or output is not None or what not in DOCUMENTS:
             _show_rows(run, shown, None if lines else output, lines=lines)
@@ -166,6 +167,9 @@ def register(app: typer.Typer) -> None:
             if report is not None:
                 _write_page(run, opened, report, state, summary=shown)
             _show_document(run, shown)
+        for warning in shown.warnings:
+            if warning not in before_reading:
+                run.warn(warning)
 
 
 _ROWLESS = {"summary": "a summary has none", "diff": "those of a diff are its partitions"}

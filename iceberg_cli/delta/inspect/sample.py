@@ -28,9 +28,9 @@ from iceberg_cli.encoding.projection import (
     FieldType,
     ListOf,
     MapOf,
-    Mismatch,
     StructOf,
     arrow_type,
+    concat_rows,
     find,
     has_ids,
     project,
@@ -224,7 +224,7 @@ class _RowReader:
         """The rows of a part that are not deleted.
 
         Raises:
-            CorruptFile: the file cannot be read, or a column has another type. Refused: it is encrypted.
+            CorruptFile: the file cannot be read. Refused: it is encrypted.
         """
         in_log = {field.name: _constant(field, file) for field in self.partitioned}
         stored = [field for field in self.fields if field.name not in in_log]
@@ -241,29 +241,29 @@ class _RowReader:
         total = 0
         batch_rows = rows_at_once(file.size_bytes, file.records, self.limit)
         for batch in parquet_batches(parts, file.path, choose, split=file.split, batch_rows=batch_rows):
-            try:
-                rows = project(
-                    batch.columns,
-                    batch.fields,
-                    stored,
-                    count=batch.count,
-                    by_ids=self.needs_ids,
-                    constants={},
-                )
-            except Mismatch as error:
-                raise CorruptFile(file.path, "column " + str(error).partition(":")[0], str(error)) from error
-            columns = {name: rows[name] for name in rows.column_names} | {
-                name: pa.repeat(value, batch.count) for name, value in in_log.items()
+            rows = project(
+                batch.columns,
+                batch.fields,
+                stored,
+                count=batch.count,
+                by_ids=self.needs_ids,
+                constants={},
+                mismatch_is_null=True,
+            )
+            columns = {name: (rows.schema.field(name), rows[name]) for name in rows.column_names} | {
+                field.name: (field.arrow(), pa.repeat(in_log[field.name], batch.count))
+                for field in self.partitioned
             }
-            schema = pa.schema([field.arrow() for field in self.fields])
-            rows = pa.table([columns[field.name] for field in self.fields], schema=schema)
+            chosen = [columns[field.name] for field in self.fields]
+            schema = pa.schema([field for field, _ in chosen])
+            rows = pa.table([values for _, values in chosen], schema=schema)
             rows = without_positions(rows, batch.first, gone)
             found.append(rows)
             total += rows.num_rows
             if self.limit is not None and total >= self.limit:
                 break
         schema = pa.schema([field.arrow() for field in self.fields])
-        return pa.concat_tables([schema.empty_table(), *found]).slice(0, self.limit)
+        return concat_rows([schema.empty_table(), *found]).slice(0, self.limit)
 
     def _with_ids(self, own: Sequence[pa.Field], path: str) -> bool:
         if not has_ids(own):
@@ -305,7 +305,7 @@ def _read_vectors(vectors: Sequence[_VectorOfFile], parts: FileParts) -> list[tu
 
 
 def _joined(some: Sequence[tuple[Any, pa.Table | None]]) -> pa.Table:
-    return pa.concat_tables([table for _, table in some if table is not None])
+    return concat_rows([table for _, table in some if table is not None])
 
 
 def _chained(some: Sequence[tuple[Any, list[tuple[int, bytes]] | None]]) -> list[tuple[int, bytes]]:

@@ -29,6 +29,7 @@ from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_checkpoint
 from iceberg_cli.delta.spec.paths import decode
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
 from iceberg_cli.delta.spec.text_values import stats_texts
+from iceberg_cli.encoding.arrow import plain, plain_type
 from iceberg_cli.errors import CorruptFile
 
 _FILES: Final = {"add": ADD, "remove": REMOVE}
@@ -220,6 +221,12 @@ def _check_names(schema: pa.Schema, path: str) -> None:
 def _read(file: Any, columns: Sequence[str]) -> pa.Table:
     table = file.read(columns=list(columns))
     table.validate(full=True)  # strings may be no UTF-8
+    table = pa.table(
+        {
+            name: pa.chunked_array([plain(chunk) for chunk in column.chunks], plain_type(column.type))
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+    )
     # Some writers do not say of strings that they are text. One flipped bit in the footer does not say so either.
     types = [_as_text(each.type) if each.name in _KNOWN else each.type for each in table.schema]
     return table.cast(pa.schema(zip(table.column_names, types, strict=True)))
@@ -233,7 +240,7 @@ def _as_text(kind: pa.DataType) -> pa.DataType:
         return pa.struct([(each.name, _as_text(each.type)) for each in kind])
     if pa.types.is_list(kind):
         return pa.list_(_as_text(kind.value_type))
-    return pa.string() if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else kind
+    return pa.string() if pa.types.is_binary(kind) else kind
 
 
 def _structs(data: bytes, file: Any, kind: str, names: Sequence[str]) -> tuple[pa.ChunkedArray, Int64s]:
@@ -254,7 +261,9 @@ def _structs(data: bytes, file: Any, kind: str, names: Sequence[str]) -> tuple[p
         parts = [*map(read, splits[:1]), *others]  # here too: this thread has memory to use again
     chunks = [chunk for part, _ in parts for chunk in part]
     file_rows = [rows for _, part in parts for rows in part]
-    kind_of_column = chunks[0].type if chunks else _narrowed(file.schema_arrow.field(kind).type, names)
+    kind_of_column = (
+        chunks[0].type if chunks else plain_type(_narrowed(file.schema_arrow.field(kind).type, names))
+    )
     return pa.chunked_array(chunks, kind_of_column), np.concatenate([np.empty(0, np.int64), *file_rows])
 
 
@@ -269,7 +278,7 @@ def _structs_of_groups(
     columns = [f"{kind}.{name}" for name in names]
     for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False):
         batch.validate(full=True)
-        column = batch.column(0)
+        column = plain(batch.column(0))
         there = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
         if len(there):
             chunks.append(column.drop_null() if column.null_count else column)

@@ -18,6 +18,7 @@ from iceberg_cli.encoding.projection import (
     Field,
     Mismatch,
     StructOf,
+    concat_rows,
     find,
     has_ids,
     project,
@@ -113,7 +114,7 @@ class RowReader:
         found: list[pa.Table] = []
         total = 0
         for batch in batches(file, parts, [*self.fields, *others], limit=limit):
-            rows = rows_of(batch, self.fields, file)
+            rows = rows_of(batch, self.fields, file, mismatch_is_null=True)
             if compared:
                 rows = rows.append_column(_MARK, self._marks(batch, file, compared))
             rows = without_positions(rows, batch.first, gone)
@@ -124,7 +125,7 @@ class RowReader:
             if limit is not None and total >= limit:
                 break
         schema = pa.schema([each.arrow() for each in self.fields])
-        return pa.concat_tables([schema.empty_table(), *found]).slice(0, limit)
+        return concat_rows([schema.empty_table(), *found]).slice(0, limit)
 
     def _marks(
         self, batch: RowBatch, file: DataFile, compared: Sequence[tuple[EqualityColumns, Sequence[str]]]
@@ -165,8 +166,10 @@ def batches(
     raise Refused(f"Cannot read {file.path}: files of the format {file.file_format!r} are not read here")
 
 
-def rows_of(batch: RowBatch, fields: Sequence[Field], file: DataFile) -> pa.Table:
-    """The rows of a batch with the table's columns.
+def rows_of(
+    batch: RowBatch, fields: Sequence[Field], file: DataFile, *, mismatch_is_null: bool = False
+) -> pa.Table:
+    """The rows of a batch with the table's columns; see `project`.
 
     Raises:
         CorruptFile: a column has a type that cannot become the table's.
@@ -179,6 +182,7 @@ def rows_of(batch: RowBatch, fields: Sequence[Field], file: DataFile) -> pa.Tabl
             count=batch.count,
             by_ids=has_ids(batch.fields) or not batch.fields,
             constants=file.constants,
+            mismatch_is_null=mismatch_is_null,
         )
     except Mismatch as error:
         raise CorruptFile(file.path, "field " + str(error).partition(":")[0], str(error)) from error

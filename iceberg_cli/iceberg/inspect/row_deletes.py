@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.deletion_vector import decode, encode
-from iceberg_cli.encoding.projection import Field
+from iceberg_cli.encoding.projection import Field, concat_rows
 from iceberg_cli.engines import FileParts, Scan, Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.inspect.data_files import (
@@ -345,7 +345,7 @@ def _as_data(file: _DeleteFile) -> DataFile:
 
 def joined(some: Sequence[tuple[Any, pa.Table | None]]) -> pa.Table:
     """The tables of a batch as one; see `parse` of `Scan`."""
-    return pa.concat_tables([table for _, table in some if table is not None])
+    return concat_rows([table for _, table in some if table is not None])
 
 
 def _chained(some: Sequence[tuple[Any, list[tuple[str, bytes]] | None]]) -> list[tuple[str, bytes]]:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -160,3 +161,30 @@ def test_a_copy_elsewhere_is_read_where_it_lies(table: RowTable, tmp_path: Path)
     moved = tmp_path / "moved"
     shutil.move(table.location, moved)
     assert len(shown(moved, *ALL)) == 27
+
+
+def as_written_by_arrow(data: bytes, string: pa.DataType) -> bytes:
+    """The same rows, with the Arrow types of another writer recorded beside Parquet's own."""
+    rows = pq.read_table(pa.BufferReader(data))
+    fields = [each.with_type(string) if pa.types.is_string(each.type) else each for each in rows.schema]
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows.cast(pa.schema(fields)), sink)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("string", [pa.string_view(), pa.large_string()])
+def test_arrow_types_of_other_writers_hide_no_row_and_no_delete(tmp_path: Path, string: pa.DataType) -> None:
+    class Written(RowTable):
+        def file(self, name: str, content: bytes, *others: Any, **fields: Any) -> dict[str, Any]:
+            content = as_written_by_arrow(content, string)
+            return super().file(name, content, *others, **fields | {"file_size_in_bytes": len(content)})
+
+    made = Written(storage=STORAGE, location=str(tmp_path / "t"), format_version=2)
+    made.data_rows("a", ROWS)
+    made.commit(1)
+    made.positions("p", {"a": [0, 1]})
+    made.equality_rows("e", (2,), [("k5",), ("k6",)])
+    made.commit(2)
+    made.publish()
+    left = [row for row in ROWS if row[0] not in (0, 1, 5, 6)]
+    assert sorted((row["n"], row["k"]) for row in shown(made.location, *ALL)) == left
