@@ -63,8 +63,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
             not_applicable=plan.not_applicable,
         )
     assert plan.removals is not None
-    if plan.removals.count:
-        check_others(table, plan.table["name"])
+    waiting = check_others(table, plan.table["name"]) if plan.removals.count else ()
     operation_id = runtime.new_uuid()
     base = table.base()
     if base.table_uuid != plan.base.table_uuid:
@@ -110,6 +109,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
         verb=verb,
         runtime=runtime,
         journal=journal,
+        waiting=waiting,
     )
     return run.finish(started_ms)
 

@@ -123,9 +123,10 @@ class LeaveFiles(_Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitIntent(_Wire):
-    """A commit is about to be sent; see `Attempt`."""
+    """A commit is about to be sent; see `Attempt`. `after` are operations before it that wait: see `StepState`."""
 
     kind = "commit-intent"
+    optional = frozenset({"after"})
     step: str
     base_location: str
     metadata_location: str | None  # None where the catalog writes the metadata itself
@@ -138,6 +139,7 @@ class CommitIntent(_Wire):
     grace_ms: int
     scratch: tuple[str, ...]  # temporary files of the commit
     own_files: tuple[str, ...]  # the metadata file, where nobody else can have written it
+    after: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,13 +293,15 @@ class StepState:
     `failed` the rows among them that are still there. `leftovers` are files of ours that may be there and that nothing
     will ever reference: their names are not used again. `left` are files of ours that a version of the past may name:
     they stay. `by_workers` are files, staged or not any more, that processes other than the journal's write, which may
-    outlive it.
+    outlive it. `after` are the operations that were committed before this step and whose files waited for a grace then:
+    what they took from the table may still come back, and needs files that this step takes.
     """
 
     staged: tuple[str, ...] = ()
     by_workers: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
     intent: CommitIntent | None = None
     outcome: str | None = None  # committed, conflict, unknown; None while the intent has no answer
     metadata_location: str | None = None
@@ -347,6 +351,18 @@ class Operation:
         """The steps whose commit is still to come."""
         return tuple(
             name for name in self.step_names if self.steps.get(name, StepState()).outcome != "committed"
+        )
+
+    def grace_until_ms(self) -> int | None:
+        """When the grace of its last files is over, in ms since the epoch; None where it waits for none."""
+        ends_ms = [state.sweep_after_ms for state in self.steps.values() if not state.done]
+        return max((each for each in ends_ms if each is not None), default=None)
+
+    def may_come_to_wait(self) -> bool:
+        """Whether a commit after which files wait for a grace has no known outcome yet."""
+        return any(
+            state.intent is not None and state.intent.grace_ms > 0 and state.outcome in (None, "unknown")
+            for state in self.steps.values()
         )
 
     def next_action(self) -> str:
@@ -427,7 +443,10 @@ def _after(state: StepState, record: StepRecord) -> StepState:
         case LeaveFiles(paths=paths):
             return replace(state, staged=_without(state.staged, paths), left=(*state.left, *paths))
         case CommitIntent():
-            return replace(state, intent=record, outcome=None, removals_file=record.removals_file)
+            after = record.after or ()
+            return replace(
+                state, intent=record, outcome=None, removals_file=record.removals_file, after=after
+            )
         case CommitOutcome():
             return replace(
                 state,

@@ -23,6 +23,7 @@ from iceberg_cli.operation.ports import Verb
 from iceberg_cli.operation.records import Operation
 from iceberg_cli.operation.runtime import Runtime, process_started
 from iceberg_cli.operation.table import OpenTable, remove_leftovers
+from iceberg_cli.operation.withholding import earlier_operation
 from iceberg_cli.plan.report import AbandonedOperation, OrphanFiles, RecoveredOperation, Report
 
 
@@ -37,6 +38,7 @@ class OpenOperation:
             (for files that Spark's executors may still write) or unreadable.
         message: the state in words.
         until_ms: when what it waits for is over, in ms since the epoch; None where it waits for no time.
+        waits_for: the id of the operation that goes first, or None.
         problem: why its journal cannot be read.
     """
 
@@ -45,6 +47,7 @@ class OpenOperation:
     state: str
     message: str
     until_ms: int | None = None
+    waits_for: str | None = None
     problem: IcebergCliError | None = None
 
 
@@ -80,7 +83,28 @@ def operations(table: OpenTable, *, now_ms: int) -> list[OpenOperation]:
                 message = f"{listed.message}; the table was at {before} then, and is at {table.location} now"
                 listed = replace(listed, message=message)
             open_operations.append(listed)
-    return sorted(open_operations, key=lambda each: each.state != "asking")
+    by_id = {each.operation_id: each.operation for each in open_operations}
+    ordered = [_waiting_for_another(each, by_id, now_ms=now_ms) for each in open_operations]
+    return sorted(ordered, key=lambda each: each.state != "asking")
+
+
+def _waiting_for_another(
+    listed: OpenOperation, by_id: Mapping[str, Operation | None], *, now_ms: int
+) -> OpenOperation:
+    """An operation with the one that goes first, where there is one and nothing else is in the way."""
+    if listed.operation is None or listed.state not in ("waiting", "sweeping"):
+        return listed
+    after = (each for state in listed.operation.steps.values() if not state.done for each in state.after)
+    earlier = earlier_operation([by_id.get(each) for each in after], now_ms=now_ms)
+    if earlier is None or (listed.until_ms or 0) > (earlier.until_ms or now_ms):
+        return listed
+    return replace(
+        listed,
+        state="waiting",
+        message=f"committed; its files wait for {earlier}",
+        until_ms=earlier.until_ms,
+        waits_for=earlier.operation_id,
+    )
 
 
 def is_running(operation: Operation) -> bool:
@@ -163,7 +187,8 @@ def recover_all(
         return
     for listed in found:
         operation = listed.operation
-        if operation is None or not (is_running(operation) or _waits(operation, runtime.now_ms())):
+        waits = listed.waits_for is not None
+        if operation is None or not (waits or is_running(operation) or _waits(operation, runtime.now_ms())):
             yield finish(table, listed, runtime, verbs=verbs)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -39,6 +39,7 @@ from iceberg_cli.operation.removal_files import in_files, write_parts
 from iceberg_cli.operation.reporting import report_of
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.operation.sweep import Sweep
+from iceberg_cli.operation.withholding import EarlierOperation, check_others, earlier_operation
 from iceberg_cli.plan.events import COMMIT, OPEN, PLAN, STAGE, SWEEP, WAIT, CommitEnded, phase
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
 from iceberg_cli.plan.removals import Removals
@@ -62,6 +63,9 @@ class OperationRun:
     runtime: Runtime
     journal: Journal
     resumed: bool = False
+    # Operations whose files waited for a grace when `shown` was about to be carried out.
+    waiting: tuple[str, ...] = ()
+    earlier: EarlierOperation | None = None  # for which the files of this one wait
     notes: list[str] = field(default_factory=list)
     kept_again: int = 0
     staged_ms: int = 0  # when the oldest staged file was begun
@@ -92,7 +96,7 @@ class OperationRun:
                 return self._report("nothing_to_do", started_ms)
             self._check_withheld()
             if not self._sweep(step):
-                waiting = self._state(step).sweep_after_ms is not None
+                waiting = self.earlier is not None or self._state(step).sweep_after_ms is not None
                 return self._report("waiting" if waiting else "partial", started_ms)
             self.journal.append(StepDone(step=step.name))
         report = self._report("done", started_ms)
@@ -368,6 +372,7 @@ class OperationRun:
             grace_ms=grace_ms,
             scratch=attempt.temporary_files,
             own_files=(attempt.file,) if attempt.name_is_unique else (),
+            after=self._earlier(step, removals_file) or None,
         )
         try:
             if own:
@@ -387,6 +392,19 @@ class OperationRun:
         if isinstance(outcome, Conflict) and not may_arrive:
             self._discard(step, own)
         return outcome
+
+    def _earlier(self, step: Step, removals_file: str) -> tuple[str, ...]:
+        """The operations that wait for their grace and were committed before this commit, if files go after it.
+
+        One that is committed after the plan of this commit was made took nothing that the plan counts as gone. So they
+        are looked for once a plan, and again where the table has moved.
+        """
+        start, stop = self._removals(removals_file).of_step(step.name)
+        if start == stop:
+            return ()
+        if removals_file == self.shown_file and not self.resumed:
+            return self.waiting
+        return check_others(self.table, self.shown.table["name"], besides=self.journal.operation_id)
 
     def _record_outcome(
         self, step: Step, intent: CommitIntent, outcome: Committed | Conflict | Unknown
@@ -624,6 +642,10 @@ class OperationRun:
             return True
         if state.sweep_after_ms is not None and self.runtime.now_ms() < state.sweep_after_ms:
             return False
+        self.earlier = self._still_waiting(state.after)
+        if self.earlier is not None:
+            self.notes.append(f"Its files wait for {self.earlier}.")
+            return False
         sweep = self._sweep_of(step.name, state.removals_file)
         with self._phase(SWEEP):
             swept = sweep.run(state)
@@ -631,6 +653,15 @@ class OperationRun:
         if sweep.note:
             self.notes.append(sweep.note)
         return swept
+
+    def _still_waiting(self, operation_ids: Sequence[str]) -> EarlierOperation | None:
+        """Which of the operations before this one its deletions wait for, or None."""
+        operations = []
+        for operation_id in operation_ids:
+            # One that cannot be read is refused with its way out, by the sweep.
+            with suppress(CorruptFile, Refused):
+                operations.append(self.table.workspace.journal(operation_id).operation())
+        return earlier_operation(operations, now_ms=self.runtime.now_ms())
 
 
 def _no_sweep(step: Step) -> SweepOnly:

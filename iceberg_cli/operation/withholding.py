@@ -1,18 +1,69 @@
-"""Whether other operations of a table forbid deletions: what went with their commits needs all files.
+"""Whether other operations of a table forbid deletions, or have them wait.
 
-A catalog that writes the metadata itself may drop a ref that was made between our look and the commit. It can only be
-had back while its files are there, and snapshots share files. And a catalog that takes a late request though the table
-has moved makes a version current again that names what others have removed since.
+What went with a commit may need all files. A catalog that writes the metadata itself may drop a ref that was made
+between our look and the commit. It can only be had back while its files are there, and snapshots share files. And a
+catalog that takes a late request though the table has moved makes a version current again that names what others have
+removed since.
+
+And sweeps keep the order of commits: what an operation took from the table can be put back as long as its files wait
+for their grace, and needs files that a later operation takes too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.operation.ports import Table
 from iceberg_cli.operation.records import Operation
+from iceberg_cli.plan.text import iso
 
 
-def check_others(table: Table, name: str, *, besides: str | None = None) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierOperation:
+    """An operation that another one's deletions wait for.
+
+    Args:
+        operation_id: its id.
+        until_ms: when its grace is over, in ms since the epoch; None: its commit has no known outcome.
+    """
+
+    operation_id: str
+    until_ms: int | None
+
+    def __str__(self) -> str:
+        """What is waited for, and the way out."""
+        until = (
+            "whose commit has no known outcome"
+            if self.until_ms is None
+            else f"whose grace ends at {iso(self.until_ms)}"
+        )
+        return (
+            f"operation {self.operation_id}, {until}; `resume TABLE {self.operation_id} --abandon` frees them"
+        )
+
+
+def earlier_operation(operations: Iterable[Operation | None], *, now_ms: int) -> EarlierOperation | None:
+    """The one of some open operations that is waited for longest, None where none is.
+
+    Args:
+        operations: that were committed before; None for those that are closed.
+        now_ms: the time.
+    """
+    found: EarlierOperation | None = None
+    for operation in operations:
+        if operation is None or operation.closed is not None:
+            continue
+        until_ms = operation.grace_until_ms()
+        if operation.may_come_to_wait():
+            return EarlierOperation(operation_id=operation.operation_id, until_ms=None)
+        if until_ms is not None and until_ms > now_ms and (found is None or until_ms > (found.until_ms or 0)):
+            found = EarlierOperation(operation_id=operation.operation_id, until_ms=until_ms)
+    return found
+
+
+def check_others(table: Table, name: str, *, besides: str | None = None) -> tuple[str, ...]:
     """Refuse deletions while another operation is open that keeps all files, or that may come to do so.
 
     Args:
@@ -20,9 +71,13 @@ def check_others(table: Table, name: str, *, besides: str | None = None) -> None
         name: of the table, for the message.
         besides: the operation that asks.
 
+    Returns:
+        The ids of the others whose files wait for a grace, or may come to.
+
     Raises:
         Refused: there is one.
     """
+    waiting = []
     for operation_id in table.workspace.open_operations():
         if operation_id == besides:
             continue
@@ -47,6 +102,9 @@ def check_others(table: Table, name: str, *, besides: str | None = None) -> None
                 "and it may turn out that all of them are needed",
                 next_step=f"`resume TABLE {operation_id}` asks again.",
             )
+        if operation.grace_until_ms() is not None or operation.may_come_to_wait():
+            waiting.append(operation_id)
+    return tuple(waiting)
 
 
 def _is_asking(operation: Operation, table: Table) -> bool:

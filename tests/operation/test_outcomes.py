@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 import pytest
 
@@ -20,9 +22,11 @@ from iceberg_cli.errors import (
 from iceberg_cli.iceberg.verbs import VERBS
 from iceberg_cli.operation.apply import abandon, apply
 from iceberg_cli.operation.outcomes import Committed, Outcome
-from iceberg_cli.testing.crash.world import Script, crash
-from tests.builders import DAY_MS, HOUR_MS
-from tests.crash.scenes import Expiry, Scene, a_scene, journal_files
+from iceberg_cli.operation.recovery import operations
+from iceberg_cli.testing.crash.world import Script, SimStorage, World, crash
+from iceberg_cli.testing.iceberg_reader import entries_of, manifests_of, snapshot_of
+from tests.builders import DAY_MS, HOUR_MS, LOCATION, NOW_MS, TableWriter
+from tests.crash.scenes import CANARIES, POLICY, Expiry, Scene, a_scene, journal_files
 
 
 @pytest.fixture(params=["swapped", "served"])
@@ -518,6 +522,137 @@ def test_crash_around_any_effect_of_an_expiry_with_grace(scene: Scene) -> None:
         here.process().resume()
         here.check()
         here.world.now_ms += 2 * DAY_MS
+        here.finish()
+
+
+# -- sweeps in the order of commits ----------------------------------------------------------------------------
+
+FIRST = replace(POLICY, older_than=NOW_MS - 100 * DAY_MS, snapshot_ids=(1,), grace=DAY_MS)
+
+
+@pytest.fixture(params=["swapped", "served"])
+def shared(request: pytest.FixtureRequest) -> Scene:
+    """Snapshot 1 needs a manifest and files that go once 2 expires too; main is 3."""
+    world = World(files=dict(CANARIES), served=request.param == "served")
+    writer = TableWriter(storage=SimStorage(world, Script()), location=LOCATION)
+    writer.commit(1, age_ms=10 * DAY_MS, add=["a", "b"])
+    writer.commit(2, age_ms=9 * DAY_MS, add=["c"])
+    writer.commit(3, age_ms=HOUR_MS, add=["d"], remove=["a", "b", "c"])
+    world.pointer = writer.publish(None)
+    return Scene(world=world, writer=writer, refs={"main": 3}, kept={3})
+
+
+def files_of(scene: Scene, metadata_location: str, snapshot_id: int) -> set[str]:
+    """The files that one snapshot of a metadata file needs."""
+    storage = SimStorage(scene.world, Script())
+    snapshot = snapshot_of(json.loads(scene.world.files[metadata_location]), snapshot_id)
+    manifests = manifests_of(storage, snapshot)
+    data = {
+        entry["file_path"]
+        for manifest in manifests
+        for entry in entries_of(storage, manifest)
+        if entry["status"] != 2
+    }
+    return {snapshot["manifest-list"], *(each["manifest_path"] for each in manifests), *data}
+
+
+def expire_first(scene: Scene, **values: Any) -> tuple[str, set[str]]:
+    """Expire snapshot 1 with a grace of a day; the operation's id, and what would be needed to take it back."""
+    needed = files_of(scene, scene.current, 1)
+    process = Expiry(world=scene.world, policy=FIRST, **values)
+    assert process.run().status == "waiting"
+    (operation_id,) = process.table.workspace.open_operations()
+    return operation_id, needed
+
+
+def test_what_an_operation_took_can_be_put_back_until_its_grace_is_over(shared: Scene) -> None:
+    operation_id, needed = expire_first(shared)
+    report = shared.process().run()
+    assert report.status == "waiting"
+    (note,) = (note for note in report.notes if "wait for operation" in note)
+    assert operation_id in note
+    assert "--abandon` frees them" in note
+    assert needed <= set(shared.world.files)
+    listed = operations(shared.process().table, now_ms=shared.world.now_ms)
+    assert {(each.state, each.waits_for) for each in listed} == {("waiting", None), ("waiting", operation_id)}
+    assert len({each.until_ms for each in listed}) == 1
+    shared.world.now_ms += DAY_MS - 1
+    records = journal_files(shared)
+    assert shared.process().run().status == "nothing_to_do"
+    assert journal_files(shared) == records
+    assert needed <= set(shared.world.files)
+    shared.world.now_ms += 1
+    assert shared.process().run().status == "nothing_to_do"
+    shared.check_finished()
+
+
+def test_an_abandoned_operation_is_waited_for_no_more(shared: Scene) -> None:
+    operation_id, needed = expire_first(shared)
+    assert shared.process().run().status == "waiting"
+    process = shared.process()
+    abandon(process.table, operation_id, process.runtime)
+    assert [report.status for report in shared.process().resume()] == ["done"]
+    assert journal_files(shared) == []
+    assert not needed <= set(shared.world.files)
+    shared.check()
+
+
+def test_an_operation_with_a_longer_grace_of_its_own_says_so(shared: Scene) -> None:
+    expire_first(shared)
+    shared.world.now_ms += HOUR_MS
+    with_grace(shared).run()
+    listed = operations(shared.process().table, now_ms=shared.world.now_ms)
+    assert [each.waits_for for each in listed] == [None, None]
+    assert len({each.until_ms for each in listed}) == 2
+    shared.world.now_ms += DAY_MS
+    shared.finish()
+
+
+def test_each_day_s_operation_goes_after_the_one_before_it(shared: Scene) -> None:
+    """A grace of two days, and a run on each: no operation waits for a later one."""
+    policy = replace(FIRST, grace=2 * DAY_MS)
+    assert Expiry(world=shared.world, policy=policy).run().status == "waiting"
+    shared.world.now_ms += DAY_MS
+    later = replace(POLICY, grace=2 * DAY_MS)
+    assert Expiry(world=shared.world, policy=later).run().status == "waiting"
+    shared.world.now_ms += DAY_MS
+    assert sorted(report.status for report in shared.process().resume()) == ["done", "waiting"]
+    shared.world.now_ms += DAY_MS
+    shared.finish()
+
+
+def test_an_operation_that_deletes_nothing_waits_for_none(shared: Scene) -> None:
+    expire_first(shared)
+    assert Expiry(world=shared.world, policy=replace(POLICY, cleanup="none")).run().status == "done"
+
+
+def test_a_commit_with_a_grace_and_no_known_outcome_is_waited_for(shared: Scene) -> None:
+    """Its process died between the swap and the record of its outcome."""
+    needed = files_of(shared, shared.current, 1)
+    trial = Expiry(world=shared.copy().world, policy=FIRST)
+    trial.run()
+    swap = next(number for number, effect in enumerate(trial.effects) if effect.startswith("swap "))
+    first = Expiry(world=shared.world, policy=FIRST, script=Script(after={swap: crash}))
+    assert first.dies(first.run)
+    with suppress(Refused):
+        assert shared.process().run().status == "waiting"
+    assert needed <= set(shared.world.files)
+
+
+def test_crash_around_any_effect_of_an_expiry_that_waits_for_another(shared: Scene) -> None:
+    _, needed = expire_first(shared)
+    trial = shared.copy()
+    process = trial.process()
+    process.run()
+    for number, _ in enumerate(process.effects):
+        here = shared.copy()
+        first = here.process(before={number: crash})
+        assert first.dies(first.run)
+        assert needed <= set(here.world.files)
+        here.process().resume()
+        here.process().run()
+        assert needed <= set(here.world.files)
+        here.world.now_ms += DAY_MS
         here.finish()
 
 

@@ -117,6 +117,7 @@ def _show_list(run: Run, opened: Table, found: list[OpenOperation]) -> None:
             "message": listed.message,
             "grace_until_ms": listed.until_ms,
             "grace_until": iso(listed.until_ms),
+            "waits_for": listed.waits_for,
         }
         for listed in found
     ]
