@@ -292,6 +292,8 @@ class Front:
     refusal: Callable[[str, str, Mapping[str, str], bytes], tuple[int, str] | None] | None = None
     # Credentials of the storage that are given with each table to those who want them, and by their own endpoint.
     vended: Mapping[str, str] | None = None
+    # Properties in the server's configuration, by `defaults` and `overrides`, and in each table's, by `table`.
+    config: dict[str, Mapping[str, str]] = field(default_factory=dict)
     meanwhile: list[Callable[[], object]] = field(default_factory=list)  # done before a POST is forwarded
     later: Callable[[], object] | None = (
         None  # done after a POST; the answer names the table's location after it
@@ -377,6 +379,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "POST" and self.front.later:
             self.front.later()
             status, content, kind = self.front.forward("GET", self.path, headers, b"")
+        content = _with_properties(content, self.path, status, self.front.config)
         wants = self.headers.get("X-Iceberg-Access-Delegation", "")
         if self.front.vended is not None and "vended-credentials" in wants and _is_table(self.path, status):
             content = json.dumps({**json.loads(content), **_credentials(self.front.vended)}).encode()
@@ -423,6 +426,22 @@ class _Handler(BaseHTTPRequestHandler):
 def _is_table(path: str, status: int) -> bool:
     """Whether an answer to a request for this path is a table."""
     return status == 200 and "/tables/" in path
+
+
+def _with_properties(
+    content: bytes, path: str, status: int, config: Mapping[str, Mapping[str, str]]
+) -> bytes:
+    """An answer with more properties, where it is one that has properties of the catalog or of a table."""
+    names = (
+        ["table"] if _is_table(path, status) else ["defaults", "overrides"] if "/v1/config" in path else []
+    )
+    if status != 200 or not config.keys() & set(names):
+        return content
+    document = json.loads(content)
+    for name in config.keys() & set(names):
+        place = "config" if name == "table" else name
+        document[place] = {**(document.get(place) or {}), **config[name]}
+    return json.dumps(document).encode()
 
 
 def _credentials(vended: Mapping[str, str]) -> dict[str, list[dict[str, object]]]:

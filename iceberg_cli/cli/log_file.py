@@ -197,7 +197,7 @@ class LogFile:
         self.write(
             INFO,
             "deleted",
-            f"{files} files deleted",
+            f"{files} files deleted" + (f", {event.tagged} tagged and not deleted" if event.tagged else ""),
             operation_id=event.operation_id,
             table=event.table,
             files=files,
@@ -205,6 +205,7 @@ class LogFile:
             by_kind={kind: count for kind, (count, _) in event.by_kind.items()},
             kept=event.kept,
             failed=len(event.failures),
+            **({"tagged": event.tagged} if event.tagged else {}),
         )
 
     def warned(self, text: str) -> None:

@@ -160,7 +160,10 @@ class MetricsFile:
         self._failures.update(event.failures)
         plan = event.table, event.verb
         gone, gone_bytes = self._gone.get(plan, (0, 0))
-        self._gone[plan] = gone + files + event.kept, gone_bytes + size_bytes + event.kept_bytes
+        self._gone[plan] = (
+            gone + files + event.kept + event.tagged,
+            gone_bytes + size_bytes + event.kept_bytes + event.tagged_bytes,
+        )
 
     def warned(self, text: str) -> None:
         """Nothing: warnings are for the log."""

@@ -208,11 +208,11 @@ class DeltaTable(OpenTable):
     def read_only_reason(self) -> str | None:
         """Why this table, as loaded last, is not written to, or None."""
         refusal = write_refusal(self.snapshot.protocol, self.snapshot.metadata)
-        return self.committer.unvouched_reason() if refusal is None else refusal
+        return refusal or self.committer.unvouched_reason() or self.storage_refusal()
 
     def recovery_refusal(self) -> str | None:
         """Why nothing is written at all, or None: a commit is refused by itself, what was committed may be swept."""
-        return self.committer.unvouched_reason()
+        return self.committer.unvouched_reason() or self.storage_refusal()
 
     def closing_refusal(self) -> None:
         """None: what is deleted is the operation's own, and no version names it."""
@@ -288,6 +288,7 @@ class DeltaTable(OpenTable):
             roots=self.roots(),
             locations=[self.root],
             takes_roots=False,
+            takes_tags=False,
         )
 
     # -- commit ------------------------------------------------------------------------------------------------

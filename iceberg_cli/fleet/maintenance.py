@@ -31,7 +31,8 @@ from iceberg_cli.fleet.memory import MemoryBudget, needed_by
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.fleet.survey import Survey
 from iceberg_cli.plan.events import FilesDeleted, Listener, unheard
-from iceberg_cli.plan.text import iso
+from iceberg_cli.plan.report import TAGGED_FILES
+from iceberg_cli.plan.text import count, iso
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Runtime, Table
@@ -364,12 +365,13 @@ class Maintenance:
                 reason = "; ".join(blocked_by)
                 return VerbRun(**planned, status=BLOCKED, reason=reason, exit_code=Refused.exit_code)
             if self.dry_run:
-                removals = plan.removals
+                files, size_bytes = plan.content.deletes
                 return VerbRun(
                     **planned,
                     status=WOULD_RUN,
-                    deleted_files=removals.count,
-                    freed_bytes=removals.size_bytes,
+                    reason=_tagged(0 if plan.content.tagged is None else plan.content.tagged.count),
+                    deleted_files=files,
+                    freed_bytes=size_bytes,
                     plan=plan,
                 )
             if self.shown is not None and (table.name, plan.verb) not in self.shown:
@@ -392,7 +394,7 @@ class Maintenance:
         return VerbRun(
             **about,
             status=report.status,
-            reason="; ".join(report.notes),
+            reason="; ".join(filter(None, (*report.notes, _tagged(report.counts.get(TAGGED_FILES, 0))))),
             exit_code=DeletesFailed.exit_code if report.failed_deletes else 0,
             report=report,
             deleted_files=files,
@@ -452,6 +454,11 @@ class Maintenance:
     @staticmethod
     def _skipped(listed: ListedTable, table: Table | None, reason: str) -> VerbRun:
         return VerbRun(table=_identity(listed, table), verb=None, status=SKIPPED, reason=reason)
+
+
+def _tagged(files: int) -> str:
+    """That files are not deleted, in words; empty: there are none."""
+    return f"{count(files, 'files')} tagged, not deleted" if files else ""
 
 
 class _Deleted:

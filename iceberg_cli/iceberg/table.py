@@ -51,6 +51,8 @@ from iceberg_cli.storage.aliases import OtherNames
 if TYPE_CHECKING:
     from iceberg_cli.operation.records import CommitIntent
 
+_ENCRYPTED = "encryption.key-id"
+
 
 @dataclass(kw_only=True)
 class IcebergTable(OpenTable):
@@ -249,12 +251,17 @@ class IcebergTable(OpenTable):
         """Why this table cannot be committed to from here, or None."""
         reason = self.committer.read_only_reason()
         if reason is None and isinstance(self.committer, LosesFields):
-            return self.committer.lost_fields_reason(self.metadata, self.metadata_location)
-        return reason
+            reason = self.committer.lost_fields_reason(self.metadata, self.metadata_location)
+        return reason or self.storage_refusal()
 
     def blocked(self, plan: Plan) -> Plan:
         """See `OpenTable`; where snapshots may be hidden, more than adding one is blocked, and so is any expiry."""
         plan, hides = super().blocked(plan), self.committer
+        if any(step.tasks for step in plan.steps) and _ENCRYPTED in self.metadata.properties:
+            encrypts = (
+                f"table property {_ENCRYPTED}: its writers encrypt what they write, and nothing here has keys"
+            )
+            plan = replace(plan, blocked_by=(*plan.blocked_by, encrypts))
         reason = hides.hidden_snapshots_reason() if isinstance(hides, HidesSnapshots) else None
         harmless = plan.only_adds_snapshots if plan.due else plan.verb != "expire-snapshots"
         if reason is None or harmless:

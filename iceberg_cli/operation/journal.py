@@ -236,13 +236,13 @@ class Journal:
         with contextlib.suppress(BackendUnavailable):
             others = [path for path in self._storage.paths(self.folder) if path not in (first, last)]
             for paths in ([first], others, [last]):
-                if self._storage.delete(paths):
+                if self._storage.erase(paths):
                     return
             self._storage.prune(self.folder.rsplit("/", 2)[0])
 
     def _delete_all(self) -> None:
         """Delete the files that this process wrote after another one had deleted the journal."""
-        self._storage.delete(list(self._storage.paths(self.folder)))
+        self._storage.erase(list(self._storage.paths(self.folder)))
         self._storage.prune(self.folder.rsplit("/", 2)[0])
 
 

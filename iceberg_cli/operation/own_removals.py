@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from iceberg_cli.operation.removal_files import collect_removals
 from iceberg_cli.paths import Roots, common_folders, folder_column, whole_store
-from iceberg_cli.plan.plan import Plan
-from iceberg_cli.storage import ObstructedStorage, Storage
+from iceberg_cli.plan.plan import Plan, TaggedFiles
+from iceberg_cli.storage import ObstructedStorage, SoftDeletion, SoftStorage, Storage
 
 _EXAMPLES = 5
 _FOLDERS = 3
@@ -28,8 +28,12 @@ def with_own_removals(
     locations: Sequence[str],
     left_out: Callable[[Iterator[pa.Table]], Iterator[pa.Table]] = iter,
     takes_roots: bool = True,
+    takes_tags: bool = True,
 ) -> Plan:
     """The plan with those rows that are the table's own, and a warning about the others.
+
+    Those that their storage tags in place of deleting them are counted. Where it does not even do that they are left
+    out, with a warning.
 
     It is blocked where it is known by now that rows of the table's own will not be deleted.
 
@@ -42,12 +46,14 @@ def with_own_removals(
         locations: of the table, whole buckets among them.
         left_out: takes rows out that are in these folders and stay for another reason.
         takes_roots: whether the operator can allow folders outside the table's own.
+        takes_tags: whether a file that stays with a tag is done with: it is in no later plan.
     """
     stores = [
         store for location in locations if (store := whole_store(location)) not in {None, *roots.folders}
     ]
     in_stores = {store: _ForeignFiles() for store in stores if store is not None}
     outside, misnamed = _ForeignFiles(), _ForeignFiles()
+    soft = _SoftlyDeleted(storage=storage)
     folders: set[str] = set()
 
     def mine() -> Iterator[pa.Table]:
@@ -69,7 +75,7 @@ def with_own_removals(
     def seen(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for rows in tables:
             folders.update(_local_folders(rows["path"]))
-            yield rows
+            yield soft.without_untouched(rows)
 
     removals = collect_removals(seen(left_out(mine())))
     lasting = [_outside(outside, takes_roots=takes_roots)] if outside.count else []
@@ -82,7 +88,15 @@ def with_own_removals(
         )
     blocked_by = [_in_whole_store(store, files) for store, files in in_stores.items() if files.count]
     blocked_by += _obstacles(storage, folders, takes_roots=takes_roots)
-    plan = replace(plan, blocked_by=(*plan.blocked_by, *blocked_by))
+    if soft.option and not takes_tags:
+        blocked_by.append(
+            f"{soft.option} turns deletions off, by which Iceberg tags files that its tables have done with: those of "
+            "this table are found by what is in its folder, and would be found again by each run. Leave that option "
+            "away where this table is maintained, or keep its files"
+        )
+    elif soft.untouched.count:
+        lasting.append(soft.untouched_stay())
+    plan = replace(plan, blocked_by=(*plan.blocked_by, *blocked_by), tagged=soft.tagged())
     return plan.with_removals(removals, lasting=lasting)
 
 
@@ -124,6 +138,67 @@ class _ForeignFiles:
         """
         verb, why = ("stay", reason) if self.count > 1 else ("stays", of_one)
         return f"{self.quantity} that would go {verb} for ever: {why}.{remedy} Such as: {', '.join(self.examples)}"
+
+
+@dataclass(kw_only=True)
+class _SoftlyDeleted:
+    """The files that a storage does not delete, since its options turn deletions off.
+
+    Args:
+        storage: of the files.
+        option: by which deletions are off for some of them; empty: for none.
+        count: of those that are tagged.
+        size_bytes: of these.
+        tags: that they get.
+        untouched: those that get no tag either.
+    """
+
+    storage: Storage
+    option: str = ""
+    count: int = 0
+    size_bytes: int = 0
+    tags: dict[str, str] = field(default_factory=dict)
+    untouched: _ForeignFiles = field(default_factory=_ForeignFiles)
+
+    def without_untouched(self, rows: pa.Table) -> pa.Table:
+        """Those of n rows of `removal_rows.SCHEMA` that are deleted or tagged, of which the latter are counted."""
+        found = soft_folders(self.storage, rows["path"])
+        if not found:
+            return rows
+        self.option = next(iter(found.values())).option
+        folder = folder_column(rows["path"])
+        for deletion in found.values():
+            self.tags |= deletion.tags
+        tagged = rows.filter(_is_in(folder, [name for name, each in found.items() if each.tags]))
+        self.count += len(tagged)
+        self.size_bytes += pc.sum(tagged["size_bytes"]).as_py() or 0
+        is_untouched = _is_in(folder, [name for name, each in found.items() if not each.tags])
+        self.untouched.add(rows.filter(is_untouched))
+        return rows.filter(pc.invert(is_untouched))
+
+    def tagged(self) -> TaggedFiles | None:
+        """Those that are tagged; None: there are none."""
+        if not self.count:
+            return None
+        return TaggedFiles(count=self.count, size_bytes=self.size_bytes, tags=self.tags, option=self.option)
+
+    def untouched_stay(self) -> str:
+        """That the others stay, in words."""
+        reason = f"{self.option}, and no s3.delete.tags are set, by which a lifecycle rule could find"
+        return self.untouched.stay(f"{reason} them", of_one=f"{reason} it")
+
+
+def soft_folders(storage: Storage, paths: pa.ChunkedArray) -> dict[str, SoftDeletion]:
+    """The folders of n paths in which deletions are turned off, each with what is done in place of one."""
+    if not isinstance(storage, SoftStorage) or not len(paths):
+        return {}
+    folders = pc.unique(folder_column(paths)).to_pylist()
+    found = {folder: storage.soft_deletion(f"{folder}/") for folder in folders if not folder.startswith("/")}
+    return {folder: deletion for folder, deletion in found.items() if deletion is not None}
+
+
+def _is_in(folder: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedArray:
+    return pc.is_in(folder, value_set=pa.array(names, folder.type))
 
 
 def _outside(files: _ForeignFiles, *, takes_roots: bool) -> str:

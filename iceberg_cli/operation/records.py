@@ -182,10 +182,13 @@ class SweepIntent(_Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOutcome(_Wire):
-    """The outcome of a `SweepIntent`; `failed` are the rows whose files are still there, and `reasons` why."""
+    """The outcome of a `SweepIntent`; `failed` are the rows whose files are still there, and `reasons` why.
+
+    `tagged` is how many files their storage tagged in place of deleting them; None: none.
+    """
 
     kind = "sweep-outcome"
-    optional = frozenset({"start", "stop", "rows"})
+    optional = frozenset({"start", "stop", "rows", "tagged"})
     step: str
     start: int | None = None
     stop: int | None = None
@@ -194,6 +197,7 @@ class SweepOutcome(_Wire):
     bytes: int
     failed: tuple[int, ...]
     reasons: tuple[str, ...]  # each once
+    tagged: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.records import CommitIntent, StepState, SweepOnly, SweepOutcome
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import Removals
-from iceberg_cli.plan.report import Report
+from iceberg_cli.plan.report import TAGGED_FILES, Report
 
 
 def report_of(
@@ -76,10 +76,11 @@ def _last(values: Sequence[Any]) -> Any:
 def _counts(columns: Sequence[str], intents: Sequence[CommitIntent], journal: Journal) -> dict[str, int]:
     """Counts of the commits, of files that steps without a commit wrote, and of those that sweeps deleted."""
     counts = dict.fromkeys(columns, 0)
+    outcomes = journal.records(SweepOutcome)
     swept = [
-        {f"deleted_{kind}s_count": count for kind, count in record.by_kind.items()}
-        for record in journal.records(SweepOutcome)
+        {f"deleted_{kind}s_count": count for kind, count in record.by_kind.items()} for record in outcomes
     ]
+    swept += [{TAGGED_FILES: record.tagged} for record in outcomes if record.tagged]
     uncommitted = [part for record in journal.records(SweepOnly) for part in record.counts or ()]
     for part in [*(intent.counts for intent in intents), *uncommitted, *swept]:
         for column, count in part.items():

@@ -9,18 +9,20 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed, Refused
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.ports import Table
 from iceberg_cli.operation.records import StepState, SweepIntent, SweepOutcome
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.operation.withholding import check_others
+from iceberg_cli.paths import folder_column
 from iceberg_cli.plan.events import Event, FilesDeleted
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removal_rows import kind_totals, of_kinds
 from iceberg_cli.plan.removals import PART_ROWS, Removals
 
 _PHASE: Final = "deleting files"
+_LOOKED_AT: Final = 1_000  # files, for what their storage does to them
 
 
 @dataclass(kw_only=True)
@@ -61,6 +63,7 @@ class Sweep:
         waiting += [range(first, last) for first, last in gaps(start, stop, state.swept)]
         if waiting:
             self._check_others()
+            self._check_softness()
         total = sum(map(len, waiting))
         done, size = 0, self.runtime.sweep_batch
         if total:
@@ -96,8 +99,41 @@ class Sweep:
 
     def _sizes(self, rows: Sequence[int]) -> list[int]:
         """Sizes in bytes, 0 for one that is not known."""
-        sizes: list[int] = pc.fill_null(self.removals.read_rows(rows)["size_bytes"], 0).to_pylist()
+        return self._sizes_in(self.removals.read_rows(rows))
+
+    def _sizes_in(self, table: pa.Table) -> list[int]:
+        sizes: list[int] = pc.fill_null(table["size_bytes"], 0).to_pylist()
         return sizes
+
+    def _is_tagged(self, table: pa.Table) -> pa.ChunkedArray | None:
+        """Of n rows n booleans: whether a deletion of the file tags it and deletes nothing; None: of none it does."""
+        folders = self.table.workspace.tagged_in(table["path"])
+        if not folders:
+            return None
+        found = folder_column(table["path"])
+        return pc.is_in(found, value_set=pa.array(folders, found.type))
+
+    def _check_softness(self) -> None:
+        """Stop where files were shown as tagged that would be deleted by now.
+
+        Raises:
+            Refused: the options of the storage are others than those that the operator confirmed.
+        """
+        shown = self.plan.tagged
+        if (
+            shown is None or shown.count < self.removals.count
+        ):  # some files are in storages without that option
+            return
+        start, stop = self.removals.of_step(self.step)
+        some = self.removals.read_rows(range(start, min(stop, start + _LOOKED_AT)))["path"]
+        if len(some) and not self.table.workspace.tagged_in(some):
+            raise Refused(
+                f"Cannot go on with {self.plan.verb} {self.plan.table['name']}: {shown.count:,} files were shown to be "
+                f"tagged by {shown.option}, and the storage would delete them for good by now",
+                state="The commit is done. Some unreferenced files are still there.",
+                next_step=f"Set the option again and `resume`. `resume TABLE {self.journal.operation_id} --abandon` "
+                "closes the operation: these files stay then.",
+            )
 
     def _stopped_by(self, error: CorruptFile | BackendUnavailable, *, left: int) -> DeletesFailed:
         """The error where reachability cannot be found out any more."""
@@ -140,6 +176,7 @@ class Sweep:
         ):
             return False
         self._check_others()
+        self._check_softness()
         known = {
             reason
             for record in self.journal.records(SweepOutcome)
@@ -185,7 +222,10 @@ class Sweep:
         if self.runtime.allowance is not None:
             staying = [*kept, *(row for row, is_gone in zip(rows, gone, strict=True) if not is_gone)]
             self.runtime.allowance.give_back(len(staying), sum(self._sizes(sorted(staying))))
-        deleted = kind_totals(table.filter(pa.array(gone)) if failures else table)
+        done = table.filter(pa.array(gone)) if failures else table
+        is_tagged = self._is_tagged(done)
+        tagged = () if is_tagged is None else self._sizes_in(done.filter(is_tagged))
+        deleted = kind_totals(done if is_tagged is None else done.filter(pc.invert(is_tagged)))
         self.journal.append(
             SweepOutcome(
                 step=self.step,
@@ -196,6 +236,7 @@ class Sweep:
                 bytes=sum(size_bytes for _, size_bytes in deleted.values()),
                 failed=tuple(row for row, is_gone in zip(rows, gone, strict=True) if not is_gone),
                 reasons=tuple(_some(failures)),
+                tagged=len(tagged) or None,
             )
         )
         self.runtime.on_event(
@@ -209,6 +250,8 @@ class Sweep:
                 if kept
                 else 0,
                 failures=failures,
+                tagged=len(tagged),
+                tagged_bytes=sum(tagged),
             )
         )
         if self.runtime.deletes_left >= 0:

@@ -115,6 +115,14 @@ class OpenTable(Table, ABC):
     def read_only_reason(self) -> str | None:
         """Why this table, as loaded last, cannot be committed to from here, or None."""
 
+    def storage_refusal(self) -> str | None:
+        """Why nothing is written to this table by the options of its storage, or None."""
+        return (
+            self.storage.unwritable_reason(self.workspace.location)
+            if isinstance(self.storage, RoutedStorage)
+            else None
+        )
+
     def recovery_refusal(self) -> str | None:
         """Why open operations of this table are not gone on with, or None."""
         return self.read_only_reason()

@@ -14,6 +14,8 @@ from iceberg_cli.plan.plan import Task
 from iceberg_cli.storage import Storage
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from iceberg_cli.operation.journal import Journal
 
 
@@ -64,8 +66,14 @@ class Workspace(ABC):
         return [path for path, info in zip(paths, infos, strict=True) if info is None]
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """Delete files; the ones still there, with the reason."""
+        """Delete files; the ones still there, with the reason. See `tagged_in`."""
         return self.storage.delete(paths)
+
+    def tagged_in(self, paths: pa.ChunkedArray) -> Sequence[str]:
+        """The folders of n paths in which `delete` tags files in place of deleting them."""
+        from iceberg_cli.operation.own_removals import soft_folders
+
+        return [*soft_folders(self.storage, paths)]
 
     @abstractmethod
     def discard(self, paths: Sequence[str], *, marks: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from iceberg_cli.plan.plan import (
     Plan,
     SavedDraft,
     Step,
+    TaggedFiles,
     Task,
     Verdict,
 )
@@ -124,6 +125,16 @@ def _parsed(value: Mapping[str, Any], removals: Removals | None) -> Plan:
         steps=tuple(_step(step) for step in value["steps"]),
         grace_ms=value["grace_ms"],
         removals=removals,
+        tagged=_tagged(value.get("tagged")),
+    )
+
+
+def _tagged(value: Mapping[str, Any] | None) -> TaggedFiles | None:
+    if value is None:
+        return None
+    check_shape(value, {"count": int, "bytes": int, "tags": dict, "option": str}, "the tagged files")
+    return TaggedFiles(
+        count=value["count"], size_bytes=value["bytes"], tags=dict(value["tags"]), option=value["option"]
     )
 
 

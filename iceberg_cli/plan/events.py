@@ -88,6 +88,8 @@ class FilesDeleted(NamedTuple):
         kept: files that are needed again, and stay.
         kept_bytes: their size.
         failures: the reason why a file is still there, by path.
+        tagged: files that their storage tagged in place of deleting them.
+        tagged_bytes: their size.
     """
 
     table: str
@@ -97,6 +99,8 @@ class FilesDeleted(NamedTuple):
     kept: int = 0
     kept_bytes: int = 0
     failures: Mapping[str, str] = {}
+    tagged: int = 0
+    tagged_bytes: int = 0
 
 
 class OperationEnded(NamedTuple):

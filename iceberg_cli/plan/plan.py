@@ -186,6 +186,32 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaggedFiles:
+    """The files among those that go that are tagged and not deleted: the owner of their storage turned deletions off.
+
+    Args:
+        count: of these files.
+        size_bytes: of those whose size is known; nothing of it is freed by the plan.
+        tags: that they get.
+        option: of the storage, by which deletions are off.
+    """
+
+    count: int
+    size_bytes: int
+    tags: Mapping[str, str]
+    option: str
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "count": self.count,
+            "bytes": self.size_bytes,
+            "tags": dict(self.tags),
+            "option": self.option,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The plan of one verb for one table: what it would do, and why."""
 
@@ -204,6 +230,7 @@ class Plan:
     steps: tuple[Step, ...] = ()
     grace_ms: int = 0
     removals: Removals | None = None  # None until it is found out which files go
+    tagged: TaggedFiles | None = None  # those of `removals` that are not deleted
     early: str | None = None  # why it does not count as due yet, in words
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
 
@@ -215,6 +242,14 @@ class Plan:
     def due(self) -> bool:
         """Whether there is something to do."""
         return bool(self.steps)
+
+    @property
+    def deletes(self) -> tuple[int, int]:
+        """Number and bytes of the files that it deletes, which are those that go but for the ones that are tagged."""
+        if self.removals is None:
+            return 0, 0
+        count, size_bytes = (0, 0) if self.tagged is None else (self.tagged.count, self.tagged.size_bytes)
+        return self.removals.count - count, self.removals.size_bytes - size_bytes
 
     @property
     def by_age(self) -> bool:
@@ -306,6 +341,7 @@ class Plan:
                 "digest": removals.digest,
                 "file": removals_file,
             },
+            **({} if self.tagged is None else {"tagged": self.tagged.to_json()}),
             "due": self.due,
             "offer": self.offer,
             "not_applicable": self.not_applicable,
@@ -348,6 +384,8 @@ class Plan:
         )
         if self.removals is not None and shown.removals is not None:
             more.extend(f"file {path}" for path in self.removals.paths_outside(shown.removals))
+            if shown.tagged is not None and self.deletes[0] > shown.deletes[0]:
+                more.append(f"files for good, which were to be tagged by {shown.tagged.option}")
         return tuple(more)
 
 

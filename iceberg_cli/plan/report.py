@@ -9,6 +9,8 @@ from typing import Any
 from iceberg_cli.plan.text import iso
 
 REPORT_SCHEMA = "iceberg-cli/report/1"
+# The result column of files that their storage tags in place of deleting them; there only where it does.
+TAGGED_FILES = "tagged_files_count"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -126,9 +126,15 @@ class Storage(ABC):
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Delete objects, never folders, never through a symbolic link to a folder.
 
+        Where the storage's options put something else in place of deletions, that is done, see `SoftDeletion`.
+
         Returns:
             The paths that are still there, each with the reason. A path that is gone already is a success.
         """
+
+    def erase(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete objects of this program's own, such as journals, whatever the options put in place of deletions."""
+        return self.delete(paths)
 
     def prune(self, folder: str) -> None:  # noqa: B027 - object stores have no folders
         """Remove the empty folders under `folder`, and itself if empty then."""
@@ -167,6 +173,28 @@ class Storage(ABC):
         marker of one, may count.
         """
         return [frozenset(name for name in names if self.holds_any(f"{folder}/{name}")) for folder in folders]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoftDeletion:
+    """What a storage does in place of deleting an object, where its options turn deletions off.
+
+    Args:
+        tags: that the object gets; without any it is left as it is.
+        option: by which deletions are off, with its value.
+    """
+
+    tags: Mapping[str, str]
+    option: str
+
+
+@runtime_checkable
+class SoftStorage(Protocol):
+    """A storage whose options can turn deletions off."""
+
+    def soft_deletion(self, path: str) -> SoftDeletion | None:
+        """What `delete` does in place of deleting the object at `path`; None: it deletes it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

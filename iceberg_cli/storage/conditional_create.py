@@ -165,7 +165,7 @@ def probe(storage: Storage, path: str, *, service: str) -> None:
     except FileNotFoundError as error:
         raise BackendUnavailable(f"Cannot read {path}: it was written, and is gone") from error
     finally:
-        storage.delete([path])  # one that cannot be deleted goes with the journal in whose folder it is
+        storage.erase([path])  # one that cannot be deleted goes with the journal in whose folder it is
     if not is_kept:
         raise Refused(
             f"Cannot commit in {service}: it does not keep conditional creates: a second one of the same key was "

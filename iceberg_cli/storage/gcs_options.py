@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iceberg_cli.errors import UsageError
+from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.storage.redaction import secrets_of, secrets_of_url
 
 TOKEN: Final = "gcs.oauth2.token"  # noqa: S105 - the option's name
@@ -59,12 +59,14 @@ class GcsOptions:
         """Read the options; those of other names are ignored.
 
         Raises:
-            UsageError: a value is none that the option has.
+            UsageError: a value is none that the option has. Refused: it is a key of one's own.
         """
         for name in _OWN_KEYS:
             if options.get(name):
-                raise UsageError(
-                    f"Cannot use the storage option {name}: keys of one's own are not supported."
+                raise Refused(
+                    f"Cannot use the storage option {name}: files under a key of one's own are not read here, and"
+                    " others would be written without it.",
+                    next_step="Maintain the table with an engine that has the key.",
                 )
         anonymous = options.get(_NO_AUTH, "false").lower()
         if anonymous not in ("true", "false"):

@@ -66,17 +66,20 @@ def delete_in_batches(
     return reasons
 
 
-def delete_each(names: Sequence[str], why_not: Callable[[str], str | None]) -> dict[str, str]:
+def delete_each(
+    names: Sequence[str], why_not: Callable[[str], str | None], *, threads: int = THREADS
+) -> dict[str, str]:
     """Those of n objects that are still there, each with the reason: by a request for each.
 
     Args:
         names: of the objects.
         why_not: deletes one; why it is still there, or None.
+        threads: with a request each.
     """
     if len(names) <= 1:
         found = [why_not(name) for name in names]
     else:
-        with ThreadPoolExecutor(THREADS) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             found = list(pool.map(why_not, names))
     return {name: reason for name, reason in zip(names, found, strict=True) if reason is not None}
 

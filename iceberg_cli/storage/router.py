@@ -16,11 +16,19 @@ from typing import Any, Final, TypeVar
 
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.paths import canonical, scheme_of
-from iceberg_cli.storage import FileInfo, Obstacle, Storage, StorageCredential
+from iceberg_cli.storage import (
+    FileInfo,
+    Obstacle,
+    SoftDeletion,
+    SoftStorage,
+    Storage,
+    StorageCredential,
+    file_io,
+    s3_options,
+)
 from iceberg_cli.storage.conditional_create import EndpointStorage
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.plugins import entry_points_of
-from iceberg_cli.storage.s3_options import KEY_OPTIONS
 
 Value = TypeVar("Value")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -214,8 +222,18 @@ class RoutedStorage(Storage):
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Delete objects of any schemes; those of unknown ones are reported."""
+        return self._from_each(paths, lambda adapter, own: adapter.delete(own))
+
+    def erase(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete objects of this program's own of any schemes; those of unknown ones are reported."""
+        return self._from_each(paths, lambda adapter, own: adapter.erase(own))
+
+    def _from_each(
+        self, paths: Sequence[str], delete: Callable[[Storage, Sequence[str]], Mapping[str, str]]
+    ) -> Mapping[str, str]:
+        """What the adapters say of the objects that they could not delete."""
         if all(path.startswith("/") for path in paths):
-            return self._local.delete(paths)
+            return delete(self._local, paths)
         failures: dict[str, str] = {}
         batches: dict[int, tuple[Storage, list[str]]] = {}
         for path in paths:
@@ -226,8 +244,20 @@ class RoutedStorage(Storage):
                 continue
             batches.setdefault(id(adapter), (adapter, []))[1].append(path)
         for adapter, batch in batches.values():
-            failures.update(adapter.delete(batch))
+            failures.update(delete(adapter, batch))
         return failures
+
+    def soft_deletion(self, path: str) -> SoftDeletion | None:
+        """What is done in place of deleting the object at `path`, by the options for it."""
+        adapter = self.adapter(path)
+        return adapter.soft_deletion(path) if isinstance(adapter, SoftStorage) else None
+
+    def unwritable_reason(self, path: str) -> str | None:
+        """Why nothing may be written or deleted beside a path, by the options for it; None where it may."""
+        options = self._credential(path).options
+        if reason := file_io.unknown_reason(options):
+            return reason
+        return s3_options.unwritable_reason(options) if scheme_of(path) == "s3" else None
 
     def obstacles(self, folders: Sequence[str]) -> Mapping[str, Obstacle]:
         """Those of n local folders in which no file can be deleted, each with the reason."""
@@ -261,7 +291,7 @@ def with_environment(options: Mapping[str, str], environment: Mapping[str, str])
     Keys are taken together or not at all: a token belongs to its key.
     """
     found = dict(options)
-    if not KEY_OPTIONS & found.keys():
+    if not s3_options.KEY_OPTIONS & found.keys():
         found |= {option: environment[name] for name, option in _KEYS.items() if environment.get(name)}
     for names, option, others in _VARIABLES:
         values = [environment[name] for name in names if environment.get(name)]

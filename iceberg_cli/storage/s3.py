@@ -13,7 +13,7 @@ import itertools
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -34,7 +34,7 @@ from iceberg_cli.errors import (
     Refused,
     UsageError,
 )
-from iceberg_cli.storage import FileInfo, Renewal, Signer, Storage
+from iceberg_cli.storage import FileInfo, Renewal, Signer, SoftDeletion, Storage
 from iceberg_cli.storage.backoff import backoff_s
 from iceberg_cli.storage.many_objects import (
     THREADS,
@@ -46,7 +46,7 @@ from iceberg_cli.storage.many_objects import (
 from iceberg_cli.storage.redaction import redact, secrets_of_proxies
 from iceberg_cli.storage.renewals import RenewedConnection
 from iceberg_cli.storage.s3_listing import Listing
-from iceberg_cli.storage.s3_options import EXPIRES_AT_MS, S3Options
+from iceberg_cli.storage.s3_options import DELETES_OFF, EXPIRES_AT_MS, S3Options
 from iceberg_cli.storage.s3_reads import ObjectReads
 from iceberg_cli.storage.s3_retries import (
     TRANSIENT_CODES,
@@ -62,7 +62,6 @@ SCHEMES = ("s3", "s3a", "s3n")
 _LOCATION = re.compile(rf"(?:{'|'.join(SCHEMES)})://([^/]+)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r")
 _MARK = "iceberg-cli-put"
-_BATCH = 1_000  # objects in one DeleteObjects request, by the protocol
 # The connection bounds its waits for answers, and not those before it may send a body.
 _ANSWER_S = 60
 _SLOWEST = 64 * 1024  # bytes a second
@@ -74,8 +73,7 @@ _NO_BATCH = frozenset({"KeyTooLongError", "MalformedXML", "MethodNotAllowed", "N
 class _Connection:
     files: s3fs.S3FileSystem
     reads: ObjectReads | None
-    parameters: Mapping[str, str | bytes]  # of every request that has them
-    access_points: Mapping[str, str]
+    options: S3Options
 
 
 class S3Storage(Storage):
@@ -137,7 +135,7 @@ class S3Storage(Storage):
             skip_instance_cache=True,
         )
         reads = ObjectReads(known, files) if ObjectReads.can_serve(known) else None
-        return _Connection(files, reads, known.parameters, known.access_points)
+        return _Connection(files, reads, known)
 
     @property
     def _files(self) -> s3fs.S3FileSystem:
@@ -319,8 +317,35 @@ class S3Storage(Storage):
             raise BackendUnavailable(f"Cannot list {folder}: a page says that more follow, but not where.")
         return page
 
+    def soft_deletion(self, path: str) -> SoftDeletion | None:  # noqa: ARG002 - one for all buckets
+        """What `s3.delete-enabled=false` puts in place of deletions, or None."""
+        known = self._connections.latest.options
+        return None if known.deletes else SoftDeletion(tags=known.delete_tags, option=DELETES_OFF)
+
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """Delete in batches; in a bucket with versions this adds delete markers and removes no version."""
+        """Delete in batches; in a bucket with versions this adds delete markers and removes no version.
+
+        By `s3.delete.tags.` objects are tagged before, by `s3.delete-enabled=false` in place of that. One that cannot
+        be tagged is not deleted either: what becomes of it goes by its tags.
+        """
+        known = self._connections.latest.options
+        if not known.delete_tags:
+            return (
+                self.erase(paths) if known.deletes else dict.fromkeys(paths, f"{DELETES_OFF}, without tags")
+            )
+        failures = self._of_buckets(paths, partial(self._tag_each, known))
+        if not known.deletes:
+            return failures
+        return {**failures, **self.erase([path for path in paths if path not in failures])}
+
+    def erase(self, paths: Sequence[str]) -> Mapping[str, str]:
+        """Delete in batches, whatever the options put in place of that."""
+        return self._of_buckets(paths, self._delete_keys)
+
+    def _of_buckets(
+        self, paths: Sequence[str], delete: Callable[[str, Sequence[str]], Mapping[str, str]]
+    ) -> dict[str, str]:
+        """Those of n objects for which `delete`, of a bucket and keys, gives a reason."""
         failures: dict[str, str] = {}
         buckets: dict[str, dict[str, str]] = {}
         for path in paths:
@@ -331,17 +356,49 @@ class S3Storage(Storage):
                 continue
             buckets.setdefault(bucket, {})[key] = path
         for bucket, keys in buckets.items():
-            # The request is XML, which cannot have some characters.
-            alone = [key for key in keys if _NOT_IN_XML.search(key)]
-            together = [key for key in keys if not _NOT_IN_XML.search(key)]
-            reasons = self._delete_alone(bucket, alone) | delete_in_batches(
-                together, most=_BATCH, delete=partial(self._delete_batch, bucket)
-            )
+            reasons = delete(bucket, list(keys))
             failures |= {keys[key]: redact(reason, self._secrets) for key, reason in reasons.items()}
         return failures
 
+    def _tag_each(self, known: S3Options, bucket: str, keys: Sequence[str]) -> dict[str, str]:
+        """The keys of objects that did not get the tags of deletion beside their own, each with the reason."""
+
+        def reason(key: str) -> str | None:
+            where: dict[str, Any] = {"Bucket": bucket, "Key": key}
+            try:
+                try:
+                    present = {
+                        each["Key"]: each["Value"]
+                        for each in self._call("get_object_tagging", **where)["TagSet"]
+                    }
+                except ClientError as error:
+                    if _code(error) != "NoSuchKey":
+                        raise
+                    present = {}  # whether tags may be written is told all the same
+                tags = {**present, **known.delete_tags}
+                if tags != present:
+                    tag_set = [{"Key": name, "Value": value} for name, value in tags.items()]
+                    self._call("put_object_tagging", **where, Tagging={"TagSet": tag_set})
+            except (*TRANSPORT_ERRORS, ValueError) as error:
+                return None if _code(error) == "NoSuchKey" else f"it cannot be tagged: {_reason(error)}"
+            except IcebergCliError as error:  # of the renewal
+                return error.message
+            return None
+
+        return delete_each(keys, reason, threads=known.tag_threads or THREADS)
+
+    def _delete_keys(self, bucket: str, keys: Sequence[str]) -> dict[str, str]:
+        """The keys of objects that are still there, each with the reason."""
+        # The request is XML, which cannot have some characters.
+        alone = [key for key in keys if _NOT_IN_XML.search(key)]
+        together = [key for key in keys if not _NOT_IN_XML.search(key)]
+        most = self._connections.latest.options.delete_batch
+        return self._delete_alone(bucket, alone) | delete_in_batches(
+            together, most=most, delete=partial(self._delete_batch, bucket)
+        )
+
     def _delete_batch(self, bucket: str, keys: Sequence[str]) -> dict[str, str]:
-        """The keys of at most `_BATCH` objects that are still there, each with the reason.
+        """The keys of one batch of objects that are still there, each with the reason.
 
         Keys that the service had no time for are sent again.
         """
@@ -464,8 +521,11 @@ async def _ask_once(connection: _Connection, method: str, request: Mapping[str, 
     client = await connection.files.set_session()
     operation = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[method])
     known = operation.input_shape.members
-    shared = {name: value for name, value in connection.parameters.items() if name in known}
-    bucket = connection.access_points.get(request["Bucket"], request["Bucket"])
+    options = connection.options
+    shared: dict[str, Any] = {name: value for name, value in options.parameters.items() if name in known}
+    if method == "put_object":
+        shared |= options.written
+    bucket = options.access_points.get(request["Bucket"], request["Bucket"])
     sent = getattr(client, method)(**{**shared, **request, "Bucket": bucket})
     bound_s = _ANSWER_S + len(request.get("Body", b"")) / _SLOWEST
     try:

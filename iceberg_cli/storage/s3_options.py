@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
+from urllib.parse import urlencode
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.storage.redaction import secrets_of
@@ -29,6 +30,28 @@ _ACCESS_POINT: Final = "s3.access-points."
 _TRUE: Final = frozenset({"1", "true", "yes"})
 _FALSE: Final = frozenset({"", "0", "false", "no"})
 
+_DELETES: Final = "s3.delete-enabled"
+_DELETE_BATCH: Final = "s3.delete.batch-size"
+_TAG_THREADS: Final = "s3.delete.num-threads"
+_DELETE_TAGS: Final = "s3.delete.tags."
+_WRITE_TAGS: Final = "s3.write.tags."
+# Names of tags have capitals, unlike those of options.
+TAGS: Final = (_DELETE_TAGS, _WRITE_TAGS)
+DELETES_OFF: Final = f"{_DELETES}=false"
+_MOST_IN_BATCH: Final = 1_000  # by the protocol
+_ACL: Final = "s3.acl"
+_ACLS: Final = (
+    "private",
+    "public-read",
+    "public-read-write",
+    "authenticated-read",
+    "aws-exec-read",
+    "bucket-owner-read",
+    "bucket-owner-full-control",
+    "log-delivery-write",
+)
+_STORAGE_CLASS: Final = "s3.write.storage-class"
+_ARCHIVES: Final = ("GLACIER", "DEEP_ARCHIVE")  # nothing is read there before it is restored
 # `s3.sse.type` of Iceberg, and the header `x-amz-server-side-encryption` that it means.
 _ALGORITHMS: Final = {"s3": "AES256", "kms": "aws:kms", "dsse-kms": "aws:kms:dsse"}
 _SSE_TYPES: Final = ("none", *_ALGORITHMS, "custom")
@@ -51,6 +74,11 @@ class S3Options:
             that is given, in the host elsewhere.
         parameters: of every request that has them, by botocore's names.
         access_points: by the bucket that each stands for: its ARN or its alias.
+        written: further parameters of requests that write an object, by botocore's names.
+        deletes: whether deletions delete.
+        delete_tags: that an object gets before it is deleted, or in place of that.
+        delete_batch: objects in one request that deletes.
+        tag_threads: requests at once that tag; None: as many as for anything else.
     """
 
     endpoint_url: str | None
@@ -63,6 +91,11 @@ class S3Options:
     addressing_style: Literal["auto", "path", "virtual"]
     parameters: Mapping[str, str | bytes]
     access_points: Mapping[str, str]
+    written: Mapping[str, str]
+    deletes: bool
+    delete_tags: Mapping[str, str]
+    delete_batch: int
+    tag_threads: int | None
     secrets: tuple[str, ...]
 
     @classmethod
@@ -82,11 +115,12 @@ class S3Options:
             is_signed_remotely=_is_true(options, _REMOTE_SIGNING),
             addressing_style=_addressing_style(options),
             parameters={**_encryption(options), **_account(options)},
-            access_points={
-                name.removeprefix(_ACCESS_POINT): value
-                for name, value in options.items()
-                if name.startswith(_ACCESS_POINT)
-            },
+            access_points=_below(_ACCESS_POINT, options),
+            written=_written(options),
+            deletes=_is_true(options, _DELETES, otherwise=True),
+            delete_tags=_below(_DELETE_TAGS, options),
+            delete_batch=_number(options, _DELETE_BATCH, most=_MOST_IN_BATCH) or _MOST_IN_BATCH,
+            tag_threads=_number(options, _TAG_THREADS),
             secrets=(
                 *(options[name] for name in (*_SECRETS, "s3.sse.key") if name in options),
                 # Those of other services too, whatever they are doing here.
@@ -95,7 +129,62 @@ class S3Options:
         )
 
 
-def _is_true(options: Mapping[str, str], *names: str) -> bool:
+def with_table_tags(options: Mapping[str, str], *, namespace: str, table: str) -> dict[str, str]:
+    """The options with the tags that a Glue catalog gives each file of a table, where they ask for these."""
+    found = dict(options)
+    if _is_true(options, "s3.write.table-tag-enabled"):
+        found[f"{_WRITE_TAGS}iceberg.table"] = table
+    if _is_true(options, "s3.write.namespace-tag-enabled"):
+        found[f"{_WRITE_TAGS}iceberg.namespace"] = namespace
+    return found
+
+
+def unwritable_reason(options: Mapping[str, str]) -> str | None:
+    """Why nothing may be written by these options, or None."""
+    if (storage_class := options.get(_STORAGE_CLASS, "").upper()) in _ARCHIVES:
+        return (
+            f"{_STORAGE_CLASS}={storage_class}: what is written there cannot be read before it is restored, and a"
+            " table's metadata is read at once. Set a class that is read without that, or let a lifecycle rule of"
+            " the bucket move data files"
+        )
+    return None
+
+
+def _below(prefix: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a prefix, without it."""
+    found = {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
+    if "" in found:
+        raise UsageError(
+            f"Cannot use the storage option {prefix}={found['']}: nothing is named after the dot."
+        )
+    return found
+
+
+def _number(options: Mapping[str, str], name: str, *, most: int | None = None) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= (most or int(text))):
+        what = "a number from 1 on" if most is None else f"a number from 1 to {most:,}"
+        raise UsageError(f"Cannot use the storage option {name}={text}: it is {what}.")
+    return int(text)
+
+
+def _written(options: Mapping[str, str]) -> dict[str, str]:
+    """The parameters of requests that write an object: its tags, its access control list, its storage class."""
+    found: dict[str, str] = {}
+    if tags := _below(_WRITE_TAGS, options):
+        found["Tagging"] = urlencode(tags)
+    if acl := options.get(_ACL):
+        if acl not in _ACLS:
+            raise UsageError(f"Cannot use the storage option {_ACL}={acl}: it is one of {', '.join(_ACLS)}.")
+        found["ACL"] = acl
+    if storage_class := options.get(_STORAGE_CLASS):
+        found["StorageClass"] = storage_class.upper()
+    return found
+
+
+def _is_true(options: Mapping[str, str], *names: str, otherwise: bool = False) -> bool:
     for name in names:
         if name in options:
             value = options[name].lower()
@@ -104,7 +193,7 @@ def _is_true(options: Mapping[str, str], *names: str) -> bool:
                     f"Cannot use the storage option {name}={options[name]}: it is true or false."
                 )
             return value in _TRUE
-    return False
+    return otherwise
 
 
 def _addressing_style(options: Mapping[str, str]) -> Literal["auto", "path", "virtual"]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import pyarrow as pa
 import pytest
 
 from iceberg_cli.errors import (
@@ -209,6 +210,9 @@ class RunTable:
     def unreachable(self, _removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
         assert plan.verb == "expire-snapshots"
         return [row for row in rows if row]  # the first of all is reached again
+
+    def tagged_in(self, _paths: pa.ChunkedArray) -> Sequence[str]:
+        return ()
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         self.note(f"delete {_words(paths)}")

@@ -6,15 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import pyarrow as pa
 import pytest
 
-from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed, IcebergCliError, Interrupted
+from iceberg_cli.errors import (
+    BackendUnavailable,
+    CorruptFile,
+    DeletesFailed,
+    IcebergCliError,
+    Interrupted,
+    Refused,
+)
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.records import StepState
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.operation.sweep import Sweep
+from iceberg_cli.paths import folder_column
 from iceberg_cli.plan.events import AnyEvent, Event, FilesDeleted
-from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.plan import Plan, TaggedFiles
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.journals import BEGIN, append, bodies
@@ -32,6 +41,7 @@ class SweptTable:
     live: set[int] = field(default_factory=set)
     error: tuple[int, IcebergCliError] | None = None  # from a row on
     asked: list[list[int]] = field(default_factory=list)  # rows of each deletion
+    tags: bool = False  # and deletes nothing
 
     @property
     def workspace(self) -> Self:
@@ -45,6 +55,10 @@ class SweptTable:
         if self.error and rows[-1] >= self.error[0]:
             raise self.error[1]
         return [row for row in rows if row not in self.live]
+
+    def tagged_in(self, paths: pa.ChunkedArray) -> Sequence[str]:
+        assert set(folder_column(paths).to_pylist()) <= {"/t"}
+        return ["/t"] if self.tags else []
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         rows = [int(path.removeprefix("/t/f")) for path in paths]
@@ -256,3 +270,35 @@ def test_a_step_with_rows_to_sweep_or_without_failures_does_not_fail_as_before()
     assert not sweep.fails_as_before(StepState(swept=((2, 6),), failed=(3, 5)))
     assert not sweep.fails_as_before(StepState(swept=((2, 7),)))
     assert sweep.table.asked == []
+
+
+# Files that are tagged in place of being deleted
+
+
+def a_sweep_that_tags(**others: Any) -> Any:
+    sweep = a_sweep(on=SweptTable(tags=True, **others))
+    shown = TaggedFiles(count=7, size_bytes=21, tags={"a": "b"}, option="s3.delete-enabled=false")
+    sweep.plan = replace(sweep.plan, tagged=shown)
+    return sweep
+
+
+def test_files_that_are_tagged_are_counted_apart_and_free_nothing() -> None:
+    events: list[AnyEvent] = []
+    sweep = a_sweep_that_tags(stuck={3: "denied"})
+    sweep.runtime.on_event = events.append
+    assert not sweep.run(StepState())
+    assert [body.get("tagged") for body in bodies(sweep.journal, "sweep-outcome")] == [1, 2, 1]
+    assert [body["by_kind"] for body in bodies(sweep.journal, "sweep-outcome")] == [{}, {}, {}]
+    assert (state_of(sweep).deleted_bytes, state_of(sweep).failed) == (0, (3,))
+    told = [(event.tagged, event.tagged_bytes) for event in events if isinstance(event, FilesDeleted)]
+    assert told == [(1, 2), (2, 9), (1, 6)]
+
+
+def test_files_that_were_shown_as_tagged_are_not_deleted_where_they_would_be_by_now() -> None:
+    sweep = a_sweep_that_tags()
+    sweep.table.tags = False
+    with pytest.raises(Refused, match=r"7 files were shown to be tagged by s3\.delete-enabled=false"):
+        sweep.run(StepState())
+    assert sweep.table.asked == []
+    with pytest.raises(Refused, match="would delete them for good"):
+        sweep.fails_as_before(StepState(failed=(3,), swept=((2, 7),)))

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
 from iceberg_cli.storage import Storage, StorageCredential, backoff
 from iceberg_cli.storage.azure_options import AzureOptions
 from iceberg_cli.storage.conditional_create import is_known, service_of
@@ -932,7 +932,6 @@ def test_other_processes_get_the_settings_of_the_environment() -> None:
         ("gcs.no-auth", "maybe"),
         ("gcs.access", "all"),
         ("gcs.session-kwargs", "[]"),
-        ("gcs.encryption-key", "k"),
         ("gcs.oauth2.token", "{"),
         ("gcs.oauth2.token", "/no/such/key.json"),
     ],
@@ -940,3 +939,9 @@ def test_other_processes_get_the_settings_of_the_environment() -> None:
 def test_a_value_that_an_option_cannot_have_is_refused(option: str, value: str) -> None:
     with pytest.raises(UsageError, match=re.escape(option)):
         open_storage({option: value}).read("gs://b/k")
+
+
+@pytest.mark.parametrize("option", ["gcs.encryption-key", "gcs.decryption-key"])
+def test_files_under_a_key_of_ones_own_are_refused(option: str) -> None:
+    with pytest.raises(Refused, match=re.escape(option)):
+        open_storage({option: "k"}).read("gs://b/k")

@@ -603,3 +603,130 @@ def test_credentials_that_are_not_the_catalogs_stay(
         storage.read(LEFT_TO_BOTOCORE)
     storage.read(LEFT_TO_BOTOCORE)
     assert access_keys(recorder) == ["OWN", "OWN"]
+
+
+# Tags, access control lists and storage classes; tags in place of deletions
+
+OFF = {"s3__delete-enabled": "false"}
+A_TAG = {"s3__delete__tags__Lifecycle": "Purge"}
+PUT_TAGS = b"<Tagging><TagSet>%s</TagSet></Tagging>"
+
+
+def a_tag(name: str, value: str) -> bytes:
+    return f"<Tag><Key>{name}</Key><Value>{value}</Value></Tag>".encode()
+
+
+def tagging(present: bytes, put: Answer = OK) -> Callable[[Request], Answer]:
+    """Answers of a service whose objects have these tags."""
+
+    def answer(request: Request) -> Answer:
+        if "tagging" not in request.path:
+            return usual(request)
+        return put if request.method == PUT else (200, {}, PUT_TAGS % present)
+
+    return answer
+
+
+def methods(recorder: Recorder) -> list[str]:
+    return [request.method for request in recorder.requests]
+
+
+def test_what_is_written_gets_the_tags_the_list_and_the_class_of_the_options(recorder: Recorder) -> None:
+    every_request(
+        recorder.storage(
+            s3__write__tags__owner="a b",
+            s3__write__tags__Kind="x&y",
+            s3__acl="bucket-owner-full-control",
+            **{"s3__write__storage-class": "intelligent_tiering"},
+        )
+    )
+    told = [request.amz() for request in recorder.requests]
+    written = {
+        "x-amz-tagging": "owner=a+b&Kind=x%26y",
+        "x-amz-acl": "bucket-owner-full-control",
+        "x-amz-storage-class": "INTELLIGENT_TIERING",
+    }
+    assert told[:2] == [written] * 2
+    assert all(not each for each in told[2:])
+
+
+def test_without_deletions_an_object_gets_the_tags_beside_its_own(recorder: Recorder) -> None:
+    recorder.answers = [tagging(a_tag("owner", "a"))] * 9
+    assert recorder.storage(**OFF, **A_TAG).delete(["s3://bucket/a"]) == {}
+    assert methods(recorder) == [GET, PUT]
+    assert a_tag("owner", "a") + a_tag("Lifecycle", "Purge") in recorder.requests[1].body
+
+
+def test_an_object_that_has_the_tags_is_not_tagged_again(recorder: Recorder) -> None:
+    recorder.answers = [tagging(a_tag("Lifecycle", "Purge") + a_tag("owner", "a"))] * 9
+    assert recorder.storage(**OFF, **A_TAG).delete(["s3://bucket/a", "s3://bucket/b"]) == {}
+    assert methods(recorder) == [GET, GET]
+
+
+def test_a_tag_of_another_value_takes_that_of_deletion(recorder: Recorder) -> None:
+    recorder.answers = [tagging(a_tag("Lifecycle", "Keep"))] * 9
+    recorder.storage(**OFF, **A_TAG).delete(["s3://bucket/a"])
+    assert b"Keep" not in recorder.requests[1].body
+
+
+def test_with_deletions_an_object_is_tagged_before_and_kept_where_it_cannot_be(recorder: Recorder) -> None:
+    recorder.answers = [tagging(b"", put=an_error(403, "AccessDenied"))] * 9
+    failures = recorder.storage(**A_TAG).delete(["s3://bucket/a"])
+    assert "cannot be tagged: AccessDenied" in failures["s3://bucket/a"]
+    assert methods(recorder) == [GET, PUT]
+    recorder.requests.clear()
+    recorder.answers = [tagging(b"")] * 9
+    assert recorder.storage(**A_TAG).delete(["s3://bucket/a"]) == {}
+    assert methods(recorder) == [GET, PUT, POST]
+
+
+def test_an_object_that_is_gone_is_done_with_and_the_right_to_tag_is_asked_for_all_the_same(
+    recorder: Recorder,
+) -> None:
+    def gone(request: Request) -> Answer:
+        return an_error(404, "NoSuchKey")
+
+    def gone_and_denied(request: Request) -> Answer:
+        return an_error(403, "AccessDenied") if request.method == PUT else gone(request)
+
+    storage = recorder.storage(**OFF, **A_TAG)
+    recorder.answers = [gone] * 9
+    assert storage.delete(["s3://bucket/a"]) == {}
+    recorder.answers = [gone_and_denied] * 9
+    assert "AccessDenied" in storage.delete(["s3://bucket/a"])["s3://bucket/a"]
+
+
+def test_without_tags_nothing_is_sent_and_every_object_stays(recorder: Recorder) -> None:
+    failures = recorder.storage(**OFF).delete(["s3://bucket/a"])
+    assert failures == {"s3://bucket/a": "s3.delete-enabled=false, without tags"}
+    assert recorder.requests == []
+
+
+def test_what_is_this_programs_own_is_deleted_whatever_the_options(recorder: Recorder) -> None:
+    assert recorder.storage(**OFF, **A_TAG).erase(["s3://bucket/a"]) == {}
+    assert methods(recorder) == [POST]
+
+
+def test_a_batch_has_as_many_objects_as_the_option_says(recorder: Recorder) -> None:
+    storage = recorder.storage(**{"s3__delete__batch-size": "2"})
+    assert storage.delete([f"s3://bucket/{number}" for number in range(5)]) == {}
+    assert sorted(request.body.count(b"<Key>") for request in recorder.requests) == [1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("s3__delete-enabled", "off", "it is true or false"),
+        ("s3__delete__batch-size", "0", "a number from 1 to 1,000"),
+        ("s3__delete__batch-size", "1001", "a number from 1 to 1,000"),
+        ("s3__delete__num-threads", "many", "a number from 1 on"),
+        ("s3__delete__tags__", "x", "nothing is named"),
+        ("s3__acl", "everybody", "it is one of private"),
+    ],
+)
+def test_a_value_of_these_that_cannot_be_is_refused_in_one_line(
+    recorder: Recorder, option: str, value: str, words: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)) as caught:
+        recorder.storage(**{option: value})
+    assert "\n" not in caught.value.message

@@ -76,11 +76,9 @@ def headline(plan: Plan) -> str:
     """What would be done, in one sentence."""
     if plan.due:
         parts = totals(plan, going_only=True)
-        removals = plan.removals
-        if removals is not None and removals.count:
-            parts.append(f"{count(removals.count, 'files')}, {size(removals.size_bytes)} freed")
-        else:
-            parts.append("no file is deleted")
+        files, size_bytes = plan.deletes
+        parts.append(f"{count(files, 'files')}, {size(size_bytes)} freed" if files else "no file is deleted")
+        parts += _tagged(plan)
         if plan.grace_ms:
             parts.append(f"they wait for {age(plan.grace_ms)} first")
     else:
@@ -99,11 +97,10 @@ def _nothing_to_do(plan: Plan) -> str:
 def consequence(plan: Plan) -> str:
     """What is done once the operator agrees, in totals, and what of it cannot be undone."""
     parts = totals(plan, going_only=True)
-    removals = plan.removals
-    files = removals.count if removals is not None else 0
-    if removals is not None and files:
+    files, size_bytes = plan.deletes
+    if files:
         be = "is" if files == 1 else "are"
-        parts.append(f"{count(files, 'files')}, {size(removals.size_bytes)}, {be} deleted for good")
+        parts.append(f"{count(files, 'files')}, {size(size_bytes)}, {be} deleted for good")
     elif _removes(plan):
         parts.append("this cannot be undone")
     if plan.format_version is not None:
@@ -112,7 +109,19 @@ def consequence(plan: Plan) -> str:
         parts.append("there is no way back, and clients that lack these features are shut out")
     elif not files and not _removes(plan):
         parts.append("no file is deleted")
+    parts += _tagged(plan)
     return f"{'; '.join(parts)}."
+
+
+def _tagged(plan: Plan) -> list[str]:
+    """The files that are tagged and not deleted, in words; empty if none."""
+    tagged = plan.tagged
+    if tagged is None:
+        return []
+    be = "is" if tagged.count == 1 else "are"
+    tags = listed([f"{name}={value}" for name, value in tagged.tags.items()])
+    files = f"{count(tagged.count, 'files')}, {size(tagged.size_bytes)}"
+    return [f"{files}, {be} tagged {tags} and not deleted: {tagged.option}"]
 
 
 def totals(plan: Plan, *, going_only: bool = False) -> list[str]:
@@ -424,7 +433,7 @@ def show_survey(
 
 def _survey_headline(plans: Sequence[Plan], failed: Mapping[str, IcebergCliError]) -> str:
     due = [plan for plan in plans if plan.due and plan.offer is None]
-    freed = sum(plan.removals.size_bytes for plan in due if plan.removals is not None and not plan.blocked_by)
+    freed = sum(plan.deletes[1] for plan in due if not plan.blocked_by)
     parts = [
         f"{listed([plan.verb for plan in due])} {'is' if len(due) == 1 else 'are'} due"
         if due

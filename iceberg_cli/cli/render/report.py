@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from iceberg_cli.cli.render.kinds import KIND_NAMES
 from iceberg_cli.cli.render.layout import GAP
 from iceberg_cli.plan.inspection import ID, NUMBER, PATH, SIZE, TEXT
+from iceberg_cli.plan.report import TAGGED_FILES
 from iceberg_cli.plan.text import age, count, moment, size
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def _headline(report: Report) -> str:
         parts[0] += f": {report.not_applicable}"
     if deleted:
         parts.append(f"{count(deleted, 'files')} deleted, {size(report.reclaimed_bytes)} freed")
+    if tagged := report.counts.get(TAGGED_FILES):
+        parts.append(f"{count(tagged, 'files')} tagged, not deleted")
     if report.failed_deletes:
         parts.append(f"{count(len(report.failed_deletes), 'files')} could not be deleted")
     if report.operation_id:

@@ -17,6 +17,7 @@ from iceberg_cli.storage import Storage
 from iceberg_cli.storage.plugins import entry_points_of
 from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.router import open_storage
+from iceberg_cli.storage.s3_options import TAGS, with_table_tags
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.catalogs.glue_connection import GlueConnection
@@ -189,6 +190,8 @@ def open_catalog_table(
             catalog, (*levels, table), {**sections, **properties}, storage_options or {}
         )
     kind = _type_of(catalog, properties)
+    if kind == "glue":
+        options = with_table_tags(options, namespace=".".join(levels), table=table)
     storage = open_storage(options)
     namespace = ".".join(levels)
     entry = entry_points_of("iceberg_cli.committers").get(kind)
@@ -283,8 +286,8 @@ def _properties(catalog: str, config_file: str | None) -> tuple[Mapping[str, Any
     """The sections of the catalog's configuration, such as `auth` and `ssl`; and its properties, keys in lower case."""
     path = config_file or _file_of_pyiceberg()
     configured = {} if path is None else _from_file(catalog, path)
-    sections = {key.lower(): value for key, value in configured.items() if isinstance(value, dict)}
-    properties = {key.lower(): str(value) for key, value in configured.items() if not isinstance(value, dict)}
+    sections = {key: value for key, value in configured.items() if isinstance(value, dict)}
+    properties = {key: str(value) for key, value in configured.items() if not isinstance(value, dict)}
     prefix = f"{_ENVIRONMENT}{catalog}__".lower()
     for variable, value in os.environ.items():
         if variable.lower().startswith(prefix):
@@ -337,10 +340,16 @@ def _read_file(config_file: str) -> Any:
 
 
 def _in_lower_case(content: Any) -> Any:
-    """The same with all keys in lower case, as PyIceberg reads them."""
+    """The same with all keys in lower case, as PyIceberg reads them, but for names of tags."""
     if not isinstance(content, dict):
         return content
-    return {key.lower(): _in_lower_case(value) for key, value in content.items()}
+    return {_in_lower_case_but_tags(key): _in_lower_case(value) for key, value in content.items()}
+
+
+def _in_lower_case_but_tags(key: str) -> str:
+    """A key in lower case; the name of a tag, which a lifecycle rule compares letter for letter, as it is."""
+    prefix = next((each for each in TAGS if key.lower().startswith(each)), key)
+    return key[: len(prefix)].lower() + key[len(prefix) :]
 
 
 def _section(content: Any, name: str) -> Mapping[str, Any]:
