@@ -12,10 +12,10 @@ from iceberg_cli.errors import CorruptFile, IcebergCliError
 from iceberg_cli.fleet.due import FleetPolicy, PlannedVerb, is_due, names_of, plans_of
 from iceberg_cli.fleet.facts import FactsStore, decision_key
 from iceberg_cli.fleet.grades import OK, DueVerb, grade_of, grade_of_error
+from iceberg_cli.fleet.listing import key_of_location
 from iceberg_cli.fleet.memory import MemoryBudget, needed_by
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.formats import format_of
-from iceberg_cli.paths import canonical
 from iceberg_cli.plan.text import iso
 
 if TYPE_CHECKING:
@@ -44,14 +44,15 @@ class SurveyedTable:
         row: as an element of `fleet/1`.
         exit_code: 0, unless it is broken or cannot be read.
         traceback: of a bug.
-        key: what it has in common with itself under another name; None where it could not be read.
+        key: what it has in common with itself under another name, its version among that; None where it could not be
+            read.
     """
 
     listed: ListedTable
     row: Mapping[str, Any]
     exit_code: int = 0
     traceback: str = ""
-    key: tuple[str, str] | None = None
+    key: tuple[str, str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -84,6 +85,7 @@ class Survey:
         facts: what earlier surveys read, and where this one keeps what it reads.
         quick: read no manifest: of what is due only expiries are told, and no bytes but those that are known.
         memory: of all tables that are read side by side.
+        is_streamed: a row is shown before the next one is read. Elsewhere another name of a table is added to its row.
     """
 
     tables: Iterable[ListedTable]
@@ -96,7 +98,8 @@ class Survey:
     facts: FactsStore = field(default_factory=lambda: FactsStore(None))
     quick: bool = False
     memory: MemoryBudget = field(default_factory=MemoryBudget)
-    _seen: set[tuple[str, str]] = field(default_factory=set)
+    is_streamed: bool = False
+    _seen: dict[tuple[str, str, str], SurveyedTable] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __iter__(self) -> Iterator[SurveyedTable]:
@@ -106,7 +109,7 @@ class Survey:
         yield from side_by_side(self._look_at, self.tables, jobs=self.jobs)
 
     def _look_at(self, listed: ListedTable) -> Iterator[SurveyedTable]:
-        """One table; nothing where another name of it was looked at."""
+        """One table; nothing where it is in the row of another name."""
         table: Table | None = None
         try:
             pointer = self.opener.pointer(listed)
@@ -119,7 +122,7 @@ class Survey:
                 table = self.opener.open(listed, seen=None if pointer is None else pointer.location)
                 with self.memory.room(needed_by(table)):
                     found = self._of_newest(listed, table, version)
-            if self._is_first(found):
+            if self._has_row(found):
                 yield found
         except IcebergCliError as error:
             identity = _identity(listed) if table is None else table.identity
@@ -130,14 +133,19 @@ class Survey:
             if table is not None:
                 table.save_cache()
 
-    def _is_first(self, found: SurveyedTable) -> bool:
-        """Whether no other name of the table was looked at before."""
+    def _has_row(self, found: SurveyedTable) -> bool:
+        """Whether a table has a row of its own: no other name of it was looked at before, or that row was shown."""
         if found.key is None:
             return True
         with self._lock:
-            is_first = found.key not in self._seen
-            self._seen.add(found.key)
-        return is_first
+            first = self._seen.setdefault(found.key, found)
+            if first is found:
+                return True
+            if self.is_streamed:
+                found.row["table"]["also"].append(first.name)
+                return True
+            first.row["table"]["also"] += [found.name, *found.listed.also]
+            return False
 
     # -- what metadata and earlier surveys tell ----------------------------------------------------------------
 
@@ -173,6 +181,7 @@ class Survey:
             own=own,
             verbs=verbs,
             from_cache=True,
+            version=version,
         )
 
     def _by_file(self, listed: ListedTable, pointer: Pointer, glances: FileGlances) -> SurveyedTable:
@@ -187,7 +196,15 @@ class Survey:
                     due.append(_due_by(verb, decision, None))
         columns = glances.columns(glance)
         return self._at_a_glance(
-            listed, glance, columns=columns, findings=(), due=due, own=own, verbs=verbs, from_cache=False
+            listed,
+            glance,
+            columns=columns,
+            findings=(),
+            due=due,
+            own=own,
+            verbs=verbs,
+            from_cache=False,
+            version=pointer.location,
         )
 
     def _decision(
@@ -203,6 +220,8 @@ class Survey:
             identity={"name": listed.name, "location": glance["location"], "format": listed.format},
             uuid=glance["table_uuid"],
             format_version=glance["format_version"],
+            # A copy is another table, whatever its metadata says of where it is.
+            folder=listed.location if listed.catalog is None else None,
             **found,
         )
 
@@ -254,7 +273,8 @@ class Survey:
             verbs=verbs,
             failed=[each.error for each in planned if each.error is not None],
             open_operations=len(summary["open_operations"]),
-            key=table.key,
+            version=version,
+            folder=table.key[1],
         )
 
     def _keep(
@@ -313,7 +333,8 @@ class Survey:
         failed: Sequence[IcebergCliError] = (),
         open_operations: int | None = None,
         from_cache: bool = False,
-        key: tuple[str, str] | None = None,
+        version: str,
+        folder: str | None = None,
     ) -> SurveyedTable:
         row: dict[str, Any] = {
             "table": {**identity, "also": list(listed.also)},
@@ -333,7 +354,7 @@ class Survey:
             row["rule"] = _why_no_verb(own)
         if self.prices is not None:
             row["cost"] = self.prices.cost(row)
-        key = key or (uuid or "", canonical(str(identity["location"])).rstrip("/"))
+        key = (uuid or "", key_of_location(folder or str(identity["location"])), version)
         return SurveyedTable(listed=listed, row=row, exit_code=code, key=key)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from iceberg_cli.fleet.listing import ListedTable
+from iceberg_cli.fleet.survey import Survey, SurveyedTable
 from tests.budget import few_or_many
 from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF_MS
@@ -99,3 +103,50 @@ def test_a_survey_is_that_of_tables_read_anew_whatever_was_looked_at_before(
             known += kept
             assert found == surveyed(*arguments, "--no-cache")[0], (policy, age_days)
     assert known
+
+
+@pytest.mark.parametrize("of_format", ["iceberg", "delta"])
+def test_a_copy_of_a_table_is_a_row_of_its_own_also_by_what_was_read_before(
+    of_format: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    fleet = build_fleet(tmp_path / "wh", {("folder", of_format): 1})
+    (table,) = fleet.tables
+    copy = f"{table.folder}-copy"
+    shutil.copytree(table.folder, copy, copy_function=shutil.copy2)
+    for path in Path(table.folder).rglob("*"):
+        os.utime(copy + str(path).removeprefix(str(table.folder)), ns=(0, path.stat().st_mtime_ns))
+    for quick in ((), ("--quick",)):
+        for _ in range(2):
+            rows, _ = surveyed(fleet, None, AS_OF_MS, *quick)
+            assert sorted(rows) == sorted([str(table.folder), copy])
+            assert all(row["table"]["also"] == [] for row in rows.values())
+
+
+def a_found(name: str, version: str) -> SurveyedTable:
+    row = {"table": {"name": name, "also": []}, "due": []}
+    return SurveyedTable(listed=ListedTable(name=name), row=row, key=("uuid", "/t", version))
+
+
+def also(found: SurveyedTable) -> list[str]:
+    names: list[str] = found.row["table"]["also"]
+    return names
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_another_name_of_a_table_is_said_and_never_left_out(is_streamed: bool) -> None:
+    opener: Any = None
+    survey = Survey(tables=[], opener=opener, as_of_ms=0, is_streamed=is_streamed)
+    first, second = a_found("c.n.a", "v2"), a_found("c.n.b", "v2")
+    assert survey._has_row(first)
+    assert survey._has_row(second) == is_streamed
+    assert (also(first), also(second)) == (([], ["c.n.a"]) if is_streamed else (["c.n.b"], []))
+
+
+def test_a_name_that_points_to_another_version_has_a_row_of_its_own() -> None:
+    opener: Any = None
+    survey = Survey(tables=[], opener=opener, as_of_ms=0)
+    first, clone = a_found("c.n.a", "v2"), a_found("c.n.clone", "v3")
+    assert survey._has_row(first)
+    assert survey._has_row(clone)
+    assert also(first) == also(clone) == []

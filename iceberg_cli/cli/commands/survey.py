@@ -110,6 +110,7 @@ def register(app: typer.Typer) -> None:
                 # Without manifests most of the time goes into work that threads do one after the other.
                 jobs=positive(jobs, "--jobs") or (1 if quick else DEFAULT_JOBS),
                 prices=_prices_in(prices),
+                is_streamed=jsonl,
             )
         ):
             totals.add(each)
