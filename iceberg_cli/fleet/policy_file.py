@@ -404,5 +404,9 @@ def _patterns(texts: Iterable[str], source: str) -> tuple[Pattern, ...]:
 def _as_matched(name: str) -> str:
     """A table's name in the spelling that patterns have."""
     if "/" in name or ":" in name or name in (".", ".."):
-        return canonical(located(name)).rstrip("/") or "/"
+        try:
+            spelled = located(name)
+        except UsageError:  # of another host: a table's metadata may say so, and nothing is looked for there
+            spelled = name
+        return canonical(spelled).rstrip("/") or "/"
     return name

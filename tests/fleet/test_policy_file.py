@@ -585,3 +585,10 @@ def test_the_package_carries_a_valid_schema_of_policy_files() -> None:
     for verb in VERB_NAMES:
         assert set(entry[verb]["properties"]) == {"when", *WRITTEN[verb]}
         assert schema["properties"]["defaults"]["properties"][verb] == entry[verb]
+
+
+def test_a_location_on_another_host_ends_no_run_over_many_tables(tmp_path: Path) -> None:
+    entry = '[[tables]]\nmatch = ["prod.sales"]\nexpire-snapshots = { older-than = "5d" }\n'
+    found = of_table(tmp_path, entry, "prod.sales.t", "file://host/warehouse/sales/t")
+    assert found.maintain
+    assert "expire-snapshots" in found.verbs
