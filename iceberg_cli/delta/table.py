@@ -265,7 +265,7 @@ class DeltaTable(OpenTable):
         reasons = (reason for step in plan.steps if (reason := self._refusal(step)))
         return replace(
             blocked,
-            warnings=(*blocked.warnings, *self.snapshot.warnings),
+            warnings=(*blocked.warnings, *self.snapshot.warnings, *self.snapshot.left_out),
             blocked_by=tuple(dict.fromkeys([*blocked.blocked_by, *reasons])),
         )
 

@@ -46,6 +46,7 @@ from iceberg_cli.testing.delta_writer import (
     write_commit,
     write_log_file,
 )
+from tests.cli.running import iceberg_cli
 from tests.delta_opened import a_log, the_log
 
 IN_COMMIT = {"delta.enableInCommitTimestamps": "true"}
@@ -705,3 +706,49 @@ def test_file_actions_and_vectors_of_a_checkpoint_under_another_name_are_refused
     pq.write_table(pa.table({each: pa.nulls(1, kind) for each, kind in columns.items()}), out)
     with pytest.raises(CorruptFile, match=other):
         read_part("t/_delta_log/7.checkpoint.parquet", 7, out.getvalue().to_pybytes())
+
+
+def with_staged_commits(root: Path, *versions: int, feature: str = "catalogManaged") -> Path:
+    """A table of versions 0 and 1, and staged commits of later ones."""
+    timed = {"delta.enableInCommitTimestamps": "true"}
+    info = {"inCommitTimestamp": NOW_MS}
+    protocol = a_protocol_with(feature, "inCommitTimestamp")
+    first = [a_commit_info(**info), protocol, a_metadata(configuration=timed), an_add(path="a")]
+    a_log(root, first, [a_commit_info(inCommitTimestamp=NOW_MS + 1), an_add(path="b")])
+    for version in versions:
+        name = f"_staged_commits/{version:020}.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.json"
+        write_log_file(root, name, a_commit(an_add(path="later")))
+    return root
+
+
+@pytest.mark.parametrize(
+    ("versions", "words"),
+    [
+        ((2,), "staged commits of version 2 are left out"),
+        ((2, 3, 3), "staged commits of versions 2 to 3 are left out"),
+    ],
+)
+def test_whatever_shows_a_table_says_which_staged_commits_are_left_out(
+    tmp_path: Path, versions: tuple[int, ...], words: str
+) -> None:
+    table = with_staged_commits(tmp_path / "t", *versions)
+    for command in (
+        ("inspect", table),
+        ("inspect", table, "files"),
+        ("inspect", table, "diff", "0", "1"),
+        ("inspect", table, "sample"),
+        ("expire-snapshots", table, "--dry-run"),
+    ):
+        ran = iceberg_cli(*command)
+        assert words in ran.out + ran.err, command
+    surveyed = iceberg_cli("survey", table, "--format", "json")
+    assert any(words in each["message"] for each in surveyed.json["tables"][0]["findings"])
+
+
+def test_commits_that_were_published_meanwhile_and_those_without_a_catalog_are_not_left_out(
+    tmp_path: Path,
+) -> None:
+    published = with_staged_commits(tmp_path / "a", 1)
+    without = with_staged_commits(tmp_path / "b", 2, feature="deletionVectors")
+    for table in (published, without):
+        assert the_log(table).snapshot().left_out == ()

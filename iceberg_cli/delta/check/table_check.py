@@ -73,6 +73,7 @@ class DeltaTableCheck:
         checksums = self._check_checksum(listing)
         check_protocol(snapshot.protocol, snapshot.metadata, findings)
         check_metadata(snapshot.metadata, findings)
+        self._check_catalog()
         check_files(snapshot, self.table.location, findings)
         check_row_ids(snapshot, findings)
         check_leftovers(self.table, findings, now_ms=self.now_ms)
@@ -99,9 +100,15 @@ class DeltaTableCheck:
         check_listing(snapshot.listing, log.folder, findings)
         check_protocol(snapshot.protocol, snapshot.metadata, findings)
         check_metadata(snapshot.metadata, findings)
+        self._check_catalog()
         check_files(snapshot, self.table.location, findings)
         check_row_ids(snapshot, findings)
         return CheckResult(rules=RULES, found=findings, deep=False, checked={})
+
+    def _check_catalog(self) -> None:
+        """Add what a catalog has not published: the version is not the newest then."""
+        for reason in self.snapshot.left_out:
+            self.findings.add("feature-unknown", self.table.log.folder, reason)
 
     # -- the log -------------------------------------------------------------------------------------------------
 

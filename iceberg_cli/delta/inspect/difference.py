@@ -118,7 +118,8 @@ class VersionDifference(DifferenceInspector):
     @property
     def warnings(self) -> Sequence[str]:
         """What was passed over in reading the versions."""
-        return tuple(dict.fromkeys([*self._before.warnings, *self._after.warnings]))
+        states = (self._before, self._after)
+        return tuple(dict.fromkeys(each for state in states for each in (*state.warnings, *state.left_out)))
 
     def header(self, what: str) -> dict[str, Any]:
         """The first fields of the document: those of the second version."""

@@ -58,7 +58,7 @@ class DeltaTableInspector:
     @property
     def warnings(self) -> Sequence[str]:
         """What was passed over in reading the version."""
-        return self.snapshot.warnings
+        return (*self.snapshot.warnings, *self.snapshot.left_out)
 
     def header(self, what: str) -> dict[str, Any]:
         """How the document begins."""

@@ -111,7 +111,7 @@ class VersionSample(SampleInspector):
 
     @property
     def _state_warnings(self) -> Sequence[str]:
-        return self._snapshot.warnings
+        return (*self._snapshot.warnings, *self._snapshot.left_out)
 
     def header(self, what: str) -> dict[str, Any]:
         """The first fields of the document."""

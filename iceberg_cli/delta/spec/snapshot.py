@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.delta.spec.actions import Actions, Int64s, Irregularity, Json, combine, one_after_another
 from iceberg_cli.delta.spec.columns import ADD, REMOVE, concat, dv_ids
-from iceberg_cli.delta.spec.features import check_readable
+from iceberg_cli.delta.spec.features import CATALOG_FEATURES, check_readable, supports
 from iceberg_cli.delta.spec.in_commit_timestamps import has_in_commit_timestamps, in_commit_timestamp
 from iceberg_cli.delta.spec.log import Listing, Segment
 from iceberg_cli.delta.spec.paths import path_keys, physical_column
@@ -218,6 +218,24 @@ class Snapshot:
     listing: Listing = field(repr=False)
     irregular: tuple[Irregularity, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Which newer commits are not part of it, in words: those that a catalog has not published; empty: none.
+
+        Only the catalog tells which of the staged commits of a version it took.
+
+        Spec: "Catalog-managed tables", "Staged commits".
+        """
+        newer = {file.version for file in self.listing.staged if file.version > self.listing.latest}
+        if not newer or not any(supports(self.protocol, name) for name in CATALOG_FEATURES):
+            return ()
+        commits = f"version {min(newer)}" if len(newer) == 1 else f"versions {min(newer)} to {max(newer)}"
+        words = (
+            f"staged commits of {commits} are left out: the table's catalog has not published them, and only it tells "
+            f"which it took; the newest version here is {self.listing.latest}"
+        )
+        return (words,)
 
 
 def snapshot_of(
