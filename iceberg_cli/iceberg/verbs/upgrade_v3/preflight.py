@@ -127,7 +127,9 @@ class _Preflight:
         missing = [s.snapshot_id for s in self.metadata.snapshots if s.snapshot_id in self.looked.missing]
         if missing:
             message = f"{count(len(missing), 'snapshots')} whose manifest list is gone: {ids_of(missing)}"
-            yield warning("missing-manifest-list", self._refs_of(missing), message, self._expire(missing))
+            yield warning(
+                "missing-manifest-list", self._refs_of(missing), message, self._without_lists(missing)
+            )
 
     def encryption(self) -> Iterable[Finding]:
         metadata = self.metadata
@@ -311,6 +313,30 @@ class _Preflight:
 
     def _inspect(self, what: str) -> str:
         return f"iceberg-cli inspect {self.table} {what}"
+
+    def _without_lists(self, missing: Sequence[int]) -> str:
+        """The way out where manifest lists are gone: a snapshot that a ref names is not expired before that goes."""
+        held = [(name, ref) for name, ref in self.metadata.refs.items() if ref.snapshot_id in set(missing)]
+        steps, restored = [], set()
+        for name, ref in held:
+            if name != MAIN:
+                steps.append(f"ALTER TABLE {_IN_SQL} DROP {ref.type.upper()} `{name}`")
+            elif (ancestor := self._readable_ancestor(ref.snapshot_id, missing)) is not None:
+                steps.append(
+                    f"CALL system.rollback_to_snapshot(table => '{_IN_SQL}', snapshot_id => {ancestor})"
+                )
+            else:
+                head = self.metadata.snapshot(ref.snapshot_id)
+                steps.append(f"restore {'' if head is None else head.manifest_list} from a backup")
+                restored.add(ref.snapshot_id)
+        expired = [each for each in missing if each not in restored]
+        return "; then ".join([*steps, *([self._expire(expired)] if expired else [])])
+
+    def _readable_ancestor(self, snapshot_id: int, missing: Sequence[int]) -> int | None:
+        """The newest snapshot before this one whose manifest list is there; None: there is none."""
+        snapshot = self.metadata.snapshot(snapshot_id)
+        ancestors = () if snapshot is None else self.metadata.ancestors(snapshot)
+        return next((each.snapshot_id for each in ancestors if each.snapshot_id not in missing), None)
 
     def _expire(self, ids: Sequence[int]) -> str:
         chosen = "".join(f" --snapshot-id {snapshot_id}" for snapshot_id in ids[:_SHOWN])

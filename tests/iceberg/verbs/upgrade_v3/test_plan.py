@@ -361,6 +361,28 @@ def test_a_missing_list_is_told_of() -> None:
     )
 
 
+def the_way_out(table: TableMetadata, *missing: int) -> str:
+    return found(table, missing=missing)["missing-manifest-list"].remedy
+
+
+def test_the_way_out_of_a_missing_list_expires_no_snapshot_that_a_ref_still_names() -> None:
+    table = a_table(a_snapshot(1), a_snapshot(2), a_snapshot(3), old=a_tag(1))
+    expire = "iceberg-cli expire-snapshots t --snapshot-id"
+    assert the_way_out(table, 2) == f"{expire} 2"
+    assert the_way_out(table, 1) == f"ALTER TABLE <catalog.db.table> DROP TAG `old`; then {expire} 1"
+    back = "CALL system.rollback_to_snapshot(table => '<catalog.db.table>', snapshot_id => 2)"
+    assert the_way_out(table, 3) == f"{back}; then {expire} 3"
+
+
+def test_where_no_list_of_main_is_left_one_is_to_be_restored() -> None:
+    table = a_table(a_snapshot(1), a_snapshot(2))
+    head = table.current_snapshot()
+    assert head is not None
+    restore = f"restore {head.manifest_list} from a backup"
+    assert the_way_out(table, 1, 2) == f"{restore}; then iceberg-cli expire-snapshots t --snapshot-id 1"
+    assert the_way_out(a_table(a_snapshot(2)), 2) == restore
+
+
 def test_what_a_repair_clears_does_not_block() -> None:
     table = a_table(a_snapshot(1), a_snapshot(2), format_version=1)
     assert "uncounted-manifests" not in found(table, {1: UNCOUNTED}, repaired=(1,))
