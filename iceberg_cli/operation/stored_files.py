@@ -123,6 +123,32 @@ def _sizes(infos: Sequence[FileInfo | None]) -> Ints:
     return np.array([GONE if info is None else info.size_bytes for info in infos], np.int64)
 
 
+def true_sizes(table: OpenTable, paths: Sequence[str], stated: Sequence[int]) -> tuple[list[int], list[str]]:
+    """The sizes in bytes that n files have, where that can be told, and a warning about those of another than stated.
+
+    A reader that looks for the end of a file where the table says it is finds none in these.
+
+    Args:
+        table: whose files.
+        paths: of the files.
+        stated: by the table.
+    """
+    try:
+        infos = table.storage.stat_many(paths)
+    except (UsageError, BackendUnavailable):  # whoever reads the files tells
+        return list(stated), []
+    sizes = [size if info is None else info.size_bytes for info, size in zip(infos, stated, strict=True)]
+    other = [place for place, size in enumerate(sizes) if size != stated[place]]
+    if not other:
+        return sizes, []
+    first, more = other[0], f", and {len(other) - 1:,} more like it" if len(other) > 1 else ""
+    words = (
+        f"{paths[first]} has {sizes[first]:,} bytes, and the table says {stated[first]:,}{more}: it is read to its "
+        "true end; other readers may fail"
+    )
+    return sizes, [words]
+
+
 def check_sizes(
     paths: pa.Array, stated: Ints, stored: Ints, findings: Findings, *, gone: str, source: str
 ) -> None:

@@ -30,6 +30,7 @@ class SampleInspector(ABC):
     def __init__(self, *, columns: Sequence[str]) -> None:
         self._names = columns
         self._mismatches: dict[str, str] = {}
+        self.notes: list[str] = []  # what was noticed in reading the rows
 
     @property
     @abstractmethod
@@ -77,7 +78,7 @@ class SampleInspector(ABC):
         """What was passed over, and the columns whose values are not shown as they are, as far as rows were read."""
         notes = [f"column {field.name} is {type_}: {note}" for field, type_, note in self.chosen if note]
         nulls = [f"some values are shown as null: {reason}" for reason in self._mismatches.values()]
-        return (*self._state_warnings, *notes, *nulls)
+        return (*self._state_warnings, *notes, *nulls, *self.notes)
 
     def summary(self, *, recount: bool) -> dict[str, Any]:
         """There is none."""

@@ -167,7 +167,7 @@ def register(app: typer.Typer) -> None:
             if report is not None:
                 _write_page(run, opened, report, state, summary=shown)
             _show_document(run, shown)
-        for warning in shown.warnings:
+        for warning in shown.warnings:  # what was noticed in reading the rows
             if warning not in before_reading:
                 run.warn(warning)
 

@@ -44,6 +44,7 @@ from iceberg_cli.encoding.row_batches import (
 )
 from iceberg_cli.engines import FileParts, Scan, Source
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
+from iceberg_cli.operation.stored_files import true_sizes
 from iceberg_cli.plan.sample import SampleInspector
 
 if TYPE_CHECKING:
@@ -138,10 +139,13 @@ class VersionSample(SampleInspector):
 
     def _of_files(self, fields: Sequence[Field], adds: pa.Table, limit: int | None) -> Iterator[pa.Table]:
         frames = self._frames(adds)
+        paths = [physical(path, self._table.root) for path in adds["path"].to_pylist()]
+        sizes, notes = true_sizes(self._table, paths, adds["size"].to_pylist())
+        self.notes += notes
         items = [
             _DataFile(
-                path=physical(row["path"], self._table.root),
-                size_bytes=row["size"],
+                path=paths[place],
+                size_bytes=sizes[place],
                 records=row["records"],
                 split=split,
                 constants=dict(row["partitionValues"] or ()),
@@ -150,7 +154,7 @@ class VersionSample(SampleInspector):
             for place, row in enumerate(
                 adds.select(["path", "size", "records", "partitionValues"]).to_pylist()
             )
-            for split in splits_for(row["size"], row["records"], limit)
+            for split in splits_for(sizes[place], row["records"], limit)
         ]
         metadata = self._snapshot.metadata
         reader = _RowReader(

@@ -31,6 +31,7 @@ from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.snapshot import BRANCH
+from iceberg_cli.operation.stored_files import true_sizes
 from iceberg_cli.plan.sample import SampleInspector
 
 if TYPE_CHECKING:
@@ -124,6 +125,10 @@ class SnapshotSample(SampleInspector):
             limit: at most about so many rows.
         """
         hidden = self._deletes.of(files)
+        sizes, notes = true_sizes(
+            self._table, files["file_path"].to_pylist(), files["file_size_in_bytes"].to_pylist()
+        )
+        self.notes += notes
         data = [
             DataFile(
                 path=path,
@@ -137,8 +142,9 @@ class SnapshotSample(SampleInspector):
             )
             for place, (path, file_format, size_bytes, records, key) in enumerate(
                 zip(
-                    *(files[name].to_pylist() for name in ("file_path", "file_format", "file_size_in_bytes",
-                                                           "record_count", "key")),
+                    *(files[name].to_pylist() for name in ("file_path", "file_format")),
+                    sizes,
+                    *(files[name].to_pylist() for name in ("record_count", "key")),
                     strict=True,
                 )
             )

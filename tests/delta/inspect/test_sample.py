@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import duckdb
 import duckdb_extension_delta
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import iceberg_cli as ic
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.testing.delta_writer import commit_path
 from tests.cli.running import iceberg_cli as run
 from tests.fixtures.delta_tables import ACCEPTANCE, EXPECTED, a_copy, sound_tables, spark_tables
 from tests.paths import FIXTURES, needs_fixtures
@@ -109,3 +113,20 @@ def test_a_damaged_deletion_vector_is_an_error(tmp_path: Path) -> None:
     ran = run("inspect", table, "sample")
     assert ran.code == 15
     assert file.name in ran.err
+
+
+@pytest.mark.parametrize("difference", [-8, 8])
+def test_a_data_file_of_another_size_than_its_add_says_is_read_to_its_true_end(
+    tmp_path: Path, difference: int
+) -> None:
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"n": [1, 2, 3]}))
+    commit = commit_path(tmp_path / "t", 0)
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in lines:
+        if "add" in action:
+            action["add"]["size"] += difference
+    commit.write_text("".join(f"{json.dumps(action)}\n" for action in lines))
+    ran = run("inspect", tmp_path / "t", "sample", "--format", "json")
+    assert ran.code == 0, ran.err
+    assert [row["n"] for row in ran.json["rows"]] == [1, 2, 3]
+    assert "it is read to its true end" in ran.err

@@ -15,9 +15,10 @@ import pytest
 
 import iceberg_cli as ic
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.testing.iceberg_files import DATA
 from tests.cli.running import iceberg_cli as run
 from tests.fixtures.iceberg_tables import JAVA, expected, folder
-from tests.iceberg.inspect.test_sample_laws import STORAGE, Row, RowTable
+from tests.iceberg.inspect.test_sample_laws import STORAGE, Row, RowTable, parquet
 from tests.paths import needs_fixtures
 
 ALL = ("--limit", 1_000_000)
@@ -188,3 +189,19 @@ def test_arrow_types_of_other_writers_hide_no_row_and_no_delete(tmp_path: Path, 
     made.publish()
     left = [row for row in ROWS if row[0] not in (0, 1, 5, 6)]
     assert sorted((row["n"], row["k"]) for row in shown(made.location, *ALL)) == left
+
+
+@pytest.mark.parametrize("difference", [-8, 8, 5_000])
+def test_a_data_file_of_another_size_than_its_manifest_says_is_read_to_its_true_end(
+    tmp_path: Path, difference: int
+) -> None:
+    table = RowTable(storage=STORAGE, location=str(tmp_path / "t"), format_version=2)
+    content = parquet(ROWS, (1, 2))
+    table.add(table.file("a.parquet", content, DATA, len(ROWS), file_size_in_bytes=len(content) + difference))
+    table.commit(1)
+    table.publish()
+    ran = run("inspect", table.location, "sample", *ALL, "--format", "json")
+    assert ran.code == 0
+    assert sorted((row["n"], row["k"]) for row in ran.json["rows"]) == ROWS
+    stated = f"{len(content) + difference:,}"
+    assert f"a.parquet has {len(content):,} bytes, and the table says {stated}: it is read to" in ran.err
