@@ -96,6 +96,7 @@ class TableList:
 
     Attributes:
         failed: places of which some tables may be missing.
+        views: in folders, which are left out.
     """
 
     patterns: Sequence[Pattern]
@@ -104,6 +105,7 @@ class TableList:
     compared: bool = False
     stop_requested: Callable[[], bool] = lambda: False
     failed: list[FailedPlace] = field(default_factory=list)
+    views: int = 0
     _matched: set[Pattern] = field(default_factory=set)
 
     def __iter__(self) -> Iterator[ListedTable]:
@@ -199,7 +201,7 @@ class TableList:
             )
 
     def _of_folder(self, root: str) -> Iterator[ListedTable]:
-        from iceberg_cli.formats.folders import tables_below
+        from iceberg_cli.formats.folders import VIEW, tables_below
         from iceberg_cli.storage.router import open_storage
 
         own = [each for each in self.patterns if each.catalog is None and _is_in(_folder_of(each), root)]
@@ -212,6 +214,10 @@ class TableList:
         )
         for each in found:
             if self._is_listed_itself(each.folder, root, own):
+                continue
+            if each.format == VIEW:
+                self.views += 1
+                self._matched.update(pattern for pattern in own if pattern.matches(each.folder))
                 continue
             yield ListedTable(name=each.name, format=each.format, location=each.folder)
 

@@ -301,12 +301,12 @@ class Survey:
             key = self._decision_key(each.verb, decision)
             decisions.pop(key, None)
             if table.lasts(each.plan, decision):
-                removals = each.plan.removals
+                files, size_bytes = each.plan.content.deletes
                 decisions[key] = {
                     "is_due": is_due(each.plan, each.verb),
                     "blocked_by": each.plan.blocked_by,
-                    "bytes": removals.size_bytes,
-                    "files": removals.count,
+                    "bytes": size_bytes,
+                    "files": files,
                     "cut_ms": decision.cut_ms,
                     "listed_ms": self.now_ms - _MOST_SKEW_MS,
                 }
@@ -429,8 +429,8 @@ def _due(plan: Plan, *, as_of_ms: int) -> DueVerb:
     by_age = cutoff is not None and cutoff.value is not None
     return DueVerb(
         verb=plan.verb,
-        size_bytes=plan.removals.size_bytes,
-        files=plan.removals.count,
+        size_bytes=plan.content.deletes[1],
+        files=plan.content.deletes[0],
         blocked_by=tuple(plan.blocked_by),
         oldest_ms=min(going, default=None) if by_age else None,
         allowed_ms=as_of_ms - int(cutoff.value) if cutoff is not None and by_age else None,

@@ -6,11 +6,13 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
-from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.operation.nested_tables import DELTA_LOG, METADATA, has_iceberg_metadata
-from iceberg_cli.paths import OPERATIONS_FOLDER, scheme_of
+from iceberg_cli.paths import METADATA_SUFFIXES, OPERATIONS_FOLDER, scheme_of
 from iceberg_cli.storage import Storage
 
+VIEW: Final = "view"  # what stands for a format where a folder is no table's, but a view's
+_VIEW_ID: Final = "view-uuid"
 _NO_TABLES_BELOW: Final = (DELTA_LOG, METADATA, OPERATIONS_FOLDER.partition("/")[0])
 
 
@@ -25,7 +27,8 @@ class FoundTable(NamedTuple):
 def table_in(storage: Storage, folder: str, subfolders: Collection[str]) -> FoundTable | None:
     """The table whose folder this is, or None: a log makes it Delta, metadata files Iceberg.
 
-    Where there are both, the Delta table is the one to maintain, and is named by its log.
+    Where there are both, the Delta table is the one to maintain, and is named by its log. Metadata files alone, without
+    a manifest or whatever else a table with data has, may be those of a view: the newest is read for that.
 
     Args:
         storage: of the folder.
@@ -38,8 +41,28 @@ def table_in(storage: Storage, folder: str, subfolders: Collection[str]) -> Foun
     is_delta = DELTA_LOG in subfolders
     if METADATA in subfolders and has_iceberg_metadata(storage, f"{folder}/{METADATA}"):
         name = f"{folder}/{DELTA_LOG}" if is_delta else folder
+        if not is_delta and _is_view(storage, f"{folder}/{METADATA}"):
+            return FoundTable(folder, VIEW, folder)
         return FoundTable(folder, "delta" if is_delta else "iceberg", name)
     return FoundTable(folder, "delta", folder) if is_delta else None
+
+
+def _is_view(storage: Storage, folder: str) -> bool:
+    """Whether a metadata folder is a view's.
+
+    Spec: Iceberg view specification, "Metadata Files".
+    """
+    newest = ""
+    for path in storage.paths(folder):
+        if not path.endswith(METADATA_SUFFIXES) or "/" in path[len(folder) + 1 :]:
+            return False
+        newest = path
+    from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+
+    try:
+        return _VIEW_ID in decode_metadata_file(storage.read(newest), newest)
+    except (CorruptFile, FileNotFoundError):  # whoever opens it tells
+        return False
 
 
 def tables_below(
@@ -51,6 +74,8 @@ def tables_below(
     on_failure: Callable[[str, BackendUnavailable], None],
 ) -> Iterator[FoundTable]:
     """The tables in a folder and below it, by path; a table inside another one is a table of its own.
+
+    Views are among them, by the format `VIEW`.
 
     Links to folders below it are tables where one is there, and what is below them is not looked at.
 

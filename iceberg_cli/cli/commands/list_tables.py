@@ -14,6 +14,7 @@ from iceberg_cli.cli.commands.many_tables import (
     failed_json,
     leave_with_worst,
     patterns_of,
+    show_left_out,
     tables_of,
     tell_failures,
 )
@@ -54,6 +55,8 @@ def register(app: typer.Typer) -> None:
                 total += 1
         errors = tell_failures(run, found)
         output.end({"tables": total}, {"failed": failed_json(errors)})
+        if not jsonl:
+            show_left_out(run, found)
         leave_with_worst([error.exit_code for _, error in errors])
 
 

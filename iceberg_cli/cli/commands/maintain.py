@@ -27,6 +27,7 @@ from iceberg_cli.cli.commands.many_tables import (
     opener_of,
     patterns_of,
     policy_json,
+    show_left_out,
     tables_of,
     tell_failures,
 )
@@ -133,6 +134,7 @@ def register(app: typer.Typer) -> None:
             output.end(worst, more, head=head)
             if not (jsonl or run.json or run.quiet):
                 _show_totals(run, totals, work.left, dry=dry_run)
+                show_left_out(run, work.found)
             leave_with_worst(
                 [*codes, Interrupted.exit_code] if stopping.heard() and totals.is_any_changed else codes
             )

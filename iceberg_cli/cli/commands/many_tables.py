@@ -306,6 +306,19 @@ class TableOutput:
             write_page(document, self._report)
 
 
+def show_left_out(run: Run, found: TableList) -> None:
+    """Print how many views were among the tables, where there are any and text is shown.
+
+    Args:
+        run: the options of all commands.
+        found: iterated over already.
+    """
+    if found.views and not (run.json or run.quiet):
+        from iceberg_cli.plan.text import count
+
+        run.out.line(f"{count(found.views, 'views')} left out")
+
+
 def tell_failures(run: Run, found: TableList) -> list[tuple[str, IcebergCliError]]:
     """Print on standard error which places could not be listed and which patterns mean nothing.
 

@@ -25,6 +25,7 @@ from iceberg_cli.cli.commands.many_tables import (
     opener_of,
     patterns_of,
     policy_json,
+    show_left_out,
     tables_of,
     tell_failures,
 )
@@ -126,6 +127,7 @@ def register(app: typer.Typer) -> None:
         output.end(totals.to_json(), {"failed": failed_json(errors)}, head=head)
         if not (jsonl or run.json or run.quiet):
             _show_totals(run, totals, shown=min(len(surveyed), limit or len(surveyed)), quick=quick)
+            show_left_out(run, found)
         leave_with_worst([*outcomes.codes, *(error.exit_code for _, error in errors)])
         if exit_code and totals.due:
             raise typer.Exit(3)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from iceberg_cli.errors import TableNotFound
@@ -18,6 +19,7 @@ HINT = "version-hint.text"
 
 _EXTENSIONS = (".metadata.json", ".gz.metadata.json", ".metadata.json.gz")
 _VERSIONED = re.compile(r"v(\d+)(?:\.metadata\.json|\.gz\.metadata\.json|\.metadata\.json\.gz)")
+_NAMED = 3  # files in an error
 _MOST_DIGITS = 19  # longer numbers are no versions
 # A catalog's file has a number before its UUID; a UUID alone is a temporary file of Java's.
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -110,13 +112,21 @@ def _hinted(folder: str, storage: Storage) -> int | None:
     return int(text) if text.isdigit() and len(text) < _MOST_DIGITS else None
 
 
-def _no_table(name: str, storage: Storage) -> TableNotFound:
-    """The error for a path that is no table's folder."""
+def _no_table(name: str, storage: Storage, files: Collection[str] = ()) -> TableNotFound:
+    """The error for a path that is no table's folder.
+
+    Args:
+        name: the path.
+        storage: of it.
+        files: names of the files in its `metadata`.
+    """
     above, _, last = name.rpartition("/")
     try:
         storage.stat(name)
     except FileNotFoundError:
         if not storage.holds_any(name):
+            if name.startswith("/") and os.path.isdir(name):
+                return TableNotFound(f"Cannot find a table at {name}: the folder has no files.")
             what = "no such folder" if name.startswith("/") and "." not in last else "no file is there"
             return TableNotFound(
                 f"Cannot find a table at {name}: {what}.{did_you_mean(last, _beside(above))}"
@@ -125,6 +135,13 @@ def _no_table(name: str, storage: Storage) -> TableNotFound:
             next_step = f"Name the folder above it: {above}"
             return TableNotFound(
                 f"Cannot open {name}: it is the metadata folder of a table.", next_step=next_step
+            )
+        if odd := sorted(each for each in files if each.endswith(METADATA_SUFFIXES)):
+            more = f" and {len(odd) - _NAMED:,} more" if len(odd) > _NAMED else ""
+            return TableNotFound(
+                f"Cannot find an Iceberg table in {name}: metadata/ has {', '.join(odd[:_NAMED])}{more}, by whose names"
+                " no reader finds a version: these are vN.metadata.json or NNNNN-UUID.metadata.json.",
+                next_step=f"Where one of them is the table's, name it: {name}/metadata/{odd[-1]}",
             )
         return TableNotFound(f"Cannot find an Iceberg table in {name}: metadata/ has no metadata file.")
     return TableNotFound(
@@ -149,5 +166,5 @@ def _newest_of_catalog(folder: str, files: dict[str, FileInfo], storage: Storage
         if (match := _OF_CATALOG.fullmatch(name))
     ]
     if not numbered:
-        raise _no_table(folder, storage)
+        raise _no_table(folder, storage, files)
     return FolderMetadata(location=max(numbered)[2], version=None)
