@@ -64,8 +64,11 @@ class TableOpener:
 
     @property
     def vouched(self) -> list[object]:
-        """What the operator vouches for, which may change what a plan takes or whether it is blocked."""
-        return [*sorted(self.allow_roots), self.conditional_writes, self.single_writer]
+        """What the operator vouches for or says of deletions, which may change what a plan takes or what blocks it."""
+        of_deletions = sorted(
+            each for each in self.storage_options.items() if each[0].startswith("s3.delete")
+        )
+        return [*sorted(self.allow_roots), self.conditional_writes, self.single_writer, *of_deletions]
 
     def start_engine(self) -> None:
         """Start Spark where it may be needed, before other threads are there: nothing may be printed while it starts.

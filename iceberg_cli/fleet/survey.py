@@ -300,7 +300,8 @@ class Survey:
             assert each.plan is not None
             key = self._decision_key(each.verb, decision)
             decisions.pop(key, None)
-            if table.lasts(each.plan, decision):
+            # What a catalog says of deletions is no part of the table's version.
+            if each.plan.content.tagged is None and table.lasts(each.plan, decision):
                 files, size_bytes = each.plan.content.deletes
                 decisions[key] = {
                     "is_due": is_due(each.plan, each.verb),

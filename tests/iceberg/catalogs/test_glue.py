@@ -172,6 +172,16 @@ def test_an_entry_that_a_commit_would_harm_is_shown_and_not_written_to(
     assert table.glue.updates() == 0
 
 
+def test_files_of_a_table_are_tagged_by_its_name_where_the_catalog_says_so(
+    table: GlueTable, tmp_path: Path
+) -> None:
+    asked = {"s3.write.table-tag-enabled": "true", "s3.write.namespace-tag-enabled": "true"}
+    config = configured(table.glue, tmp_path, **asked)
+    _, options = open_catalog_table(table.name, catalogs=Catalogs(str(config)))
+    tags = {name: value for name, value in options.items() if name.startswith("s3.write.tags.")}
+    assert tags == {"s3.write.tags.iceberg.table": "t", "s3.write.tags.iceberg.namespace": table.database}
+
+
 def test_a_catalog_whose_writers_lock_is_read_alone(table: GlueTable, tmp_path: Path) -> None:
     lock = "org.apache.iceberg.aws.dynamodb.DynamoDbLockManager"
     locking = dataclasses.replace(table, config=configured(table.glue, tmp_path, **{"lock-impl": lock}))
