@@ -257,7 +257,16 @@ class RoutedStorage(Storage):
         options = self._credential(path).options
         if reason := file_io.unknown_reason(options):
             return reason
-        return s3_options.unwritable_reason(options) if scheme_of(path) == "s3" else None
+        if scheme_of(path) != "s3":
+            return None
+        if reason := s3_options.unwritable_reason(options):
+            return reason
+        if s3_options.deletes(options) or isinstance(self.adapter(path), SoftStorage):
+            return None
+        return (
+            f"{s3_options.DELETES_OFF} turns deletions off, and the storage of a package that is installed for S3 does"
+            " not know that: it would delete"
+        )
 
     def obstacles(self, folders: Sequence[str]) -> Mapping[str, Obstacle]:
         """Those of n local folders in which no file can be deleted, each with the reason."""

@@ -117,7 +117,7 @@ class S3Options:
             parameters={**_encryption(options), **_account(options)},
             access_points=_below(_ACCESS_POINT, options),
             written=_written(options),
-            deletes=_is_true(options, _DELETES, otherwise=True),
+            deletes=deletes(options),
             delete_tags=_below(_DELETE_TAGS, options),
             delete_batch=_number(options, _DELETE_BATCH, most=_MOST_IN_BATCH) or _MOST_IN_BATCH,
             tag_threads=_number(options, _TAG_THREADS),
@@ -137,6 +137,15 @@ def with_table_tags(options: Mapping[str, str], *, namespace: str, table: str) -
     if _is_true(options, "s3.write.namespace-tag-enabled"):
         found[f"{_WRITE_TAGS}iceberg.namespace"] = namespace
     return found
+
+
+def deletes(options: Mapping[str, str]) -> bool:
+    """Whether deletions delete.
+
+    Raises:
+        UsageError: the option has a value that it cannot have.
+    """
+    return _is_true(options, _DELETES, otherwise=True)
 
 
 def unwritable_reason(options: Mapping[str, str]) -> str | None:

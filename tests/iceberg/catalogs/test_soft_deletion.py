@@ -18,7 +18,10 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from iceberg_cli.formats.open import open_table
+from iceberg_cli.storage import Storage
+from iceberg_cli.storage.router import RoutedStorage
 from iceberg_cli.testing.delta_writer import a_metadata, a_protocol, an_add, write_file, write_log
+from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.cli.running import Ran, iceberg_cli
 from tests.journals import BEGIN, append
 from tests.rest_servers import Front, pyiceberg_options_of, table_of_integers, warehouse_on
@@ -220,7 +223,8 @@ def test_a_saved_plan_that_tags_is_not_carried_out_once_it_would_delete(
     refused = iceberg_cli(
         "apply", tmp_path / "plan.json", "--yes", "--catalog-config", soft.config, "--format", "json"
     )
-    assert refused.code != 0
+    assert refused.code == 11
+    assert "which were to be tagged by s3.delete-enabled=false" in refused.json["message"]
     assert before <= soft.objects()
 
 
@@ -262,3 +266,17 @@ def test_a_delta_table_is_not_vacuumed_where_deletions_are_off(versitygw: Versit
     refused = iceberg_cli("expire-snapshots", location, "--yes", *words, *options)
     assert refused.code == 11
     assert "s3.delete-enabled=false turns deletions off" in refused.json["message"]
+
+
+class ByAPackage(RoutedStorage):
+    """A storage of S3 as packages bring them, which knows nothing of options."""
+
+    def adapter(self, _: str) -> Storage:
+        return MemoryStorage()
+
+
+def test_a_storage_of_a_package_that_would_delete_is_not_written_to() -> None:
+    reason = ByAPackage({**OFF, **TAGS}).unwritable_reason("s3://b/t")
+    assert "the storage of a package that is installed for S3 does not know that" in str(reason)
+    assert ByAPackage(TAGS).unwritable_reason("s3://b/t") is None
+    assert RoutedStorage({**OFF, **TAGS}).unwritable_reason("s3://b/t") is None
