@@ -123,6 +123,7 @@ def test_an_expiry_tags_what_it_would_have_deleted_and_deletes_nothing(soft: Sof
     assert soft.rows() == [ROWS[-1]]
 
 
+@pytest.mark.deep
 def test_the_question_and_the_report_say_so_before_and_after(soft: SoftTable) -> None:
     words = "tagged Lifecycle=Purge and not deleted: s3.delete-enabled=false"
     planned = soft.text("expire-snapshots", *EXPIRE, "--dry-run")
@@ -133,12 +134,14 @@ def test_the_question_and_the_report_say_so_before_and_after(soft: SoftTable) ->
     assert "freed" not in done.out
 
 
+@pytest.mark.deep
 def test_what_was_tagged_is_not_tagged_again(soft: SoftTable) -> None:
     soft.run("expire-snapshots", *EXPIRE, "--yes")
     again = soft.run("expire-snapshots", *EXPIRE, "--yes").json
     assert (again["status"], again.get("tagged_files_count", 0)) == ("nothing_to_do", 0)
 
 
+@pytest.mark.deep
 def test_tags_that_a_file_has_stay_beside_those_of_deletion(soft: SoftTable) -> None:
     data = next(key for key in soft.objects() if key.startswith("data/"))
     where = {"Bucket": soft.s3.bucket, "Key": f"{soft.location.split('/', 3)[3]}/{data}"}
@@ -162,6 +165,7 @@ def test_without_tags_files_stay_as_they_are_and_the_plan_says_that_for_how_long
     assert soft.tagged() == set()
 
 
+@pytest.mark.deep
 def test_with_deletions_on_files_go_whatever_tags_they_get_before(soft: SoftTable) -> None:
     soft.set_options(TAGS)
     done = soft.run("expire-snapshots", *EXPIRE, "--yes").json
@@ -171,6 +175,7 @@ def test_with_deletions_on_files_go_whatever_tags_they_get_before(soft: SoftTabl
     assert soft.tagged() == set()
 
 
+@pytest.mark.deep
 def test_metadata_files_that_the_table_drops_are_tagged_too(soft: SoftTable) -> None:
     table = soft.theirs.load_table("n.t")
     with table.transaction() as changed:
@@ -214,6 +219,7 @@ def test_files_that_were_shown_as_tagged_are_not_deleted_once_deletions_are_on(s
     assert done["tagged_files_count"] == len(soft.tagged())
 
 
+@pytest.mark.deep
 def test_a_saved_plan_that_tags_is_not_carried_out_once_it_would_delete(
     soft: SoftTable, tmp_path: Path
 ) -> None:
@@ -228,6 +234,7 @@ def test_a_saved_plan_that_tags_is_not_carried_out_once_it_would_delete(
     assert before <= soft.objects()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("place", ["defaults", "overrides", "table"])
 def test_what_a_rest_catalog_says_of_deletions_counts_wherever_it_says_it(
     rest_on_s3: str, versitygw: Versitygw, tmp_path: Path, place: str
