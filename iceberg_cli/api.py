@@ -38,7 +38,7 @@ from iceberg_cli.formats.open import open_table as open_format_table
 from iceberg_cli.operation.runtime import DeletionAllowance as DeletionAllowance  # noqa: PLC0414 - for callers
 from iceberg_cli.operation.runtime import Runtime as Runtime  # noqa: PLC0414 - for callers
 from iceberg_cli.operation.runtime import process_started, system_runtime
-from iceberg_cli.paths import Roots, canonical
+from iceberg_cli.paths import METADATA_SUFFIXES, Roots, canonical
 from iceberg_cli.plan.events import (
     CHECK,
     INSPECT,
@@ -90,6 +90,7 @@ def open_table(
     trust_lists: bool = False,
     conditional_writes: bool = False,
     single_writer: bool = False,
+    forget_metadata: Sequence[str] = (),
     engine: EngineChoice | None = None,
     cache_bytes: int | None = None,
     even_unreadable: bool = False,
@@ -109,6 +110,7 @@ def open_table(
         trust_lists: as `--unsafe-trust-lists`.
         conditional_writes: as `--unsafe-conditional-writes`.
         single_writer: as `--unsafe-single-writer`.
+        forget_metadata: as `--unsafe-forget-metadata`.
         engine: which reads; None: the local one.
         cache_bytes: room for what runs learn of immutable files; None: nothing is read from there or kept.
         even_unreadable: open one whose current state cannot be read, too: it can be checked, and `resume` can abandon
@@ -128,6 +130,12 @@ def open_table(
             raise UsageError(
                 f"--unsafe-allow-root: {root!r} is no folder or bucket; a whole disk cannot be allowed"
             )
+    for file_name in forget_metadata:
+        if not file_name.endswith(METADATA_SUFFIXES) or "/" in file_name:
+            raise UsageError(
+                f"--unsafe-forget-metadata: {file_name!r} is no name of a metadata file, which ends in "
+                f"{' or '.join(METADATA_SUFFIXES)} and has no folder"
+            )
     cache = None
     if cache_bytes is not None:
         from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
@@ -146,6 +154,7 @@ def open_table(
             trust_lists=trust_lists,
             conditional_writes=conditional_writes,
             single_writer=single_writer,
+            forget_metadata=tuple(forget_metadata),
             engine=engine,
             cache=cache,
             even_unreadable=even_unreadable,

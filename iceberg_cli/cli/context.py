@@ -89,6 +89,14 @@ class Run:
             help="Vouch that nobody else commits to this Iceberg table by file names in an object store.",
         ),
     ] = False
+    unsafe_forget_metadata: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Vouch that no table needs the metadata file of this name beside an Iceberg table's own, which is "
+            "neither current nor in its log: what only that reaches may go.",
+        ),
+    ] = None
     no_cache: Annotated[
         bool,
         typer.Option(
@@ -177,6 +185,7 @@ class Run:
             unsafe_trust_lists=self.unsafe_trust_lists,
             unsafe_conditional_writes=self.unsafe_conditional_writes,
             unsafe_single_writer=self.unsafe_single_writer,
+            unsafe_forget_metadata=self.unsafe_forget_metadata,
             as_of=self.as_of,
         )
         return spelled(given, self.settings.typed)
@@ -264,6 +273,7 @@ class Run:
             trust_lists=self.unsafe_trust_lists,
             conditional_writes=self.unsafe_conditional_writes,
             single_writer=self.unsafe_single_writer,
+            forget_metadata=self.unsafe_forget_metadata or (),
             engine=self.engine_choice,
             cache_bytes=None if self.no_cache else cache_bytes,
             even_unreadable=even_unreadable,

@@ -107,6 +107,7 @@ def _refuse_iceberg_options(request: OpenRequest, root: str) -> None:
     for option, given in (
         ("--unsafe-trust-lists", overrides.trust_lists),
         ("--unsafe-single-writer", overrides.single_writer),
+        ("--unsafe-forget-metadata", overrides.forget_metadata),
         ("--unsafe-allow-root", [each for each in overrides.allow_roots if whole_store(each) != root]),
     ):
         if given:

@@ -47,6 +47,7 @@ def open_table(
     trust_lists: bool = False,
     conditional_writes: bool = False,
     single_writer: bool = False,
+    forget_metadata: tuple[str, ...] = (),
     engine: EngineChoice | None = None,
     cache: tuple[Path, int] | None = None,
     even_unreadable: bool = False,
@@ -69,6 +70,7 @@ def open_table(
             no writer without them is at work on a Delta table on S3.
         single_writer: the operator vouches that nobody else commits to an Iceberg table by file names in an object
             store.
+        forget_metadata: names of metadata files beside an Iceberg table's own that no table needs.
         engine: the operator's choice of an engine, or None for the local one.
         cache: folder and limit in bytes of the cache of immutable files, see `iceberg/reachability/cache.py`, or None.
         even_unreadable: where the table cannot be read, return what its operations can be closed by, and checked.
@@ -102,6 +104,7 @@ def open_table(
             trust_lists=trust_lists,
             conditional_writes=conditional_writes,
             single_writer=single_writer,
+            forget_metadata=forget_metadata,
         ),
         cache=cache,
         iceberg_files=iceberg_files,

@@ -233,6 +233,7 @@ def _table(
         on_event=on_event,
         allow_roots=overrides.allow_roots,
         trust_lists=overrides.trust_lists,
+        forget_metadata=frozenset(overrides.forget_metadata),
     )
 
 

@@ -7,10 +7,10 @@ Iceberg table beside another one deletes nothing, and a Delta table keeps what t
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.catalogs.folder_versions import number_of
 from iceberg_cli.operation.nested_tables import DELTA_LOG, METADATA
 from iceberg_cli.paths import METADATA_SUFFIXES, scheme_of
-from iceberg_cli.storage import Storage
+from iceberg_cli.storage import FileInfo, Storage
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.reachability.keys import KnownKeys
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _MARKS: Final = ("delta-version", "delta.universalFormat.enabledFormats")  # of Delta's own converter
 _HEAD_BYTES: Final = 1 << 16
 _UUID: Final = re.compile(rb'"table-uuid"\s*:\s*"([^"\\]*)"')
+_UPDATED: Final = re.compile(rb'"last-updated-ms"\s*:\s*(\d{1,18})\b')
 _THREADS: Final = 16
 
 
@@ -50,6 +51,13 @@ def delta_owner(storage: Storage, location: str, properties: Mapping[str, str]) 
     return None
 
 
+class _Head(NamedTuple):
+    """What the beginning of a metadata file tells; the UUID is empty where it has none."""
+
+    uuid: str
+    updated_ms: int | None
+
+
 @dataclass(kw_only=True)
 class MetadataFiles:
     """The metadata files of Iceberg tables, each looked into once.
@@ -59,42 +67,54 @@ class MetadataFiles:
     """
 
     storage: Storage
-    _uuids: dict[str, str | None] = field(default_factory=dict)  # by path; None: it cannot be read
+    _heads: dict[str, _Head | None] = field(default_factory=dict)  # by path; None: it cannot be read
 
-    def newest(self, folder: str, *, besides: Collection[str] = ()) -> dict[str, str]:
-        """The newest metadata file of each table that has some in a folder, by the table's UUID.
+    def listed(self, folder: str) -> list[FileInfo]:
+        """The metadata files directly in a folder, by number and time.
 
         Args:
             folder: canonical, such as `<table>/metadata`.
-            besides: paths of files that are left out.
-
-        Returns:
-            Paths; the UUID is empty where a table has none.
         """
         files = [info for info in self.storage.list(folder) if _is_metadata(info.path, folder)]
-        files = [info for info in files if info.path not in besides]
-        unread = [info.path for info in files if info.path not in self._uuids]
-        with ThreadPoolExecutor(_THREADS) as pool:
-            self._uuids |= zip(unread, pool.map(self._uuid_of, unread), strict=True)
-        newest_files: dict[str, str] = {}
-        for info in sorted(files, key=lambda info: (number_of(info.path), info.modified_ms)):
-            uuid = self._uuids[info.path]
-            # Of a writer that died, a file that cannot be read may be left under a name that no reader looks for.
-            if uuid is not None or number_of(info.path) >= 0:
-                newest_files[uuid or ""] = info.path
-        return newest_files
+        return sorted(files, key=lambda info: (number_of(info.path), info.modified_ms))
 
-    def _uuid_of(self, path: str) -> str | None:
+    def by_uuid(self, files: Sequence[FileInfo]) -> dict[str, list[FileInfo]]:
+        """Metadata files by the UUIDs of their tables, each in the order given.
+
+        Returns:
+            The UUID is empty for a file of a table that has none, or that cannot be read under a name that readers look
+            for; one under another name, which a writer that died may leave, is left out.
+        """
+        unread = [info.path for info in files if info.path not in self._heads]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            self._heads |= zip(unread, pool.map(self._head_of, unread), strict=True)
+        found: dict[str, list[FileInfo]] = {}
+        for info in files:
+            head = self._heads[info.path]
+            if head is not None or number_of(info.path) >= 0:
+                found.setdefault("" if head is None else head.uuid, []).append(info)
+        return found
+
+    def updated_ms(self, info: FileInfo) -> int:
+        """When the version of a metadata file was made: by itself, which copies keep, else by its storage."""
+        head = self._heads.get(info.path)
+        return info.modified_ms if head is None or head.updated_ms is None else head.updated_ms
+
+    def _head_of(self, path: str) -> _Head | None:
         from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 
         try:
-            match = _UUID.search(self.storage.read(path, (0, _HEAD_BYTES)))
-            if match is not None:
-                return match[1].decode("utf-8", "replace")
-            uuid = decode_metadata_file(self.storage.read(path), path).get("table-uuid", "")
+            head = self.storage.read(path, (0, _HEAD_BYTES))
+            uuid, updated = _UUID.search(head), _UPDATED.search(head)
+            if uuid is not None and updated is not None:
+                return _Head(uuid[1].decode("utf-8", "replace"), int(updated[1]))
+            document = decode_metadata_file(self.storage.read(path), path)
         except (FileNotFoundError, CorruptFile):
             return None
-        return uuid if isinstance(uuid, str) else None
+        found, updated_ms = document.get("table-uuid", ""), document.get("last-updated-ms")
+        if not isinstance(found, str):
+            return None
+        return _Head(found, updated_ms if type(updated_ms) is int else None)
 
 
 def _is_metadata(path: str, folder: str) -> bool:
@@ -116,7 +136,7 @@ class UniformFiles:
     engine: Engine
     root: str
     on_event: OnEvent
-    _tables: Mapping[str, str] = field(default_factory=dict)
+    _seen: Mapping[str, Sequence[FileInfo]] = field(default_factory=dict)
     _keys: KnownKeys | None = None
 
     def __post_init__(self) -> None:
@@ -125,9 +145,13 @@ class UniformFiles:
 
     def tables(self) -> Mapping[str, str]:
         """The newest metadata file of each Iceberg table, by its UUID."""
+        return {uuid: files[-1].path for uuid, files in self._by_uuid().items()}
+
+    def _by_uuid(self) -> dict[str, list[FileInfo]]:
+        """All metadata files, by the UUIDs of their tables."""
         if METADATA not in self.storage.subfolders_many([self.root], [METADATA])[0]:
             return {}
-        return self._files.newest(f"{self.root}/{METADATA}")
+        return self._files.by_uuid(self._files.listed(f"{self.root}/{METADATA}"))
 
     def reachable(self, keys: pa.Array) -> pa.Array:
         """Which of n path keys are of files that one of these tables reaches.
@@ -137,35 +161,39 @@ class UniformFiles:
         """
         from iceberg_cli.iceberg.reachability.keys import keys_of
 
-        tables = self.tables()
-        if not tables:
+        by_uuid = self._by_uuid()
+        if not by_uuid:
             return pa.repeat(value=False, size=len(keys))
-        if self._keys is None or tables != self._tables:
-            self._keys, self._tables = self._reached(tables), tables
+        if self._keys is None or by_uuid != self._seen:
+            self._keys, self._seen = self._reached(by_uuid), by_uuid
         return pa.array(self._keys.contains(keys_of(keys)))
 
-    def _reached(self, tables: Mapping[str, str]) -> KnownKeys:
+    def _reached(self, by_uuid: Mapping[str, Sequence[FileInfo]]) -> KnownKeys:
         from iceberg_cli.iceberg.ownership import files_of_metadata
         from iceberg_cli.iceberg.reachability.keys import KnownKeys
         from iceberg_cli.iceberg.reachability.question import snapshot_files
         from iceberg_cli.iceberg.reachability.scan import Reachability
         from iceberg_cli.iceberg.spec.metadata import TableMetadata
         from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+        from iceberg_cli.iceberg.unknown_metadata import read_unknown, unlogged
         from iceberg_cli.storage.aliases import OtherNames
 
         reachability = Reachability(engine=self.engine, on_event=self.on_event, trust_lists=False)
         if scheme_of(self.root) == "file":
             reachability.other_names = OtherNames([self.root])
         blocks = []
-        for path in tables.values():
+        for files in by_uuid.values():
+            path = files[-1].path
             try:
                 metadata = TableMetadata.from_json(
                     decode_metadata_file(self.storage.read(path), path), path=path
                 )
                 snapshots = [snapshot_files(snapshot) for snapshot in metadata.snapshots]
-                blocks.append(
-                    reachability.everything_live(snapshots, files_of_metadata(metadata, path)).whole()
-                )
+                named = files_of_metadata(metadata, path)
+                blocks.append(reachability.everything_live(snapshots, named).whole())
+                others = unlogged(files, metadata, path, updated_ms=self._files.updated_ms)
+                roots = read_unknown(others, storage=self.storage, reachability=reachability)
+                blocks += [root.keys.whole() for root in roots]
             except (CorruptFile, FileNotFoundError) as error:
                 reason = error.message if isinstance(error, CorruptFile) else f"{path} is gone"
                 raise Refused(

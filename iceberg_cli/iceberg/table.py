@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.engines import Engine
-from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound
+from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound, UsageError
 from iceberg_cli.iceberg import ownership as own_files
 from iceberg_cli.iceberg.catalogs import (
     Committer,
@@ -36,6 +36,14 @@ from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.shared_folders import MetadataFiles, delta_owner
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.unknown_metadata import (
+    FORGET_METADATA,
+    FilesOfUnknownMetadata,
+    UnknownMetadata,
+    reached,
+    read_unknown,
+    unlogged,
+)
 from iceberg_cli.iceberg.workspace import IcebergWorkspace
 from iceberg_cli.operation.nested_tables import METADATA, NestedFiles, NestedTables
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
@@ -46,6 +54,7 @@ from iceberg_cli.paths import Roots, canonical
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Voucher
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
+from iceberg_cli.storage import FileInfo
 from iceberg_cli.storage.aliases import OtherNames
 
 if TYPE_CHECKING:
@@ -63,21 +72,22 @@ class IcebergTable(OpenTable):
         committer: how its pointer moves.
         allow_roots: folders outside the table's own locations in which files may be deleted too.
         trust_lists: take manifest lists at their word where the summary says they were cut short.
+        forget_metadata: names of metadata files that are no roots, see `unknown_metadata.py`.
     """
 
     format: ClassVar[str] = "iceberg"
     committer: Committer
     allow_roots: tuple[str, ...] = ()
     trust_lists: bool = False
+    forget_metadata: frozenset[str] = frozenset()
     metadata_location: str = ""
     _metadata: TableMetadata | None = None
     _newer: tuple[str, TableMetadata] | None = None  # location and content of one that is not loaded yet
     _noticed: set[str] = field(default_factory=set)  # manifests of which `notices` spoke
     _live: KnownKeys | None = None
     _live_location: str = ""
-    _looked_beside: tuple[str, tuple[str, str] | None] | None = (
-        None  # UUID and metadata file of another table
-    )
+    _beside: _FilesBeside | None = None
+    _unknown: tuple[str, frozenset[str], list[UnknownMetadata]] | None = None
     _neighbours: MetadataFiles = field(init=False)
     _reachability: Reachability = field(init=False)
     _workspace: IcebergWorkspace = field(init=False)
@@ -275,8 +285,17 @@ class IcebergTable(OpenTable):
         return self.committer.read_only_reason()
 
     def vouchers(self) -> Sequence[Voucher]:
-        """What the operator vouches for where the table is one by file names in an object store."""
-        return self.committer.vouchers() if isinstance(self.committer, FilesystemCommitter) else ()
+        """What the operator vouches for: of metadata files, and where the table is one by names in an object store."""
+        vouchers: list[Voucher] = []
+        if isinstance(self.committer, FilesystemCommitter):
+            vouchers += self.committer.vouchers()
+        if self.forget_metadata:
+            names = ", ".join(sorted(self.forget_metadata))
+            sentence = (
+                f"the operator vouches that no table needs what only these metadata files reach: {names}"
+            )
+            vouchers.append(Voucher(option=FORGET_METADATA, value=names, sentence=sentence))
+        return vouchers
 
     def probe(self, path: str) -> None:
         """Refuse an object store, or a catalog, that is seen not to keep what commits rest on; see `OpenTable`."""
@@ -301,23 +320,71 @@ class IcebergTable(OpenTable):
         return delta_owner(self.storage, folder, self.metadata.properties)
 
     def _other_owner(self) -> str | None:
-        """Why some of the table's files may be those of another Iceberg table in its folder, or None.
-
-        The folder is listed once for each version of the table, for it may hold very many manifests.
-        """
-        if self._looked_beside is None or self._looked_beside[0] != self.metadata_location:
-            folder = f"{canonical(self.location).rstrip('/')}/{METADATA}"
-            named = own_files.files_of_metadata(self.metadata, self.metadata_location)
-            found = self._neighbours.newest(folder, besides={self.storage.canonical(path) for path in named})
-            others = [each for each in found.items() if each[0] not in ("", self.metadata.table_uuid)]
-            self._looked_beside = self.metadata_location, others[0] if others else None
-        other = self._looked_beside[1]
+        """Why some of the table's files may be those of another Iceberg table in its folder, or None."""
+        other = self._files_beside().other
         if other is None:
             return None
         return (
             f"another table, {other[0]}, has its metadata in the same folder and may need the same files: {other[1]} "
             "(if that table is no more, move its metadata files away)"
         )
+
+    def _files_beside(self) -> _FilesBeside:
+        """The metadata files beside the table's own.
+
+        Folders are listed once for each version of the table, for they may hold very many manifests.
+        """
+        if self._beside is None or self._beside.version != self.metadata_location:
+            named = own_files.files_of_metadata(self.metadata, self.metadata_location)
+            besides = {self.storage.canonical(path) for path in named}
+            other, unknown = None, []
+            own = f"{canonical(self.location).rstrip('/')}/{METADATA}"
+            for folder in sorted({own, *own_files.metadata_folders(self.metadata, self.metadata_location)}):
+                listed = self._neighbours.listed(folder)
+                found = self._neighbours.by_uuid([info for info in listed if info.path not in besides])
+                mine = ("", self.metadata.table_uuid or "")
+                if folder == own:
+                    others = [(uuid, files[-1].path) for uuid, files in found.items() if uuid not in mine]
+                    other = others[0] if others else None
+                of_this = [info for uuid in {*mine} for info in found.get(uuid, ())]
+                updated_ms = self._neighbours.updated_ms
+                unknown += unlogged(of_this, self.metadata, self.metadata_location, updated_ms=updated_ms)
+            self._beside = _FilesBeside(version=self.metadata_location, other=other, unknown=tuple(unknown))
+        return self._beside
+
+    def _unknown_metadata(self, forgotten: frozenset[str]) -> list[UnknownMetadata]:
+        """The metadata files beside the table's own whose files stay; read once for each version of the table.
+
+        Raises:
+            CorruptFile: one cannot be read. Refused: one is of a newer version, or encrypted.
+        """
+        known = self._unknown
+        if known is None or known[:2] != (self.metadata_location, forgotten):
+            files = [info for info in self._files_beside().unknown if _name(info) not in forgotten]
+            roots = read_unknown(files, storage=self.storage, reachability=self._reachability)
+            known = self._unknown = (self.metadata_location, forgotten, roots)
+        return known[2]
+
+    def _check_forgotten(self) -> None:
+        """Refuse names of metadata files that are not beside the table's own.
+
+        Raises:
+            UsageError: naming the first.
+        """
+        if not self.forget_metadata:
+            return
+        unknown = {_name(info) for info in self._files_beside().unknown}
+        own = {
+            path.rpartition("/")[2]
+            for path in own_files.files_of_metadata(self.metadata, self.metadata_location)
+        }
+        for name in sorted(self.forget_metadata - unknown):
+            why = (
+                "it is the table's own"
+                if name in own
+                else "no metadata file of that name keeps files of the table"
+            )
+            raise UsageError(f"{FORGET_METADATA}: {name}: {why}")
 
     def resolve(self, plan: Plan, reach: Mapping[str, ReachQuestion] | None = None) -> Plan:
         """The plan with its removals, blocked where this table is not the one to carry it out.
@@ -330,6 +397,7 @@ class IcebergTable(OpenTable):
         """
         reach = reach or {}
         plan = self._checked(plan, deletes=bool(reach))
+        self._check_forgotten()
         content: list[Iterator[pa.Table]] = []
         tables = [SCHEMA.empty_table()]
         warnings: list[str] = []
@@ -347,6 +415,7 @@ class IcebergTable(OpenTable):
         warnings += self.notices()
         plan = replace(plan, warnings=(*plan.warnings, *warnings))
         nested = NestedFiles(self._nested_tables())
+        unknown = FilesOfUnknownMetadata(lambda: self._unknown_metadata(self.forget_metadata))
         plan = with_own_removals(
             plan,
             chain(*content, [pa.concat_tables(tables).cast(SCHEMA)]),
@@ -354,9 +423,13 @@ class IcebergTable(OpenTable):
             storage=self.storage,
             roots=self.roots(),
             locations=own_files.folders(self.metadata),
-            left_out=nested.left_out,
+            left_out=lambda tables: unknown.left_out(nested.left_out(tables)),
         )
-        return replace(plan, verdicts=(*plan.verdicts, *nested.verdicts()))
+        return replace(
+            plan,
+            verdicts=(*plan.verdicts, *nested.verdicts(), *unknown.verdicts()),
+            warnings=(*plan.warnings, *unknown.warnings()),
+        )
 
     def _dropped_metadata(self, step: Step, change: Change, timestamp_ms: int) -> pa.Table:
         """The metadata files that the table's own properties drop with this commit."""
@@ -477,8 +550,10 @@ class IcebergTable(OpenTable):
 
     # -- sweep -------------------------------------------------------------------------------------------------
 
-    def unreachable(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:  # noqa: ARG002 - no age
+    def unreachable(self, removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
         """Those of `rows` that the table, looked at now, does not reach, inside its own locations.
+
+        What metadata files beside its own reach stays too, but for those that the plan says are none of any table.
 
         Raises:
             Refused: deletions are forbidden by now, or the table cannot be read here any more.
@@ -500,6 +575,7 @@ class IcebergTable(OpenTable):
         # A link that the operator allowed can lead to a file that the table reaches by another name.
         names = [keys_of(request["as_written"]), keys_of(paths), *self._reachability.other_keys(paths)]
         gone = ~live.contains(np.concatenate(names)).reshape(len(names), -1).any(axis=0)
+        gone &= ~reached(request, self._unknown_metadata(_forgotten(plan)))
         own = own_files.own_removals(request, self.roots()).to_numpy(zero_copy_only=False)
         own &= self._nested_tables().holding(request["path"]).is_null().to_numpy()
         return [rows[int(place)] for place in (gone & own).nonzero()[0]]
@@ -531,6 +607,31 @@ class IcebergTable(OpenTable):
             )
             self._live_location = self.metadata_location
         return self._live
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FilesBeside:
+    """The metadata files in a table's folders that its metadata does not name.
+
+    Args:
+        version: the table's metadata file then.
+        other: UUID and newest metadata file of another table.
+        unknown: those of the table's own UUID, or of none, that are not of versions before its log.
+    """
+
+    version: str
+    other: tuple[str, str] | None
+    unknown: tuple[FileInfo, ...]
+
+
+def _name(info: FileInfo) -> str:
+    return info.path.rpartition("/")[2]
+
+
+def _forgotten(plan: Plan) -> frozenset[str]:
+    """The names of metadata files that a plan takes for none of any table."""
+    option = plan.options.get(FORGET_METADATA.removeprefix("--").replace("-", "_"))
+    return frozenset() if option is None else frozenset(str(option.value).split(", "))
 
 
 def base_of(metadata: TableMetadata, location: str) -> Base:

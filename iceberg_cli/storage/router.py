@@ -319,6 +319,7 @@ class UnsafeOverrides:
     trust_lists: bool = False
     conditional_writes: bool = False
     single_writer: bool = False
+    forget_metadata: tuple[str, ...] = ()
 
     def local_folders(self, opened: str) -> tuple[str, ...]:
         """The local folders that the operator named, the table's among them: a folder or a file in one."""

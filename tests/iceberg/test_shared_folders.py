@@ -114,7 +114,8 @@ def two(tmp_path: Path) -> Hazard:
 def put_metadata(table: Hazard, name: str, uuid: str | None, **others: Any) -> None:
     """Put a table's metadata beside that of a table."""
     document = json.loads(Path(f"{table.location}/metadata/v2.metadata.json").read_text())
-    document = {**others, **document, "table-uuid": uuid}
+    updated_ms = document["last-updated-ms"] - ("v2" not in name)
+    document = {**others, **document, "table-uuid": uuid, "last-updated-ms": updated_ms}
     if uuid is None:
         del document["table-uuid"]
     table.storage.put_if_absent(f"{table.location}/metadata/{name}", json.dumps(document).encode())
@@ -141,6 +142,8 @@ def test_a_tables_own_earlier_metadata_and_scraps_forbid_nothing(two: Hazard) ->
     own = json.loads(Path(f"{two.location}/metadata/v2.metadata.json").read_text())["table-uuid"]
     put_metadata(two, "v1.metadata.json", own)
     put_metadata(two, "v0.metadata.json", None)
+    for name in ("v0", "v1"):
+        os.utime(f"{two.location}/metadata/{name}.metadata.json", (1_000, 1_000))
     two.storage.put_if_absent(f"{two.location}/metadata/{OTHER}.metadata.json", b'{"format-ver')
     assert removed(two) == {"data/gone", "metadata/m9.avro", "metadata/snap-9.avro"}
 
@@ -188,6 +191,9 @@ def publish(table: Hazard) -> None:
     table.publish(main=1, name="v1.metadata.json")
     table.snapshots = snapshots[1:]
     table.publish(main=1, name="v2.metadata.json")
+    older = Path(table.location) / "metadata/v1.metadata.json"
+    document = json.loads(older.read_text())
+    older.write_text(json.dumps({**document, "last-updated-ms": document["last-updated-ms"] - 1}))
     age(table)
 
 

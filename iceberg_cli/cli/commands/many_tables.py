@@ -84,6 +84,11 @@ def opener_of(run: Run) -> TableOpener:
     """
     from iceberg_cli.fleet.opening import TableOpener
 
+    if run.unsafe_forget_metadata:
+        raise UsageError(
+            "--unsafe-forget-metadata is about the metadata files of one table",
+            next_step="Run that table's verb by itself.",
+        )
     return TableOpener(
         storage_options=run.storage_options(),
         catalog_config=run.catalog_config,

@@ -378,6 +378,27 @@ class Reachability:
         paths = [*manifests.rows["manifest_path"].to_pylist(), *lists, *named]
         return KnownKeys([*content, self._named_keys(paths)])
 
+    def still_reached(self, snapshots: Sequence[SnapshotFiles], named: Sequence[str]) -> KnownKeys:
+        """The same of snapshots of other metadata than the table's own, some of whose files may be gone.
+
+        Raises:
+            CorruptFile: a list or manifest that is there cannot be read whole.
+            Refused: a manifest is encrypted.
+        """
+        listed = self.manifests(snapshots, phase="reading manifest lists beside the table's", required=False)
+        check_plain_manifests(listed.rows)
+        unread = _others(listed.rows, self._contents)
+        if self.cache is not None and not self.trust_lists:
+            self._contents |= {content.path: content for content in self.cache.contents(unread)}
+            unread = _others(unread, self._contents)
+        hasher, phase = PathHasher(self.other_names), "reading manifests beside the table's"
+        for found in self.from_entries(unread, PathHasher.COLUMNS, hasher, phase=phase, missing_ok=True):
+            self._contents |= {content.path: content for content in found.manifests}
+        paths = listed.rows["manifest_path"].to_pylist()
+        content = [self._contents[path].keys for path in paths if path in self._contents]
+        lists = [path for path, _ in listed.lists]
+        return KnownKeys([*content, self._named_keys([*paths, *lists, *named])])
+
     def facts(self, snapshots: Sequence[SnapshotFiles]) -> ReferencedIds:
         """Which partition specs and equality fields the kept snapshots use."""
         manifests = self.kept_manifests(snapshots, phase="reading manifest lists")

@@ -1,0 +1,204 @@
+"""Metadata files beside a table's own that are neither current nor in its log: what they reach stays.
+
+A clone by `register_table`, another catalog or branch, a commit whose outcome nobody knows: each has the table's UUID,
+its folder and its snapshots, and no look at the table alone tells that it needs files of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.iceberg.catalogs.folder_versions import number_of
+from iceberg_cli.iceberg.ownership import files_of_metadata
+from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
+from iceberg_cli.iceberg.reachability.question import snapshot_files
+from iceberg_cli.iceberg.reachability.scan import Reachability
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.plan.plan import Verdict
+from iceberg_cli.storage import FileInfo, Storage
+
+FORGET_METADATA = "--unsafe-forget-metadata"
+_NAMED = 5  # files in words
+
+
+def unlogged(
+    files: Sequence[FileInfo],
+    metadata: TableMetadata,
+    location: str,
+    *,
+    updated_ms: Callable[[FileInfo], int],
+) -> list[FileInfo]:
+    """The metadata files that are neither current nor logged, and not of versions before the log.
+
+    Of such a version both the number and the time are below those of the oldest one that is logged: another catalog may
+    have begun to count again.
+
+    Args:
+        files: of the table's folder, or some of them.
+        metadata: current.
+        location: of `metadata`.
+        updated_ms: when the version of a file was made, in ms since the epoch.
+    """
+    logged = {path.rpartition("/")[2] for path in (location, *_logged(metadata))}
+    oldest, oldest_ms = number_of(location), metadata.last_updated_ms
+    if metadata.metadata_log:
+        first = metadata.metadata_log[0]
+        oldest, oldest_ms = number_of(first.metadata_file), first.timestamp_ms
+    return [
+        info
+        for info in files
+        if info.path.rpartition("/")[2] not in logged
+        and not (0 <= number_of(info.path) < oldest and 0 < updated_ms(info) < oldest_ms)
+    ]
+
+
+def _logged(metadata: TableMetadata) -> list[str]:
+    return [entry.metadata_file for entry in metadata.metadata_log]
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownMetadata:
+    """A metadata file that is a root, and the keys of all that it reaches."""
+
+    path: str
+    keys: KnownKeys
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.rpartition("/")[2]
+
+
+def read_unknown(
+    files: Sequence[FileInfo], *, storage: Storage, reachability: Reachability
+) -> list[UnknownMetadata]:
+    """The roots among some metadata files, each with what it reaches: of a lineage the newest stands for its log.
+
+    What it names and is gone is needed by nobody any more: earlier runs may have deleted it.
+
+    Args:
+        files: that are neither current nor logged.
+        storage: that has them.
+        reachability: reads manifests.
+
+    Raises:
+        CorruptFile: one cannot be read, under a name that readers look for. Refused: it is of a newer version, or
+            encrypted.
+    """
+    newest_first = sorted(files, key=lambda info: (number_of(info.path), info.modified_ms), reverse=True)
+    logged: set[str] = set()
+    found = []
+    for info in newest_first:
+        if info.path.rpartition("/")[2] in logged:
+            continue
+        try:
+            metadata = _read(info.path, storage)
+            if metadata is None:
+                continue
+            logged.update(path.rpartition("/")[2] for path in _logged(metadata))
+            snapshots = [snapshot_files(snapshot) for snapshot in metadata.snapshots]
+            named = files_of_metadata(metadata, info.path)
+            found.append(UnknownMetadata(info.path, reachability.still_reached(snapshots, named)))
+        except Refused as error:
+            raise Refused(
+                f"Cannot tell which files the metadata file {info.path} needs: {error.message}",
+                next_step=_way_out(info.path),
+            ) from error
+        except CorruptFile as error:
+            error.next_step = f"Restore {error.path} if a table needs it. {_way_out(info.path)}"
+            raise
+    return found
+
+
+def _read(path: str, storage: Storage) -> TableMetadata | None:
+    """The metadata of a file; None where it is gone, or no reader looks for its name and it cannot be read."""
+    try:
+        return TableMetadata.from_json(decode_metadata_file(storage.read(path), path), path=path)
+    except FileNotFoundError:
+        return None
+    except CorruptFile:
+        # Of a writer that died, a file that cannot be read may be left under a name that no reader looks for.
+        if number_of(path) < 0:
+            return None
+        raise
+
+
+def _way_out(path: str) -> str:
+    name = path.rpartition("/")[2]
+    return f"If no table needs it, move that file away, or say so by {FORGET_METADATA} {name}."
+
+
+@dataclass
+class FilesOfUnknownMetadata:
+    """The files among planned removals that unknown metadata files reach, which stay.
+
+    Args:
+        roots: reads the unknown metadata files, once there is a removal.
+    """
+
+    roots: Callable[[], Sequence[UnknownMetadata]]
+    _totals: dict[str, tuple[int, int]] = field(default_factory=dict)  # by name: files and bytes
+
+    def left_out(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Removals table by table, columns `path`, `as_written` and `size_bytes` and others, without these files."""
+        for rows in tables:
+            going = rows
+            for root in self.roots() if rows.num_rows else ():
+                stays = reached(going, [root])
+                if stays.any():
+                    sizes = going["size_bytes"].filter(pa.array(stays))
+                    count, size_bytes = self._totals.get(root.name, (0, 0))
+                    total = size_bytes + int(pc.sum(sizes).as_py() or 0)
+                    self._totals[root.name] = (count + len(sizes), total)
+                    going = going.filter(pa.array(~stays))
+            yield going
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """How many files stay for each of these metadata files; of many the last ones in one."""
+        found = sorted(self._totals.items(), key=lambda item: -item[1][0])
+        rows = [
+            (f"the metadata file {name} beside the table's own reaches them", size) for name, size in found
+        ]
+        shown, rest = rows[:_NAMED], rows[_NAMED:]
+        if rest:
+            total = (sum(count for _, (count, _) in rest), sum(size for _, (_, size) in rest))
+            shown.append((f"{len(rest)} more metadata files beside the table's own reach them", total))
+        return tuple(
+            Verdict(subject="files", id=f"{count} of {size_bytes} bytes", keep=True, reason=f"kept: {why}")
+            for why, (count, size_bytes) in shown
+        )
+
+    def warnings(self) -> tuple[str, ...]:
+        """Why they stay, and the way out."""
+        names = sorted(self._totals)
+        if not names:
+            return ()
+        count = sum(count for count, _ in self._totals.values())
+        size_bytes = sum(size for _, size in self._totals.values())
+        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        forget = " ".join(f"{FORGET_METADATA} {name}" for name in names[:_NAMED])
+        warning = (
+            f"{count:,} files, {size_bytes:,} bytes, stay, for metadata files beside the table's own reach them, which "
+            f"are neither current nor in its log: {', '.join(names[:_NAMED])}{more}. Each may be a clone, another "
+            f"catalog's or a commit that never came in. If no table needs them, move them away, or say so by {forget}"
+        )
+        return (warning,)
+
+
+def reached(rows: pa.Table, roots: Sequence[UnknownMetadata]) -> npt.NDArray[np.bool_]:
+    """Which of n removals, columns `path` and `as_written`, one of some metadata files reaches."""
+    found = np.zeros(len(rows), np.bool_)
+    if roots and len(rows):
+        names = [keys_of(rows["as_written"].cast(pa.string())), keys_of(rows["path"].cast(pa.string()))]
+        for root in roots:
+            for keys in names:
+                found |= root.keys.contains(keys)
+    return found
