@@ -19,10 +19,10 @@ from iceberg_cli.iceberg.spec.snapshot import MAIN, TAG
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
 from iceberg_cli.iceberg.verbs.assign_row_ids.policy import VERB_NAME, AssignRowIds
-from iceberg_cli.iceberg.verbs.assign_row_ids.rules import RowIds
 from iceberg_cli.iceberg.verbs.assign_row_ids.share import PHASE, ManifestRewrite, file_keys, share
 from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of
 from iceberg_cli.iceberg.verbs.manifest_headers import losses
+from iceberg_cli.iceberg.verbs.row_ids import given_again
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Change, Plan, StagedFile, Step, Task, Verdict
 
@@ -164,7 +164,7 @@ class _RowIdPlanner:
         if self.within is not None:
             due = [name for name in due if _goes(self.within, name)]
         for name in due:
-            self._check_ids(self.head(name))
+            self.blocked_by += given_again(self.table, self.metadata, self.head(name))
             self.blocked_by += self.head(name).blocked_by
             self.steps[name] = self._step(self.head(name))
         verdicts = [self._verdict(self.head(name), due=name in due) for name in self.names]
@@ -195,29 +195,6 @@ class _RowIdPlanner:
             reason=rules.reason(head.rows, first),
             timestamp_ms=head.snapshot.timestamp_ms,
         )
-
-    def _check_ids(self, head: BranchHead) -> None:
-        """Ids that are in use must lie apart, and below the table's counter, or new ranges would give them again."""
-        counter = self.metadata.next_row_id
-        doubtful = head.rows.filter(pa.array(rules.doubtful(head.rows, counter)))
-        columns = ("status", "record_count", "first_row_id")
-        ids = RowIds.together(
-            [*self.table.reachability.from_entries(doubtful, columns, _ids, phase="reading row ids")]
-        )
-        reasons = []
-        if ids.end > counter:
-            reasons.append(
-                f"row-ids-above-next: branch {head.ref} has rows with ids up to {ids.end - 1}, and the table's "
-                f"next-row-id is {counter}"
-            )
-        if ids.twice is not None:
-            first, last = ids.twice
-            reasons.append(
-                f"row-ids-overlap: branch {head.ref} has two rows for each id from {first} to {last}"
-            )
-        self.blocked_by += [
-            f"{each}: its row ids are damaged, `inspect --check` shows where" for each in reasons
-        ]
 
     def _warn_of_the_past(self, due: Sequence[str]) -> None:
         """Say what keeps rows without ids for good."""
@@ -332,10 +309,6 @@ def _some(names: Sequence[str]) -> str:
 
 
 # -- over batches of entries, maybe in another process -----------------------------------------------------------
-
-
-def _ids(_: Sequence[ManifestSource], batch: EntryBatch) -> RowIds:
-    return RowIds.of(batch.table)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs.rules import MOVED, NEW, OUTPUTS_SCHEMA
 from iceberg_cli.iceberg.verbs.merge_dvs.vectors import MergedVectors
 from iceberg_cli.iceberg.verbs.merge_dvs.verdicts import delete_file_verdicts, puffin_verdicts, warnings_of
 from iceberg_cli.iceberg.verbs.merge_dvs.where import parse_where
+from iceberg_cli.iceberg.verbs.row_ids import given_again
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
 
@@ -180,7 +181,7 @@ def plan_on(
     plan = replace(
         plan,
         warnings=(*plan.warnings, *lost.warnings),
-        blocked_by=(*head.blocked_by, *lost.blocked_by),
+        blocked_by=(*head.blocked_by, *given_again(table, table.metadata, head), *lost.blocked_by),
         steps=(step,),
     )
     return Planned(plan=plan, build=build)

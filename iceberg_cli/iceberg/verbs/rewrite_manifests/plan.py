@@ -33,6 +33,7 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import (
     groups,
     settings_of,
 )
+from iceberg_cli.iceberg.verbs.row_ids import given_again
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 
@@ -158,7 +159,11 @@ def _planned(
         verdicts=verdicts,
         steps=(_step(head, rewrites, gone),),
         warnings=tuple(reason for each in lost for reason in each.warnings),
-        blocked_by=(*head.blocked_by, *(reason for each in lost for reason in each.blocked_by)),
+        blocked_by=(
+            *head.blocked_by,
+            *given_again(table, table.metadata, head),
+            *(reason for each in lost for reason in each.blocked_by),
+        ),
     )
     return plan, rewrites
 

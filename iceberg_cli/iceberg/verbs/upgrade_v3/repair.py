@@ -30,6 +30,7 @@ from iceberg_cli.iceberg.spec.snapshot import TAG
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of, with_lengths
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
+from iceberg_cli.iceberg.verbs.row_ids import given_again
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import DROP, KEEP, REFUSE, REPAIR
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import ListFacts, PreflightReads, obstructing, some
 from iceberg_cli.plan.plan import Change, Plan, Step, Verdict
@@ -99,7 +100,9 @@ def repair(table: IcebergTable, looked: PreflightReads, *, tags: str, within: Pl
         blocked_by.append(
             f"table property gc.enabled={metadata.properties['gc.enabled']}: another table may use these files"
         )
-    blocked_by += [reason for head in heads for reason in head.blocked_by]
+    blocked_by += [
+        reason for head in heads for reason in (*head.blocked_by, *given_again(table, metadata, head))
+    ]
     steps = [_repair_step(table, head) for head in heads]
     dropped = tuple(tagged) if tags != KEEP else ()
     if gone:

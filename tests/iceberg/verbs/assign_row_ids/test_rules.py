@@ -13,7 +13,7 @@ from iceberg_cli.iceberg.commit.draft import assign_first_row_ids
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
 from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignRowIds
-from iceberg_cli.iceberg.verbs.assign_row_ids.rules import RowIds
+from iceberg_cli.iceberg.verbs.row_id_ranges import RowIds, doubtful
 
 ENTRIES = pa.schema(
     [
@@ -78,8 +78,8 @@ def test_a_range_that_reaches_the_tables_counter_is_looked_at() -> None:
     rows = a_list(
         ("below", 0, 5, 5, 0), ("at", 0, 5, 5, 10), ("none", 0, 99, 0, None), ("deletes", 1, 99, 0, None)
     )
-    assert rules.doubtful(rows, 20).tolist() == [False, False, False, False]
-    assert rules.doubtful(rows, 19).tolist() == [False, True, False, False]
+    assert doubtful(rows, 20).tolist() == [False, False, False, False]
+    assert doubtful(rows, 19).tolist() == [False, True, False, False]
 
 
 def test_ranges_that_overlap_are_looked_at_whatever_their_order() -> None:
@@ -87,13 +87,13 @@ def test_ranges_that_overlap_are_looked_at_whatever_their_order() -> None:
         ("over", 0, 5, 5, 95), ("apart", 0, 10, 0, 105), ("wide", 0, 100, 0, 0), ("inside", 0, 1, 0, 30),
         ("none", 0, 99, 0, None), ("empty", 0, 0, 0, 50), ("deletes", 1, 99, 0, None),
     )  # fmt: skip
-    assert rules.doubtful(rows, 1_000).tolist() == [True, False, True, True, False, False, False]
+    assert doubtful(rows, 1_000).tolist() == [True, False, True, True, False, False, False]
 
 
 def test_a_range_that_no_number_can_end_is_looked_at() -> None:
     rows = a_list(("near", 0, 5, 0, 0), ("far", 0, 100, 0, (1 << 63) - 50))
-    assert rules.doubtful(rows, 1_000).tolist() == [False, True]
-    assert rules.doubtful(rows.slice(0, 0), 1_000).tolist() == []
+    assert doubtful(rows, 1_000).tolist() == [False, True]
+    assert doubtful(rows.slice(0, 0), 1_000).tolist() == []
     assert RowIds.of(entries((0, "far", 100, (1 << 63) - 50))).end == (1 << 63) - 1
 
 
