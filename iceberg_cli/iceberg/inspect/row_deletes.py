@@ -104,6 +104,12 @@ class RowDeletes:
     def _vectors(self, files: pa.Table, entries: pa.Table) -> dict[str, tuple[bytes, ...]]:
         """Deletion vectors of data files: one that is older than its data file is none of it."""
         sequence_numbers = dict(_columns(files, "file_path", "sequence_number"))
+        unnamed = entries.filter(entries["referenced_data_file"].is_null())
+        if unnamed.num_rows:
+            path = unnamed["file_path"][0].as_py()
+            raise CorruptFile(
+                path, "referenced_data_file", "the manifest does not say which data file this vector is of"
+            )
         named = entries.filter(pc.is_in(entries["referenced_data_file"], value_set=files["file_path"]))
         by_file: dict[str, list[_Vector]] = {}
         seen: set[str] = set()

@@ -17,6 +17,7 @@ import iceberg_cli as ic
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.testing.iceberg_files import DATA
 from tests.cli.running import iceberg_cli as run
+from tests.delete_tables import a_table as a_delete_table
 from tests.fixtures.iceberg_tables import JAVA, expected, folder
 from tests.iceberg.inspect.test_sample_laws import STORAGE, Row, RowTable, parquet
 from tests.paths import needs_fixtures
@@ -205,3 +206,12 @@ def test_a_data_file_of_another_size_than_its_manifest_says_is_read_to_its_true_
     assert sorted((row["n"], row["k"]) for row in ran.json["rows"]) == ROWS
     stated = f"{len(content) + difference:,}"
     assert f"a.parquet has {len(content):,} bytes, and the table says {stated}: it is read to" in ran.err
+
+
+def test_a_vector_whose_entry_names_no_data_file_stops_the_sample(tmp_path: Path) -> None:
+    made = a_delete_table(tmp_path, {"a": 10}, format_version=3)
+    made.vectors("p", {"a": {1, 2}}, referenced_data_file=None)
+    made.commit_and_publish(2)
+    ran = run("inspect", made.location, "sample")
+    assert ran.code == 15, ran.out + ran.err
+    assert "which data file this vector is of" in ran.err
