@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.schema import ListType, NestedField, StructType, Type
+from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec
+from iceberg_cli.iceberg.spec.schema import ListType, NestedField, Schema, StructType, Type
 
 # Columns that are in files and in no schema. Spec: "Reserved Field IDs".
 _RESERVED: Final[Mapping[int, tuple[str, Type]]] = {
@@ -35,6 +36,19 @@ def column_types(metadata: TableMetadata) -> dict[int, Type]:
         for field_id, type_ in schema.types_by_id().items():
             types.setdefault(field_id, type_)
     return {field_id: type_ for field_id, (_, type_) in _RESERVED.items()} | types
+
+
+def schema_of(spec: PartitionSpec, metadata: TableMetadata) -> Schema | None:
+    """The schema that goes into the headers of a spec's new manifests: with every source column of the spec.
+
+    It is the current one, as the Java library writes, or else the newest that has them all; None where none has. What
+    the headers of older manifests say is no source for it: they may be wrong.
+    """
+    sources = {source for field in spec.fields for source in field.source_ids}
+    for schema in (metadata.current_schema(), *reversed(metadata.schemas)):
+        if sources <= schema.types_by_id().keys():
+            return schema
+    return None
 
 
 def _add_names(fields: Sequence[NestedField], prefix: str, names: dict[int, str]) -> None:

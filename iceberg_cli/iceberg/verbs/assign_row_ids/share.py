@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from iceberg_cli.encoding.string_hash import among
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.reachability.keys import Keys, key_set, live, sources_of
+from iceberg_cli.iceberg.spec.columns import schema_of
 from iceberg_cli.iceberg.spec.manifest import (
     ENTRY_COLUMNS,
     EntryBatch,
@@ -156,30 +157,35 @@ def share(table: IcebergTable, rewrite: ManifestRewrite, path: str) -> StagedFil
 def _schema_and_spec(
     source: ManifestSource, metadata: TableMetadata
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The schema and partition spec of a manifest, from its header or else from the table."""
+    """The table's schema and partition spec for a manifest.
+
+    Only where the table has forgotten a source column of the spec does the manifest's own header say what it was.
+    """
+    spec = metadata.partition_spec(source.partition_spec_id or 0)
+    if spec is None:
+        raise CorruptFile(source.path, "partition-spec", f"the table has no spec {source.partition_spec_id}")
+    schema = schema_of(spec, metadata)
+    if schema is not None:
+        return schema.to_json(), spec.to_json()
     assert source.container is not None
     header = manifest_metadata(source.container)
-    spec = metadata.partition_spec(source.partition_spec_id or 0)
-    schema = metadata.current_schema().to_json()
-    if header.schema is not None:
-        schema = {**_parsed(header.schema, dict, source.path, "schema"), "schema-id": header.schema_id or 0}
-    if header.partition_spec is not None:
-        fields = _parsed(header.partition_spec, list, source.path, "partition-spec")
-    elif spec is not None:
-        fields = spec.to_json()["fields"]
-    else:
-        raise CorruptFile(source.path, "partition-spec", f"the table has no spec {source.partition_spec_id}")
-    return schema, {"spec-id": source.partition_spec_id, "fields": fields}
+    if header.schema is None:
+        reason = (
+            f"the table has no schema with all source columns of spec {spec.spec_id}, and the header has none"
+        )
+        raise CorruptFile(source.path, "schema", reason)
+    own = _parsed(header.schema, source.path)
+    return {**own, "schema-id": header.schema_id or own.get("schema-id", 0)}, spec.to_json()
 
 
-def _parsed(text: str, expected: type, path: str, key: str) -> Any:
-    """JSON of a manifest's header."""
+def _parsed(text: str, path: str) -> Mapping[str, Any]:
+    """The schema in a manifest's header."""
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise CorruptFile(path, key, f"the header's JSON cannot be parsed: {error}") from error
-    if not isinstance(value, expected):
-        raise CorruptFile(path, key, f"{text!r:.40} is no {expected.__name__}")
+        raise CorruptFile(path, "schema", f"the header's JSON cannot be parsed: {error}") from error
+    if not isinstance(value, dict):
+        raise CorruptFile(path, "schema", f"{text!r:.40} is no schema")
     return value
 
 

@@ -23,7 +23,7 @@ from iceberg_cli.iceberg.avro.encoder import NULL, encoded, joined
 from iceberg_cli.iceberg.avro.projection import Ints
 from iceberg_cli.iceberg.avro.schema import AvroType, parse_schema
 from iceberg_cli.iceberg.reachability.keys import sources_of
-from iceberg_cli.iceberg.spec.columns import column_types
+from iceberg_cli.iceberg.spec.columns import column_types, schema_of
 from iceberg_cli.iceberg.spec.field_summaries import sort_key, summary_of
 from iceberg_cli.iceberg.spec.manifest import (
     ADDED,
@@ -112,15 +112,14 @@ def _summaries(
 
 
 def schema_for(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
-    """The newest schema that has every source column of a spec, the current one first.
+    """As `schema_of`.
 
     Raises:
-        Refused: none has.
+        Refused: no schema has every source column.
     """
-    sources = {source for field in spec.fields for source in field.source_ids}
-    for schema in (metadata.current_schema(), *reversed(metadata.schemas)):
-        if sources <= schema.types_by_id().keys():
-            return schema
+    schema = schema_of(spec, metadata)
+    if schema is not None:
+        return schema
     raise Refused(
         f"Cannot write a manifest of partition spec {spec.spec_id}: no schema of the table has all its source columns"
     )

@@ -20,7 +20,7 @@ import pyarrow as pa
 from iceberg_cli.errors import CorruptFile, InvalidMetadata, UsageError
 from iceberg_cli.iceberg.avro.container import SYNC_BYTES, container_header
 from iceberg_cli.iceberg.spec import transforms
-from iceberg_cli.iceberg.spec.columns import column_types
+from iceberg_cli.iceberg.spec.columns import column_types, schema_of
 from iceberg_cli.iceberg.spec.field_summaries import FieldSummary
 from iceberg_cli.iceberg.spec.manifest import DATA, DELETES
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
@@ -217,12 +217,10 @@ def _target(
 
 
 def _schema(metadata: TableMetadata, spec: PartitionSpec) -> dict[str, Any]:
-    """The current schema, or the newest that has the source columns of the spec."""
-    source_ids = {each.source_id for each in spec.fields}
-    for schema in (metadata.current_schema(), *reversed(metadata.schemas)):
-        if source_ids <= schema.types_by_id().keys():
-            return schema.to_json()
-    raise ValueError("no schema has all of their source columns any more")
+    schema = schema_of(spec, metadata)
+    if schema is None:
+        raise ValueError("no schema has all of their source columns any more")
+    return schema.to_json()
 
 
 def _types(metadata: TableMetadata, spec: PartitionSpec) -> tuple[str, ...]:

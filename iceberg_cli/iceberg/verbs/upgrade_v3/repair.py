@@ -305,7 +305,10 @@ def _spec_id(found: _ManifestHeader, metadata: TableMetadata) -> int:
         return header.partition_spec_id
     if header.partition_spec is not None:
         try:
-            fields = [(each["name"], each["transform"]) for each in json.loads(header.partition_spec)]
+            listed = json.loads(header.partition_spec)
+            # Some writers put the whole spec where its array of fields belongs.
+            listed = listed["fields"] if isinstance(listed, dict) else listed
+            fields = [(each["name"], each["transform"]) for each in listed]
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFile(
                 found.path, "partition-spec", f"no list of partition fields: {error!r}"

@@ -10,14 +10,16 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pytest
 
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.spec.manifest_writer import manifest_header, write_manifest
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.assign_row_ids.share import ManifestRewrite, share
 from iceberg_cli.plan.plan import StagedFile
 from iceberg_cli.testing.crash.process import Process
 from iceberg_cli.testing.crash.world import World
-from tests.builders import LOCATION, a_snapshot, a_table
+from tests.builders import LOCATION, a_snapshot, a_table_document
 
 VALUES: dict[str, tuple[str, Any]] = {
     "when": ("date", date(2020, 1, 2)),
@@ -71,7 +73,16 @@ def an_entry(path: str, partition: dict[str, Any], **others: Any) -> dict[str, A
     }
 
 
-def shared(data: bytes, *, files: int) -> tuple[Process, StagedFile]:
+def the_table(spec: dict[str, Any]) -> TableMetadata:
+    """A table with the schema and the spec."""
+    document = a_table_document(a_snapshot(1)) | {
+        "schemas": [SCHEMA], "current-schema-id": 3, "last-column-id": 99, "partition-specs": [spec],
+        "default-spec-id": 2, "last-partition-id": 1999,
+    }  # fmt: skip
+    return TableMetadata.from_json(document, path="v1.metadata.json")
+
+
+def shared(data: bytes, *, files: int, spec: dict[str, Any] | None = None) -> tuple[Process, StagedFile]:
     """Take the row ids of the file `a` over into a manifest."""
     row = {
         "manifest_path": OLD, "manifest_length": len(data), "partition_spec_id": 2, "content": 0,
@@ -88,7 +99,9 @@ def shared(data: bytes, *, files: int) -> tuple[Process, StagedFile]:
     )
     process = Process(world=World(files={OLD: data}, pointer=OLD))
     sharing = ManifestRewrite(
-        row=pa.Table.from_pylist([row], schema=MANIFEST_LIST_SCHEMA), ids=ids, metadata=a_table(a_snapshot(1))
+        row=pa.Table.from_pylist([row], schema=MANIFEST_LIST_SCHEMA),
+        ids=ids,
+        metadata=the_table(spec or SPEC),
     )
 
     return process, share(process.table, sharing, NEW)
@@ -136,10 +149,44 @@ def test_partition_values_are_found_by_field_id_whatever_their_order_in_the_file
     text, _ = manifest_header(partition_spec={**spec, "fields": spec["fields"][::-1]}, **others)
     data = rewritten([an_entry("a", {"raw": b"r", "a_x20column": "c"})], text, metadata)
 
-    process, _ = shared(data, files=1)
+    process, _ = shared(data, files=1, spec=spec)
 
     (record,) = fastavro.reader(io.BytesIO(process.world.files[NEW]))
     assert record["data_file"]["partition"] == {"a_x20column": "c", "raw": b"r"}  # type: ignore[index, call-overload]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"schema": {**SCHEMA, "fields": SCHEMA["fields"][:1]}}, id="a schema of fewer columns"),
+        pytest.param(
+            {"schema": {**SCHEMA, "fields": [{**each, "type": "string"} for each in SCHEMA["fields"]]}},
+            id="a schema of other types",
+        ),
+        pytest.param({"schema": "not a schema"}, id="no schema"),
+        pytest.param({"schema-id": 8}, id="another schema's id"),
+        pytest.param({"partition-spec": SPEC}, id="the whole spec"),
+        pytest.param({"partition-spec": SPEC["fields"][:1]}, id="fewer partition fields"),
+        pytest.param({"partition-spec": None}, id="no partition fields"),
+    ],
+)
+def test_the_header_is_made_of_the_table_whatever_the_old_one_says(wrong: dict[str, Any]) -> None:
+    parts = {"schema": SCHEMA, "partition_spec": SPEC, "format_version": 2, "content": 0}
+    text, metadata = manifest_header(**parts)  # type: ignore[arg-type]
+    metadata |= {key: json.dumps(value).encode() for key, value in wrong.items()}
+    data = rewritten([an_entry("a", {avro_name(name): None for name in VALUES})], text, metadata)
+
+    process, _ = shared(data, files=1)
+
+    header = fastavro.reader(io.BytesIO(process.world.files[NEW])).metadata
+    assert json.loads(header["schema"]) == SCHEMA
+    assert json.loads(header["partition-spec"]) == SPEC["fields"]
+    assert (header["schema-id"], header["partition-spec-id"]) == ("3", "2")
+    assert (header["format-version"], header["content"]) == ("3", "data")
+
+
+def avro_name(name: str) -> str:
+    return name.replace(" ", "_x20")
 
 
 def rewritten(entries: list[dict[str, Any]], text: str, metadata: dict[str, bytes]) -> bytes:
