@@ -135,11 +135,11 @@ def sort_order(order_id: int, *, source: int) -> dict[str, Any]:
 
 
 def columns(*more: dict[str, Any], last: int = 9, **others: Any) -> Callable[[dict[str, Any]], None]:
-    """Further columns."""
+    """A new schema with further columns."""
 
     def change(document: dict[str, Any]) -> None:
-        schema = {**SCHEMA, "fields": [*SCHEMA["fields"], *more], **others}
-        document.update({"schemas": [schema], "last-column-id": last})
+        schema = {**SCHEMA, "schema-id": 1, "fields": [*SCHEMA["fields"], *more], **others}
+        document.update({"schemas": [SCHEMA, schema], "current-schema-id": 1, "last-column-id": last})
 
     return change
 
@@ -328,6 +328,20 @@ def _(table: Sound) -> None:
 def _(table: Sound) -> None:
     table.rows.append(lambda rows: [row.update(partition_spec_id=1) for row in rows])
     table.documents.append(lambda d: d["partition-specs"].append({"spec-id": 1, "fields": []}))
+
+
+@breaks("manifest-schema-contradicts")
+def _(table: Sound) -> None:
+    more = {"id": 3, "name": "z", "required": False, "type": "long"}
+    table.documents.append(lambda d: d["schemas"][0].update(fields=[*d["schemas"][0]["fields"], more]))
+    table.documents.append(lambda d: d.update({"last-column-id": 3}))
+
+
+@breaks("manifest-spec-contradicts")
+def _(table: Sound) -> None:
+    by_k(table, BY_BUCKET, 3)
+    wider = {**BY_BUCKET["fields"][0], "transform": "bucket[8]"}
+    table.documents.append(lambda d: d["partition-specs"].__setitem__(1, {**BY_BUCKET, "fields": [wider]}))
 
 
 in_data("entry-sequence-number-wrong", sequence_number=2, file_sequence_number=1)

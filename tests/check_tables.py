@@ -192,7 +192,7 @@ class Sound:
             **{key: str(number) for key, number in numbers.items()},
         )
         document = a_table_document(snapshot, format_version=self.version)
-        document |= {"location": str(self.folder), "schemas": [SCHEMA], "last-column-id": 2}
+        document |= {"location": str(self.folder), "schemas": [{**SCHEMA}], "last-column-id": 2}
         specs = {0: {"spec-id": 0, "fields": []}, self.spec["spec-id"]: self.spec}
         ids = [each["field-id"] for spec in specs.values() for each in spec["fields"]]
         document |= {"partition-specs": list(specs.values()), "last-partition-id": max([999, *ids])}

@@ -18,11 +18,13 @@ from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.schema import AvroField, AvroType
 from iceberg_cli.iceberg.check.entries import COUNTS, LIVE_SCHEMA, CheckedManifests, Entries, live_entries
+from iceberg_cli.iceberg.check.headers import schema_contradiction, spec_contradiction
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.field_summaries import FieldSummary, sort_key, summary_of
 from iceberg_cli.iceberg.spec.manifest import (
     DELETED,
     EntryBatch,
+    ManifestMetadata,
     ManifestSource,
     manifest_metadata,
     open_manifest,
@@ -217,6 +219,9 @@ class EntryRules:
     specs: dict[int, PartitionSpec] = field(init=False)
     types: dict[int, Type] = field(init=False)
     listed: CheckedManifests = field(init=False)
+    compared: dict[tuple[str | None, int | None, str | None, int], tuple[str, str]] = field(
+        init=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         """Derive what every batch uses."""
@@ -267,7 +272,24 @@ class EntryRules:
             version = self.metadata.format_version
             message = f"written in version {header.format_version}, the table is of version {version}"
             findings.add("manifest-header-differs", path, message)
+        self._contradictions(header, spec_id, source, findings)
         return spec_id
+
+    def _contradictions(
+        self, header: ManifestMetadata, spec_id: int, source: ManifestSource, findings: Findings
+    ) -> None:
+        """Tell of a schema or spec in a header that is not the table's; what one writer says is compared once."""
+        assert source.container is not None
+        key = header.schema, header.schema_id, header.partition_spec, spec_id
+        if key not in self.compared:
+            spec = self.specs.get(spec_id)
+            if spec is not None and parts_of(spec, source.container.type, self.types)[1]:
+                spec = None  # the entries contradict it too, and that is a rule of its own
+            self.compared[key] = schema_contradiction(header, self.metadata), spec_contradiction(header, spec)
+        rules = ("manifest-schema-contradicts", "manifest-spec-contradicts")
+        for rule, reason in zip(rules, self.compared[key], strict=True):
+            if reason:
+                findings.add(rule, source.path, reason)
 
     def check_entries(
         self,

@@ -17,6 +17,7 @@ _WRITER = (
     "Find the writer by the snapshot's summary (`inspect TABLE snapshots`) and stop it; "
     "roll back to a sound snapshot."
 )
+_HEADER = "`rewrite-manifests --all-manifests` writes manifests of main anew, with what the table says."
 _RESTORE = (
     "Restore the file from a backup or an earlier object version, or roll back to a snapshot without it."
 )
@@ -162,6 +163,8 @@ _MANIFESTS: Final = {
         "`rewrite-manifests` writes the true length; `upgrade-v3 --with repair-manifests` does on every branch.",
     ),
     "manifest-header-differs": error("Manifests", _WRITER),
+    "manifest-schema-contradicts": warning("Manifests", _HEADER),
+    "manifest-spec-contradicts": warning("Manifests", _HEADER),
     "manifest-file-counts-differ": error("Manifest Lists", _RECOUNT),
     "manifest-row-counts-differ": error("Manifest Lists", _RELIST),
     "entry-sequence-number-wrong": error("Sequence Number Inheritance", _WRITER),
