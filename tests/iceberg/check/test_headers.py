@@ -14,7 +14,7 @@ from tests.builders import a_snapshot, a_table_document
 from tests.manifest_tables import columns, spec
 
 OLD = columns("int", "timestamptz", "decimal(5,2)")
-NEW = {**columns("long", "timestamptz", "decimal(9,2)", "string"), "schema-id": 1}
+NEW = {**columns("long", "timestamptz", "decimal(9,2)", "double"), "schema-id": 1}
 BY_ONE = spec(1)
 
 
@@ -43,6 +43,7 @@ def without_first(schema: dict[str, Any], schema_id: int) -> dict[str, Any]:
         (NEW, ""),
         ({**OLD, "schema-id": 7}, ""),  # one that the table has forgotten
         ({**columns("int", "timestamptz", "decimal(4,2)"), "schema-id": 7}, ""),  # before a promotion
+        ({**columns("int", "timestamptz", "decimal(5,2)", "float"), "schema-id": 7}, ""),
         (without_first(OLD, 7), ""),
         (without_first(OLD, 0), "lacks columns 1 of"),
         (columns("int", "timestamp", "decimal(5,2)"), "column 2 as timestamp, and the table has it as timestamptz"),
