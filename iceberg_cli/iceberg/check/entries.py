@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from iceberg_cli.iceberg.reachability.keys import keys_of
 from iceberg_cli.iceberg.spec.manifest import ADDED, DELETED
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.spec.unfit_entries import VECTOR_FIELDS, UnfitEntries, unfit_entries
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.findings import Bools, Findings, Ints
 
@@ -128,7 +129,7 @@ DATA_COLUMNS: Final = (
     "sequence_number", "file_sequence_number", "first_row_id", "key_metadata",
 )  # fmt: skip
 DELETE_COLUMNS: Final = (
-    *DATA_COLUMNS, "equality_ids", "referenced_data_file", "content_offset", "content_size_in_bytes",
+    *DATA_COLUMNS, "equality_ids", *VECTOR_FIELDS,
 )  # fmt: skip
 POSITIONS, VECTOR, EQUALITY = 1, 2, 3  # kind of a delete; data files are 0
 LIVE_SCHEMA: Final = pa.schema(
@@ -148,7 +149,6 @@ LIVE_SCHEMA: Final = pa.schema(
         "blob_size": pa.int64(),
     }
 )
-_DATA_FORMATS: Final = ("avro", "orc", "parquet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,61 +230,27 @@ class Entries:
 
     def formats(self) -> None:
         """Check file formats, and the fields that each kind of delete must have."""
-        entries, findings = self.entries, self.findings
+        entries = self.entries
         alive = entries["status"].to_numpy() != DELETED
-        content = entries["content"].to_numpy()
-        formats = pc.utf8_lower(entries["file_format"].combine_chunks())
-        puffin = pc.equal(formats, "puffin").to_numpy(zero_copy_only=False)
-        known = pc.is_in(formats, value_set=pa.array(_DATA_FORMATS)).to_numpy(zero_copy_only=False)
-        findings.add_rows(
-            "file-format-unfit",
-            alive & ~known & ~(puffin & (content == 1)),
-            lambda i: (self.path(i), f"format {formats[i].as_py()!r:.40} of content {content[i]}"),
-        )
-        if "referenced_data_file" not in entries.column_names:
-            return
-        vectors = puffin & (content == 1)
-        missing = np.zeros(len(entries), np.bool_)
-        for name in ("referenced_data_file", "content_offset", "content_size_in_bytes"):
-            missing |= entries[name].is_null().to_numpy()
-        findings.add_rows(
-            "deletion-vector-incomplete",
-            alive & vectors & missing,
-            lambda i: (self.path(i), "a deletion vector without referenced file, offset or size"),
-        )
-        version = self.listed.format_version
-        findings.add_rows(
-            "deletion-vector-before-v3",
-            alive & vectors & (version < 3),
-            lambda i: (self.path(i), f"a deletion vector in a table of version {version}"),
-        )
-        self._positions(content, puffin)
-        self._equality(alive, content)
+        for unfit in unfit_entries(
+            entries, format_version=self.listed.format_version, column_ids=self.listed.columns
+        ):
+            self._add_unfit(unfit, alive)
+        if set(DELETE_COLUMNS) <= set(entries.column_names):
+            self._positions()
 
-    def _positions(self, content: Any, puffin: Bools) -> None:
+    def _add_unfit(self, unfit: UnfitEntries, alive: Bools) -> None:
+        self.findings.add_rows(unfit.rule, alive & unfit.rows, lambda i: (self.path(i), unfit.reason(i)))
+
+    def _positions(self) -> None:
         v3 = self.listed.made_in_v3[self.own] if len(self.own) else np.zeros(0, np.bool_)
+        content = self.entries["content"].to_numpy()
+        puffin = pc.equal(pc.utf8_lower(self.entries["file_format"]), "puffin").to_numpy()
         added = self.entries["status"].to_numpy() == ADDED
         self.findings.add_rows(
             "position-deletes-added-in-v3",
             added & v3 & (content == 1) & ~puffin,
             lambda i: (self.path(i), "a position delete file that was added in version 3"),
-        )
-
-    def _equality(self, alive: Bools, content: Any) -> None:
-        ids = self.entries["equality_ids"].combine_chunks()
-        equality = alive & (content == 2)
-        empty = pc.fill_null(pc.list_value_length(ids), 0).to_numpy() == 0
-        flat = pc.list_flatten(ids)
-        unknown = ~np.isin(flat.to_numpy(zero_copy_only=False), list(self.listed.columns))
-        stray = np.zeros(len(ids), np.bool_)
-        stray[pc.list_parent_indices(ids).to_numpy()[unknown]] = True
-        self.findings.add_rows(
-            "equality-ids-unfit",
-            equality & (empty | stray),
-            lambda i: (
-                self.path(i),
-                f"equality_ids are {ids[i].as_py() or 'none'}, not columns of the table",
-            ),
         )
 
 

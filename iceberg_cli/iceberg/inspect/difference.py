@@ -22,6 +22,7 @@ from iceberg_cli.iceberg.inspect import metadata_rows as rows_of
 from iceberg_cli.iceberg.inspect.file_rows import RowFormatter
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
+from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.schema import (
     ListType,
     MapType,
@@ -30,6 +31,7 @@ from iceberg_cli.iceberg.spec.schema import (
     StructType,
     Type,
 )
+from iceberg_cli.iceberg.spec.unfit_entries import VECTOR_FIELDS, Bools, unfit_entries
 from iceberg_cli.plan.difference import (
     ADDED,
     CHANGES_SCHEMA,
@@ -48,7 +50,7 @@ from iceberg_cli.plan.difference import (
     partition_keys,
 )
 from iceberg_cli.plan.difference_text import ANCESTOR, DESCENDANT, SAME, UNRELATED
-from iceberg_cli.plan.text import did_you_mean, iso, time_ms
+from iceberg_cli.plan.text import count, did_you_mean, iso, time_ms
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
@@ -57,13 +59,14 @@ if TYPE_CHECKING:
 
 _ENTRY_COLUMNS: Final = (
     "status", "content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes",
-    "sequence_number", "referenced_data_file", "content_offset", "content_size_in_bytes",
+    "sequence_number", "equality_ids", *VECTOR_FIELDS,
 )  # fmt: skip
 _PARTITION_COLUMNS: Final = ("status", "partition")
 _READ_SCHEMA: Final = pa.schema(
     [
         ("name", pa.large_string()),  # of a data or delete file its path, of a deletion vector also its place
         ("target", pa.large_string()),  # the data file of a deletion vector
+        ("is_unfit", pa.bool_()),  # whether it is a delete that cannot be applied
         ("sequence_number", pa.int64()),
         *(field for field in CHANGES_SCHEMA if field.name != "side"),
     ]
@@ -158,6 +161,7 @@ class SnapshotDifference(DifferenceInspector):
         self._table = table
         self._before, self._after = before, after
         self._as_of_ms = as_of_ms
+        self._warnings: tuple[str, ...] = ()
         self._reachability = Reachability(
             engine=table.engine, on_event=table.on_event, trust_lists=table.trust_lists
         )
@@ -169,8 +173,8 @@ class SnapshotDifference(DifferenceInspector):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Nothing is passed over."""
-        return ()
+        """Deletes that cannot be applied."""
+        return self._warnings
 
     def header(self, what: str) -> dict[str, Any]:
         """The first fields of the document."""
@@ -221,10 +225,17 @@ class SnapshotDifference(DifferenceInspector):
 
     def _entries(self, manifests: pa.Table) -> pa.Table:
         """Live entries of manifests, as rows of `_READ_SCHEMA`."""
-        formatter = RowFormatter(self._table.metadata, self._table.metadata_location)
+        metadata = self._table.metadata
+        formatter = RowFormatter(metadata, self._table.metadata_location)
+        column_ids = frozenset(column_types(metadata))
 
         def shown(sources: Sequence[ManifestSource], batch: EntryBatch) -> list[pa.Table]:
-            return [_rows_of(spec_id, rows, formatter) for spec_id, rows in formatter.by_spec(sources, batch)]
+            found = []
+            for spec_id, rows in formatter.by_spec(sources, batch):
+                rules = unfit_entries(rows, format_version=metadata.format_version, column_ids=column_ids)
+                unfit = np.logical_or.reduce([rule.rows for rule in rules])
+                found.append(_rows_of(spec_id, rows, unfit, formatter))
+            return found
 
         parts = self._reachability.from_entries(manifests, _ENTRY_COLUMNS, shown, phase="reading manifests")
         return pa.concat_tables([_READ_SCHEMA.empty_table(), *(rows for some in parts for rows in some)])
@@ -287,12 +298,26 @@ class SnapshotDifference(DifferenceInspector):
         # takes over what position deletes of its data file hid before.
         if older or pc.any(pc.equal(changed["kind"], DELETION_VECTOR)).as_py():
             deletes = pa.concat_tables([deletes, self._entries(common)])
+        if self._tell_of_unfit(deletes):
+            return None
         if pc.any(pc.not_equal(deletes["kind"], DELETION_VECTOR)).as_py():
             if _apply_to_nothing(deletes, data, changed):
                 deletes = deletes.filter(pc.equal(deletes["kind"], DELETION_VECTOR))
             else:
                 return None
         return _net(data_sides=(removed, added), vectors=deletes, relation=relation)
+
+    def _tell_of_unfit(self, deletes: pa.Table) -> bool:
+        """Whether there are deletes that cannot be applied, so that nobody knows how many rows they hide."""
+        unfit = deletes.filter(deletes["is_unfit"])
+        if unfit.num_rows:
+            self._warnings = (
+                (
+                    f"{count(unfit.num_rows, 'deletes')} cannot be applied, such as {unfit['name'][0]}: how many rows are "
+                    "shown is not known; `inspect TABLE --check` says what is wrong"
+                ),
+            )
+        return bool(unfit.num_rows)
 
     # -- states ----------------------------------------------------------------------------------------------------
 
@@ -348,7 +373,7 @@ class SnapshotDifference(DifferenceInspector):
         return then.properties
 
 
-def _rows_of(spec_id: int, rows: pa.Table, formatter: RowFormatter) -> pa.Table:
+def _rows_of(spec_id: int, rows: pa.Table, unfit: Bools, formatter: RowFormatter) -> pa.Table:
     """Live entries of one partition spec as rows of `_READ_SCHEMA`."""
     rows = rows.combine_chunks()
     content = rows["content"].combine_chunks()
@@ -366,6 +391,7 @@ def _rows_of(spec_id: int, rows: pa.Table, formatter: RowFormatter) -> pa.Table:
     columns = {
         "name": pc.if_else(vector, named, paths),
         "target": pc.if_else(vector, target, pa.scalar(None, pa.large_string())),
+        "is_unfit": pc.and_(pc.not_equal(content, DATA), pa.array(unfit)),
         "sequence_number": rows["sequence_number"],
         "kind": kind.cast(pa.int8()),
         "spec_id": pa.array(np.full(len(paths), spec_id, np.int32)),

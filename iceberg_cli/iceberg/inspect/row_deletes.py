@@ -27,14 +27,16 @@ from iceberg_cli.iceberg.inspect.data_files import (
 )
 from iceberg_cli.iceberg.inspect.data_files import rows_of as projected
 from iceberg_cli.iceberg.inspect.live_entries import ENTRY_COLUMNS
+from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.position_deletes import FILE_PATH_ID, POS_ID, read_position_deletes
+from iceberg_cli.iceberg.spec.unfit_entries import VECTOR_FIELDS, unfit_entries
 
 if TYPE_CHECKING:
+    from iceberg_cli.iceberg.spec.metadata import TableMetadata
     from iceberg_cli.iceberg.table import IcebergTable
 
 DELETE_COLUMNS: Final = (
-    *ENTRY_COLUMNS, "equality_ids", "referenced_data_file", "content_offset", "content_size_in_bytes", "lower_bounds",
-    "upper_bounds",
+    *ENTRY_COLUMNS, "equality_ids", *VECTOR_FIELDS, "lower_bounds", "upper_bounds",
 )  # fmt: skip
 _PHASE: Final = "reading delete files"
 _POSITION_FIELDS: Final = (
@@ -104,12 +106,6 @@ class RowDeletes:
     def _vectors(self, files: pa.Table, entries: pa.Table) -> dict[str, tuple[bytes, ...]]:
         """Deletion vectors of data files: one that is older than its data file is none of it."""
         sequence_numbers = dict(_columns(files, "file_path", "sequence_number"))
-        unnamed = entries.filter(entries["referenced_data_file"].is_null())
-        if unnamed.num_rows:
-            path = unnamed["file_path"][0].as_py()
-            raise CorruptFile(
-                path, "referenced_data_file", "the manifest does not say which data file this vector is of"
-            )
         named = entries.filter(pc.is_in(entries["referenced_data_file"], value_set=files["file_path"]))
         by_file: dict[str, list[_Vector]] = {}
         seen: set[str] = set()
@@ -121,10 +117,6 @@ class RowDeletes:
                 continue
             if ref in seen:
                 raise CorruptFile(path, offset, f"another deletion vector for {ref} is live, too")
-            if offset is None or length is None:
-                raise CorruptFile(
-                    path, "content_offset", f"the manifest does not say where the vector of {ref} is"
-                )
             seen.add(ref)
             by_file.setdefault(path, []).append(_Vector(path, size, offset, length, records, ref))
         scan: Scan[list[_Vector], list[tuple[str, bytes]], list[tuple[str, bytes]]] = Scan(
@@ -364,6 +356,19 @@ def _listed(some: Sequence[tuple[Any, tuple[str, pa.Array] | None]]) -> list[tup
 
 def _columns(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
     return zip(*(table[name].to_pylist() for name in names), strict=True)
+
+
+def refuse_unfit(entries: pa.Table, metadata: TableMetadata) -> None:
+    """Let no row be shown that deletes hide which cannot be applied, whatever data files they are of.
+
+    Raises:
+        CorruptFile: see `unfit_entries`.
+    """
+    for unfit in unfit_entries(
+        entries, format_version=metadata.format_version, column_ids=frozenset(column_types(metadata))
+    ):
+        for row in np.flatnonzero(unfit.rows)[:1].tolist():
+            raise CorruptFile(entries["file_path"][row].as_py(), f"field {unfit.field}", unfit.reason(row))
 
 
 def with_path_bounds(entries: pa.Table) -> pa.Table:

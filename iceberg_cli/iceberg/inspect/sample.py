@@ -25,7 +25,13 @@ from iceberg_cli.iceberg.inspect.data_files import (
     RowReader,
 )
 from iceberg_cli.iceberg.inspect.live_entries import ENTRY_COLUMNS, LiveEntries, LiveEntryReader
-from iceberg_cli.iceberg.inspect.row_deletes import DELETE_COLUMNS, RowDeletes, joined, with_path_bounds
+from iceberg_cli.iceberg.inspect.row_deletes import (
+    DELETE_COLUMNS,
+    RowDeletes,
+    joined,
+    refuse_unfit,
+    with_path_bounds,
+)
 from iceberg_cli.iceberg.inspect.table_columns import columns_of
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
@@ -194,8 +200,10 @@ class SnapshotSample(SampleInspector):
         parts = self._reachability.from_entries(
             manifests, DELETE_COLUMNS, self._entry_reader, phase="reading delete manifests"
         )
-        tables = [with_path_bounds(each.table) for part in parts for each in part]
         metadata = self._table.metadata
+        tables = [with_path_bounds(each.table) for part in parts for each in part]
+        for each in tables:
+            refuse_unfit(each, metadata)
         schemas = [metadata.current_schema(), *reversed(metadata.schemas)]
         path = self._table.metadata_location
         return RowDeletes(

@@ -315,7 +315,7 @@ def ids_in_source() -> set[str]:
             found |= {value.value for value in values if isinstance(value, ast.Constant)}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in makers:
             found |= {arg.value for arg in node.args[:1] if isinstance(arg, ast.Constant)}
-        elif isinstance(node, ast.Tuple) and isinstance(node.elts[0], ast.Name) and node.elts[0].id in makers:
+        elif isinstance(node, ast.Tuple) and node.elts and ast.unparse(node.elts[0]) in makers:
             found |= {each.value for each in node.elts[1:2] if isinstance(each, ast.Constant)}
     return {str(each) for each in found}
 

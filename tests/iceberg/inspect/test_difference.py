@@ -355,3 +355,15 @@ def test_findings_are_lines_too(table: str) -> None:
     document = run("inspect", table, "--check", "--format", "json")
     assert (ran.code, document.code) == (15, 15)
     assert [json.loads(line) for line in ran.out.splitlines()] == document.json["findings"]
+
+
+@pytest.mark.parametrize("offset", [None, 4], ids=["a vector at no place", "a vector"])
+def test_a_delete_that_cannot_be_applied_leaves_the_rows_unknown(tmp_path: Path, offset: int | None) -> None:
+    made = a_table(tmp_path, {"a": 10}, format_version=3)
+    made.vectors("p", {"a": {1, 2}})
+    made.added[-1] |= {"content_offset": offset}
+    made.commit_and_publish(2)
+    first, second = (each["snapshot-id"] for each in made.document["snapshots"])
+    ran = run("inspect", made.location, "diff", first, second, "--format", "json")
+    assert ran.json["rows"]["net"] == (-2 if offset else None)
+    assert ("1 delete cannot be applied" in ran.err) is (offset is None), ran.err

@@ -208,10 +208,45 @@ def test_a_data_file_of_another_size_than_its_manifest_says_is_read_to_its_true_
     assert f"a.parquet has {len(content):,} bytes, and the table says {stated}: it is read to" in ran.err
 
 
-def test_a_vector_whose_entry_names_no_data_file_stops_the_sample(tmp_path: Path) -> None:
-    made = a_delete_table(tmp_path, {"a": 10}, format_version=3)
-    made.vectors("p", {"a": {1, 2}}, referenced_data_file=None)
+UNFIT: dict[str, tuple[int, str, dict[str, Any], str]] = {
+    "a vector of no data file": (3, "vector", {"referenced_data_file": None}, "field referenced_data_file"),
+    "a vector at no place": (3, "vector", {"content_offset": None}, "field content_offset"),
+    "a vector of no length": (3, "vector", {"content_size_in_bytes": None}, "field content_size_in_bytes"),
+    "a vector before version 3": (2, "vector", {}, "table of version 2"),
+    "deletes in no known format": (
+        3,
+        "equality deletes",
+        {"file_format": "PUFFIN"},
+        "format 'puffin' of content 2",
+    ),
+    "equality deletes by nothing": (3, "equality deletes", {"equality_ids": []}, "equality_ids are none"),
+    "equality deletes by no column": (
+        3,
+        "equality deletes",
+        {"equality_ids": [1, 99]},
+        "equality_ids are [1, 99]",
+    ),
+}
+
+
+@pytest.mark.parametrize("newer_data", [False, True], ids=["of the data file", "of nothing that is live"])
+@pytest.mark.parametrize("case", UNFIT)
+def test_a_delete_that_cannot_be_applied_stops_the_sample(
+    tmp_path: Path, case: str, *, newer_data: bool
+) -> None:
+    version, kind, fields, reason = UNFIT[case]
+    made = a_delete_table(tmp_path, {"a": 10}, format_version=version)
+    if kind == "vector":
+        made.vectors("p", {"a": {1, 2}})
+    else:
+        made.equality("p")
+    made.added[-1] |= fields
     made.commit_and_publish(2)
+    if newer_data:
+        made.remove("a", vectors=False)
+        made.data("b", 10)
+        made.commit_and_publish(3)
     ran = run("inspect", made.location, "sample")
     assert ran.code == 15, ran.out + ran.err
-    assert "which data file this vector is of" in ran.err
+    assert reason in ran.err
+    assert run("inspect", made.location, "--check").code == 15

@@ -24,6 +24,7 @@ from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.position_deletes import FILE_PATH_ID, TOP
 from iceberg_cli.iceberg.spec.schema import Type
 from iceberg_cli.iceberg.spec.transforms import parse, result_type
+from iceberg_cli.iceberg.spec.unfit_entries import VECTOR_FIELDS
 from iceberg_cli.iceberg.verbs.merge_dvs.where import Condition, match_partitions
 from iceberg_cli.paths import path_key_column
 
@@ -266,7 +267,7 @@ def _only(rows: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Array:
 
 def _check_vectors(rows: pa.Table, kinds: npt.NDArray[np.int8], sources: Sequence[ManifestSource]) -> None:
     """Refuse deletion vectors without a field that "Data File Fields", notes 4 and 5, requires."""
-    for name in ("referenced_data_file", "content_offset", "content_size_in_bytes"):
+    for name in VECTOR_FIELDS:
         missing = np.flatnonzero((kinds == VECTOR) & rows[name].is_null().to_numpy())
         if len(missing):
             source = sources[rows["manifest"][int(missing[0])].as_py()]
