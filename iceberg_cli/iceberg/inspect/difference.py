@@ -311,12 +311,9 @@ class SnapshotDifference(DifferenceInspector):
         """Whether there are deletes that cannot be applied, so that nobody knows how many rows they hide."""
         unfit = deletes.filter(deletes["is_unfit"])
         if unfit.num_rows:
-            self._warnings = (
-                (
-                    f"{count(unfit.num_rows, 'deletes')} cannot be applied, such as {unfit['name'][0]}: how many rows are "
-                    "shown is not known; `inspect TABLE --check` says what is wrong"
-                ),
-            )
+            some = f"{count(unfit.num_rows, 'deletes')} cannot be applied, such as {unfit['name'][0]}"
+            way_out = "`inspect TABLE --check` says what is wrong"
+            self._warnings = (f"{some}: nobody knows how many rows are shown; {way_out}",)
         return bool(unfit.num_rows)
 
     # -- states ----------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from iceberg_cli.iceberg.inspect.live_entries import ENTRY_COLUMNS
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.position_deletes import FILE_PATH_ID, POS_ID, read_position_deletes
 from iceberg_cli.iceberg.spec.unfit_entries import VECTOR_FIELDS, unfit_entries
+from iceberg_cli.operation.stored_files import true_sizes
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.spec.metadata import TableMetadata
@@ -75,6 +76,7 @@ class RowDeletes:
     entries: pa.Table | None
     schemas: Sequence[Sequence[Field]]
     table: IcebergTable
+    notes: list[str] = field(default_factory=list)  # what was noticed in reading them
     _keys: dict[str, pa.Array] = field(default_factory=dict)
 
     def of(self, files: pa.Table) -> HiddenRows:
@@ -153,7 +155,9 @@ class RowDeletes:
             in_parts=True,
         )
         columns = _columns(entries, "file_path", "file_format", "file_size_in_bytes", "record_count")
-        items = [_DeleteFile(path, kind.lower(), size, records) for path, kind, size, records in columns]
+        items = self._sized(
+            [_DeleteFile(path, kind.lower(), size, records) for path, kind, size, records in columns]
+        )
         of_delete = {
             path: (key, number)
             for path, key, number in _columns(entries, "file_path", "key", "sequence_number")
@@ -231,11 +235,13 @@ class RowDeletes:
     ) -> None:
         self._keys = {path: keys for path, keys in self._keys.items() if path in used}
         names = ("file_path", "file_format", "file_size_in_bytes", "record_count")
-        items = [
+        unread = [
             (_DeleteFile(path, kind.lower(), size, records), columns[own])
             for (path, kind, size, records), own in zip(_columns(entries, *names), ids, strict=True)
             if path in used and path not in self._keys
         ]
+        files = self._sized([file for file, _ in unread])
+        items = [(file, own) for file, (_, own) in zip(files, unread, strict=True)]
         scan: Scan[tuple[_DeleteFile, EqualityColumns], tuple[str, pa.Array], list[tuple[str, pa.Array]]] = (
             Scan(
                 lambda item: Source(item[0].path, item[0].size_bytes),
@@ -247,6 +253,14 @@ class RowDeletes:
         )
         for pairs in self.table.engine.scan(scan, items, on_event=self.table.on_event):
             self._keys |= dict(pairs)
+
+    def _sized(self, files: Sequence[_DeleteFile]) -> list[_DeleteFile]:
+        """The files as large as they are, whatever their entries say, so that each is read to its end."""
+        sizes, notes = true_sizes(
+            self.table, [file.path for file in files], [file.size_bytes for file in files]
+        )
+        self.notes += [note for note in notes if note not in self.notes]
+        return [file._replace(size_bytes=size) for file, size in zip(files, sizes, strict=True)]
 
 
 class _Vector(NamedTuple):
