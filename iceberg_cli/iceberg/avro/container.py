@@ -48,23 +48,21 @@ class Block(NamedTuple):
     payload: bytes | memoryview
 
 
-class Header(NamedTuple):
-    """The header of an Avro file. `schema` is parsed JSON and shared: do not change it."""
-
-    schema: Any
-    type: AvroType
-    metadata: dict[str, bytes]  # without avro.schema and avro.codec
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
-    """A container that was read whole. `schema` is parsed JSON and shared: do not change it."""
+class Header:
+    """The header of an Avro file. `schema` is parsed JSON and shared: do not change it."""
 
     path: str
     schema: Any
     schema_text: bytes
     type: AvroType
     metadata: dict[str, bytes]  # without avro.schema and avro.codec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container(Header):
+    """A container that was read whole."""
+
     blocks: tuple[Block, ...]  # in file order; blocks without records are left out
     codec: str
 
@@ -115,9 +113,9 @@ def read_header(start: bytes, path: str) -> Header:
     """
     _check_magic(start[:4], path)
     metadata, _ = _read_header(memoryview(start), path)
-    schema, tree, _ = _schema(metadata, path)
+    schema, tree, schema_text = _schema(metadata, path)
     metadata.pop("avro.codec", None)
-    return Header(schema, tree, metadata)
+    return Header(path=path, schema=schema, schema_text=schema_text, type=tree, metadata=metadata)
 
 
 def _check_magic(magic: bytes, path: str) -> None:

@@ -25,6 +25,7 @@ from iceberg_cli.iceberg.spec.manifest_list import (
     read_manifest_list,
     read_manifest_lists,
 )
+from iceberg_cli.iceberg.spec.nameless_ids import identified_manifest
 
 _ADDED, _DELETED = 1, 2
 _MAX_ROW_ID = 1 << 62  # no table comes near it, and sums below it are exact enough to compare
@@ -300,7 +301,7 @@ def open_manifest(source: ManifestSource, data: bytes) -> ManifestSource:
             "prove it whole"
         )
         raise CorruptFile(source.path, None, reason)
-    container = read_container(data, source.path)
+    container = identified_manifest(read_container(data, source.path))
     stated = manifest_metadata(container).content
     if stated is not None and stated != source.content:
         raise CorruptFile(source.path, "content", f"{stated}, but the manifest list says {source.content}")

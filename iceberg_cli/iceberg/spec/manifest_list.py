@@ -18,6 +18,7 @@ from iceberg_cli.iceberg.avro.columns import Executor, decode_records
 from iceberg_cli.iceberg.avro.container import Container, read_container
 from iceberg_cli.iceberg.avro.projection import DecodePlan, Node, Projection, compile_plan
 from iceberg_cli.iceberg.avro.schema import AvroType, record_of
+from iceberg_cli.iceberg.spec.nameless_ids import identified_list
 
 _I32, _I64 = pa.int32(), pa.int64()
 _FIELD_SUMMARY = pa.struct(
@@ -99,7 +100,7 @@ def read_manifest_lists(
     """
     groups: dict[tuple[bytes, int], list[tuple[int, Container]]] = {}
     for index, (path, data) in enumerate(items):
-        container = read_container(data, path)
+        container = identified_list(read_container(data, path))
         version = _version(container, format_version)
         groups.setdefault((container.schema_text, version), []).append((index, container))
     tables = [_read_group(group, version, executor) for (_, version), group in groups.items()]

@@ -24,6 +24,7 @@ from iceberg_cli.iceberg.spec.manifest import (
     read_manifest_list,
 )
 from iceberg_cli.iceberg.spec.metadata import Snapshot
+from iceberg_cli.iceberg.spec.nameless_ids import identified_list
 from iceberg_cli.iceberg.spec.snapshot import BRANCH, MAIN
 from iceberg_cli.iceberg.spec.unknown_fields import unknown_fields_reason, unknown_row_fields
 from iceberg_cli.iceberg.table import IcebergTable
@@ -103,7 +104,7 @@ def _listed(table: IcebergTable, snapshot: Snapshot) -> tuple[pa.Table, tuple[st
     if len(pc.unique(paths)) < len(paths):
         twice = next(found["values"] for found in pc.value_counts(paths).to_pylist() if found["counts"] > 1)
         raise CorruptFile(path, "field manifest_path", f"it lists {twice} twice")
-    return rows, unknown_row_fields(record_of(read_header(data, path).type, path))
+    return rows, unknown_row_fields(record_of(identified_list(read_header(data, path)).type, path))
 
 
 def with_lengths(table: IcebergTable, head: BranchHead) -> tuple[BranchHead, Mapping[str, str]]:

@@ -13,6 +13,7 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import Header, read_header
 from iceberg_cli.iceberg.avro.schema import record_of
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.nameless_ids import identified_manifest
 from iceberg_cli.iceberg.spec.unknown_fields import (
     unknown_attributes,
     unknown_entry_fields,
@@ -85,7 +86,7 @@ def _header(storage: Storage, path: str) -> Header:
         except FileNotFoundError:
             raise CorruptFile(path, None, "the table needs this file and it is not there") from None
         try:
-            return read_header(start, path)
+            return identified_manifest(read_header(start, path))
         except CorruptFile:
             if len(start) < head_bytes:
                 raise

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.budget import deep_unless
+from tests.files_without_ids import strip_folder
 from tests.spark_tables import COMPACT, Lake, Shape, Writing, in_order, insert, shapes, write
 
 pytestmark = pytest.mark.jvm
@@ -90,6 +91,20 @@ def test_rows_row_ids_and_files_are_the_same_and_spark_writes_on(
     assert len(after) == len(left)
     if row_ids:
         assert sorted(row[-2] for row in after) == sorted(row[-2] for row in left)
+
+
+@pytest.mark.parametrize("shape", [CASES[0], CASES[1]])
+def test_files_without_ids_are_read_by_names_as_java_does(
+    hadoop: Lake, written: Writing, shape: Shape
+) -> None:
+    table = written(hadoop, shape)
+    before = seen(hadoop, table, row_ids=False)
+    strip_folder(hadoop.folder(table))
+    assert seen(hadoop, table, row_ids=False) == before
+    assert hadoop.verb("rewrite-manifests", table)["status"] == "done"
+    assert seen(hadoop, table, row_ids=False) == before
+    hadoop.sql(table, COMPACT)
+    assert hadoop.rows(table, row_ids=False) == before["rows"]
 
 
 def test_manifests_split_by_partition_let_spark_skip_those_that_do_not_match(hadoop: Lake) -> None:
