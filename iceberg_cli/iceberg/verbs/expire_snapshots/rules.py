@@ -30,6 +30,7 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import (
     retention_of,
     within_properties,
 )
+from iceberg_cli.iceberg.verbs.expire_snapshots.writer_state import lost_states
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
 from iceberg_cli.plan.policy import DEFAULT
 from iceberg_cli.plan.text import age, did_you_mean, iso
@@ -191,7 +192,12 @@ def _warnings(
     *,
     as_of_ms: int,
 ) -> tuple[str, ...]:
-    warnings = []
+    lost = lost_states(metadata, judgement.kept) if judgement.expired else ()
+    warnings = [
+        f"{each.writer} does not find its state on branch {each.branch} after this: {each.state:.80} is in snapshot "
+        f"{each.snapshot_id}. Restored, it may commit the same files again; a larger --retain-last keeps it"
+        for each in lost
+    ]
     young_ms = as_of_ms - int(retention.cutoff_ms.value)
     if judgement.expired and retention.by_age and young_ms < _YOUNG_MS and policy.grace_ms < _YOUNG_MS:
         warnings.append(
