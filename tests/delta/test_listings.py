@@ -65,13 +65,9 @@ COMMITS: Mapping[str, int] = {"vacuum": 2, "vacuum lite": 2, "merge": 1, "upgrad
 NAMES_A_COMMIT = 2  # the base is the newest version, and it is there still once the new file is
 
 
-@pytest.mark.parametrize("name", VERBS_WITH_WORLDS)
-def test_the_log_is_listed_once_a_plan_and_then_where_that_decides_something(name: str) -> None:
-    asked, a_world = VERBS_WITH_WORLDS[name]
-    world = a_world()
-    storage = ListedStorage(world)
-    verb = VERBS[asked.operation]
-    table = DeltaTable(
+def a_table(storage: SimStorage) -> DeltaTable:
+    """The table of a simulated world."""
+    return DeltaTable(
         name="visits",
         root=DELTA_TABLE,
         storage=storage,
@@ -80,6 +76,15 @@ def test_the_log_is_listed_once_a_plan_and_then_where_that_decides_something(nam
         engine=LocalEngine(storage, threads=1),
         on_event=unseen,
     )
+
+
+@pytest.mark.parametrize("name", VERBS_WITH_WORLDS)
+def test_the_log_is_listed_once_a_plan_and_then_where_that_decides_something(name: str) -> None:
+    asked, a_world = VERBS_WITH_WORLDS[name]
+    world = a_world()
+    storage = ListedStorage(world)
+    verb = VERBS[asked.operation]
+    table = a_table(storage)
     planned = verb.plan(table, policy_with(verb.policy, asked.policy), as_of_ms=NOW_MS)
     assert planned.plan.due
     assert (storage.listings, storage.name_listings) == (1, 0)
@@ -103,15 +108,7 @@ def test_nothing_goes_by_a_listing_that_lacks_a_file_which_is_there() -> None:
 
     def the_plan() -> Plan:
         storage = ShortListings(world, Script())
-        table = DeltaTable(
-            name="visits",
-            root=DELTA_TABLE,
-            storage=storage,
-            committer=WorldLogCommitter(DELTA_TABLE, storage),
-            iceberg_files=iceberg_files,
-            engine=LocalEngine(storage, threads=1),
-            on_event=unseen,
-        )
+        table = a_table(storage)
         return verb.plan(table, policy_with(verb.policy, asked.policy), as_of_ms=NOW_MS).plan
 
     with pytest.raises(CorruptFile, match="asked for it, the storage has it") as error:
