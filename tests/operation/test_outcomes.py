@@ -639,6 +639,56 @@ def test_a_commit_with_a_grace_and_no_known_outcome_is_waited_for(shared: Scene)
     assert needed <= set(shared.world.files)
 
 
+def before_the_outcome(scene: Scene) -> Expiry:
+    """An expiry without a grace whose process stops between its request and the record of what came of it."""
+    policy = replace(FIRST, grace=0)
+    trial = Expiry(world=scene.copy().world, policy=policy)
+    trial.run()
+    swap = next(number for number, effect in enumerate(trial.effects) if effect.startswith("swap "))
+    return Expiry(world=scene.world, policy=policy, script=Script(after={swap: crash}))
+
+
+def test_a_request_without_a_recorded_outcome_forbids_deletions_where_it_may_still_arrive(
+    shared: Scene,
+) -> None:
+    first = before_the_outcome(shared)
+    assert first.dies(first.run)
+    (operation_id,) = first.table.workspace.open_operations()
+    files, pointer = dict(shared.world.files), shared.world.pointer
+    if shared.world.served:
+        with pytest.raises(Refused, match=f"became of the commit of operation {operation_id} is not known"):
+            shared.process().run(settle=False)
+        assert (shared.world.files, shared.world.pointer) == (files, pointer)
+    else:  # the file of the lost attempt is known, and its swap is dead once the table moves
+        assert shared.process().run(settle=False).status == "done"
+    shared.finish()
+
+
+def test_a_request_without_a_recorded_outcome_forbids_deletions_where_catalogs_take_it_late(
+    shared: Scene,
+) -> None:
+    """As a Hive Metastore does that expects nothing of the table."""
+    first = before_the_outcome(shared)
+    assert first.dies(first.run)
+    files, pointer = dict(shared.world.files), shared.world.pointer
+    process = shared.process()
+    process.table.committer.takes_late_requests = lambda: True  # type: ignore[attr-defined]
+    with pytest.raises(Refused, match="it may turn out that all of them are needed"):
+        process.run(settle=False)
+    assert (shared.world.files, shared.world.pointer) == (files, pointer)
+    shared.finish()
+
+
+def test_a_journal_that_cannot_be_read_forbids_deletions(shared: Scene) -> None:
+    operation_id, _ = expire_first(shared)
+    record = next(path for path in journal_files(shared) if path.endswith(".json"))
+    shared.world.files[record] = b"{"
+    files, pointer = dict(shared.world.files), shared.world.pointer
+    with pytest.raises(Refused, match=f"whether operation {operation_id} keeps them is not known"):
+        shared.process().run()
+    assert (shared.world.files, shared.world.pointer) == (files, pointer)
+
+
 def test_crash_around_any_effect_of_an_expiry_that_waits_for_another(shared: Scene) -> None:
     _, needed = expire_first(shared)
     trial = shared.copy()
