@@ -61,6 +61,7 @@ SCHEMA = pa.schema(
     ]
 )
 _SLICE_ROWS = 1 << 16  # written at once
+_WIDER = pa.decimal128(38, 0)  # logs may state sizes whose sum an int64 does not hold
 _HASHED_ROWS = 1 << 13  # converted to text at once
 
 
@@ -101,7 +102,7 @@ def of_kinds(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[str, pa.T
 def kind_totals(rows: pa.Table) -> dict[str, tuple[int, int]]:
     """Rows and bytes of each kind that occurs, in delete order; files of unknown size count no bytes."""
     return {
-        kind: (some.num_rows, int(pc.sum(some["size_bytes"]).as_py() or 0))
+        kind: (some.num_rows, int(pc.sum(some["size_bytes"].cast(_WIDER)).as_py() or 0))
         for kind, some in of_kinds(rows, ["size_bytes"])
     }
 

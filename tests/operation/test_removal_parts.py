@@ -69,6 +69,11 @@ def test_progress_counts_the_parts_that_are_written() -> None:
     assert len(events) == 4
 
 
+def test_sizes_are_added_up_beyond_64_bits() -> None:
+    found = split([a_removal(f"/t/data/{number}", size_bytes=1 << 62) for number in range(3)], 2)
+    assert found.size_bytes == 3 << 62
+
+
 @settings(deadline=None)
 @given(ROWS, st.integers(1, 9), st.data())
 def test_parts_say_what_the_rows_say(rows: list[Row], part_rows: int, data: st.DataObject) -> None:
