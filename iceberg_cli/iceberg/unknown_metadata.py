@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.catalogs.folder_versions import number_of
@@ -23,6 +22,7 @@ from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 from iceberg_cli.plan.plan import Verdict
+from iceberg_cli.plan.removal_rows import total_bytes
 from iceberg_cli.storage import FileInfo, Storage
 
 FORGET_METADATA = "--unsafe-forget-metadata"
@@ -156,7 +156,7 @@ class FilesOfUnknownMetadata:
                 if stays.any():
                     sizes = going["size_bytes"].filter(pa.array(stays))
                     count, size_bytes = self._totals.get(root.name, (0, 0))
-                    total = size_bytes + int(pc.sum(sizes).as_py() or 0)
+                    total = size_bytes + total_bytes(sizes)
                     self._totals[root.name] = (count + len(sizes), total)
                     going = going.filter(pa.array(~stays))
             yield going

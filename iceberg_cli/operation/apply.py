@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import pyarrow.compute as pc
-
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused
 from iceberg_cli.operation.deletion_probe import check_deletable
 from iceberg_cli.operation.journal import PLAN_FILE, Journal, load_plan, load_removals
@@ -22,6 +20,7 @@ from iceberg_cli.operation.sweep import gaps
 from iceberg_cli.operation.withholding import check_others
 from iceberg_cli.plan.events import RECORD, phase
 from iceberg_cli.plan.plan import Base, Plan, encode
+from iceberg_cli.plan.removal_rows import total_bytes
 from iceberg_cli.plan.removals import PART_ROWS, Removals
 from iceberg_cli.plan.report import OrphanFiles, Report
 from iceberg_cli.plan.text import age, iso
@@ -289,7 +288,7 @@ class _OrphanCount:
         """Add files of removals, by the indices of their rows."""
         files = removals.read_rows(rows)
         self.count += files.num_rows
-        self.size_bytes += int(pc.sum(files["size_bytes"]).as_py() or 0)
+        self.size_bytes += total_bytes(files["size_bytes"])
         room = _LISTED - len(self.files)
         self.files += files.slice(0, room).select(["path", "kind", "size_bytes"]).to_pylist()
 

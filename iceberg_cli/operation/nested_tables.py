@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.paths import METADATA_SUFFIXES, folder_column, is_suspicious
 from iceberg_cli.plan.plan import Verdict
+from iceberg_cli.plan.removal_rows import total_bytes
 from iceberg_cli.storage import Storage
 
 DELTA_LOG: Final = "_delta_log"
@@ -132,7 +133,7 @@ class NestedFiles:
             for folder in pc.unique(staying["table"]).to_pylist():
                 sizes = staying["size_bytes"].filter(pc.equal(staying["table"], folder))
                 count, size_bytes = self._totals.get(folder, (0, 0))
-                self._totals[folder] = (count + len(sizes), size_bytes + int(pc.sum(sizes).as_py() or 0))
+                self._totals[folder] = (count + len(sizes), size_bytes + total_bytes(sizes))
             yield rows.filter(pc.is_null(holders))
 
     def verdicts(self) -> tuple[Verdict, ...]:

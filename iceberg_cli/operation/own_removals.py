@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from iceberg_cli.operation.removal_files import collect_removals
 from iceberg_cli.paths import Roots, common_folders, folder_column, whole_store
 from iceberg_cli.plan.plan import Plan, TaggedFiles
+from iceberg_cli.plan.removal_rows import total_bytes
 from iceberg_cli.storage import ObstructedStorage, SoftDeletion, SoftStorage, Storage
 
 _EXAMPLES = 5
@@ -118,7 +119,7 @@ class _ForeignFiles:
         if not len(rows):
             return
         self.count += len(rows)
-        self.size_bytes += pc.sum(rows["size_bytes"]).as_py() or 0
+        self.size_bytes += total_bytes(rows["size_bytes"])
         spelled = rows["as_written"].slice(0, _EXAMPLES - len(self.examples))
         self.examples.extend(spelled.to_pylist())
         self.folders = common_folders([*self.folders, *pc.unique(folder_column(rows["path"])).to_pylist()])
@@ -171,7 +172,7 @@ class _SoftlyDeleted:
             self.tags |= deletion.tags
         tagged = rows.filter(_is_in(folder, [name for name, each in found.items() if each.tags]))
         self.count += len(tagged)
-        self.size_bytes += pc.sum(tagged["size_bytes"]).as_py() or 0
+        self.size_bytes += total_bytes(tagged["size_bytes"])
         is_untouched = _is_in(folder, [name for name, each in found.items() if not each.tags])
         self.untouched.add(rows.filter(is_untouched))
         return rows.filter(pc.invert(is_untouched))

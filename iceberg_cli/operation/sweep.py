@@ -18,7 +18,7 @@ from iceberg_cli.operation.withholding import check_others
 from iceberg_cli.paths import folder_column
 from iceberg_cli.plan.events import Event, FilesDeleted
 from iceberg_cli.plan.plan import Plan
-from iceberg_cli.plan.removal_rows import kind_totals, of_kinds
+from iceberg_cli.plan.removal_rows import kind_totals, of_kinds, total_bytes
 from iceberg_cli.plan.removals import PART_ROWS, Removals
 
 _PHASE: Final = "deleting files"
@@ -246,9 +246,7 @@ class Sweep:
                 operation_id=self.journal.operation_id,
                 by_kind=deleted,
                 kept=len(kept),
-                kept_bytes=int(pc.sum(self.removals.read_rows(kept)["size_bytes"]).as_py() or 0)
-                if kept
-                else 0,
+                kept_bytes=total_bytes(self.removals.read_rows(kept)["size_bytes"]) if kept else 0,
                 failures=failures,
                 tagged=len(tagged),
                 tagged_bytes=sum(tagged),

@@ -61,7 +61,7 @@ SCHEMA = pa.schema(
     ]
 )
 _SLICE_ROWS = 1 << 16  # written at once
-_WIDER = pa.decimal128(38, 0)  # logs may state sizes whose sum an int64 does not hold
+_WIDER = pa.decimal128(38, 0)
 _HASHED_ROWS = 1 << 13  # converted to text at once
 
 
@@ -102,9 +102,14 @@ def of_kinds(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[str, pa.T
 def kind_totals(rows: pa.Table) -> dict[str, tuple[int, int]]:
     """Rows and bytes of each kind that occurs, in delete order; files of unknown size count no bytes."""
     return {
-        kind: (some.num_rows, int(pc.sum(some["size_bytes"].cast(_WIDER)).as_py() or 0))
+        kind: (some.num_rows, total_bytes(some["size_bytes"]))
         for kind, some in of_kinds(rows, ["size_bytes"])
     }
+
+
+def total_bytes(sizes: pa.Array | pa.ChunkedArray) -> int:
+    """The sum of n sizes, null for unknown ones, which count nothing; logs may state such as an int64 cannot add up."""
+    return int(pc.sum(sizes.cast(_WIDER)).as_py() or 0)
 
 
 def row_digests(rows: pa.Table) -> int:

@@ -53,7 +53,7 @@ from iceberg_cli.operation.nested_tables import NestedFiles
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.paths import path_key_column, scheme_of
 from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
-from iceberg_cli.plan.removal_rows import DELTA_KINDS, SCHEMA
+from iceberg_cli.plan.removal_rows import DELTA_KINDS, SCHEMA, total_bytes
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.text import count, iso
 
@@ -428,7 +428,7 @@ def _steps(
     start, stop = removals.of_step(START_STEP)
     if stop > start:
         sizes = removals.read_rows(range(start, stop))["size_bytes"]
-        started = _start(policy, retention, files=stop - start, size_bytes=pc.sum(sizes).as_py() or 0)
+        started = _start(policy, retention, files=stop - start, size_bytes=total_bytes(sizes))
         steps.append(Step(name=START_STEP, change=Change(updates=(started,))))
         record = Task(name=INFO_FILE, kind=_INFO_TASK, inputs=(_text(info),))
         ended = Change(updates=(_end(folders),))

@@ -39,6 +39,7 @@ from iceberg_cli.delta.spec.vacuum import (
     strings,
 )
 from iceberg_cli.paths import file_name_column, folder_column, path_key_column
+from iceberg_cli.plan.removal_rows import total_bytes
 
 _NAMED: Final = pa.schema([("key", pa.string()), ("deleted_ms", pa.int64())])
 _VECTOR_FILE = r"(^|/)deletion_vector_[^/]*\.bin$"
@@ -155,7 +156,7 @@ def without_namesakes(decision: VacuumDecision, lost: pa.Array) -> VacuumDecisio
     names = file_name_column(decision.files["path"])
     stays = pc.is_in(names, value_set=pc.unique(file_name_column(lost)))
     sizes = decision.files["size_bytes"].filter(stays)
-    kept = {**decision.kept, "namesake": (len(sizes), int(pc.sum(sizes).as_py() or 0))}
+    kept = {**decision.kept, "namesake": (len(sizes), total_bytes(sizes))}
     return replace(decision, files=decision.files.filter(pc.invert(stays)), kept=kept)
 
 
