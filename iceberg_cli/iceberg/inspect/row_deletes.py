@@ -71,12 +71,13 @@ class RowDeletes:
         entries: None where there are none.
         schemas: columns of the table's schemas, the current one first.
         table: whose storage has the files.
+        notes: gets what is noticed in reading them.
     """
 
     entries: pa.Table | None
     schemas: Sequence[Sequence[Field]]
     table: IcebergTable
-    notes: list[str] = field(default_factory=list)  # what was noticed in reading them
+    notes: list[str]
     _keys: dict[str, pa.Array] = field(default_factory=dict)
 
     def of(self, files: pa.Table) -> HiddenRows:

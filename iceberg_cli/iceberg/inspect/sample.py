@@ -131,7 +131,6 @@ class SnapshotSample(SampleInspector):
             limit: at most about so many rows.
         """
         hidden = self._deletes.of(files)
-        self.notes += [note for note in self._deletes.notes if note not in self.notes]
         sizes, notes = true_sizes(
             self._table, files["file_path"].to_pylist(), files["file_size_in_bytes"].to_pylist()
         )
@@ -214,6 +213,7 @@ class SnapshotSample(SampleInspector):
                 for each in schemas
             ],
             table=self._table,
+            notes=self.notes,
         )
 
 

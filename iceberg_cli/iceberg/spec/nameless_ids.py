@@ -18,6 +18,7 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import Header
 from iceberg_cli.iceberg.avro.schema import AvroType, BadSchemaError, parse_schema
 from iceberg_cli.iceberg.spec.manifest_schemas import avro_name, manifest_list_schema, manifest_schema
+from iceberg_cli.iceberg.spec.partition_spec import fields_in_header
 
 HeaderT = TypeVar("HeaderT", bound=Header)
 
@@ -101,9 +102,7 @@ def _with_id(node: Mapping[str, Any], known: Mapping[str, Any] | None) -> Mappin
 def _partition(header: Mapping[str, bytes]) -> dict[str, Any]:
     """The partition struct of the header's partition spec; without fields where that does not tell their ids."""
     try:
-        spec = json.loads(header.get("partition-spec", b"[]"))
-        # Some writers put the whole spec where its array of fields belongs.
-        fields = spec["fields"] if isinstance(spec, dict) else spec
+        fields = fields_in_header(header.get("partition-spec", b"[]"))
         ids_by_name = {each["name"]: each["field-id"] for each in fields}
     except (ValueError, KeyError, TypeError):
         ids_by_name = {}

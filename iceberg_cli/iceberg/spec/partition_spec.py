@@ -7,6 +7,7 @@ Spec: "Partitioning", "Sorting", Appendix C.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -195,3 +196,15 @@ _SPEC_KEYS: Final = frozenset({"spec-id", "fields"})
 _PARTITION_FIELD_KEYS: Final = frozenset({"source-id", "source-ids", "field-id", "name", "transform"})
 _ORDER_KEYS: Final = frozenset({"order-id", "fields"})
 _SORT_FIELD_KEYS: Final = frozenset({"source-id", "source-ids", "transform", "direction", "null-order"})
+
+
+def fields_in_header(partition_spec: str | bytes) -> Any:
+    """The fields in the `partition-spec` of a manifest's header, as parsed JSON; nothing of them is checked.
+
+    The specification has their array there, and some writers put the whole spec.
+
+    Raises:
+        ValueError: it is no JSON. KeyError: it is an object without fields.
+    """
+    spec = json.loads(partition_spec)
+    return spec["fields"] if isinstance(spec, dict) else spec

@@ -9,6 +9,7 @@ Source: Apache Iceberg, the Flink sink's `getMaxCommittedCheckpointId` and the K
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
@@ -49,12 +50,7 @@ def lost_states(metadata: TableMetadata, kept: Collection[int]) -> list[WriterSt
         if ref.type != BRANCH or head is None:
             continue
         chain = list(metadata.ancestors(head))
-        reachable = []
-        for snapshot in chain:
-            if snapshot.snapshot_id not in kept:
-                break
-            reachable.append(snapshot)
-        left = _newest(reachable)
+        left = _newest(takewhile(lambda snapshot: snapshot.snapshot_id in kept, chain))
         lost += [
             WriterState(name, writer, state, snapshot_id)
             for writer, (state, snapshot_id) in _newest(chain).items()

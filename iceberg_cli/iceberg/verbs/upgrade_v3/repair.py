@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -26,6 +25,7 @@ from iceberg_cli.iceberg.spec.manifest import (
     read_entries,
 )
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.partition_spec import fields_in_header
 from iceberg_cli.iceberg.spec.snapshot import TAG
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of, with_lengths
@@ -305,9 +305,7 @@ def _spec_id(found: _ManifestHeader, metadata: TableMetadata) -> int:
         return header.partition_spec_id
     if header.partition_spec is not None:
         try:
-            listed = json.loads(header.partition_spec)
-            # Some writers put the whole spec where its array of fields belongs.
-            listed = listed["fields"] if isinstance(listed, dict) else listed
+            listed = fields_in_header(header.partition_spec)
             fields = [(each["name"], each["transform"]) for each in listed]
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFile(
