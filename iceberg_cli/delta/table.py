@@ -30,11 +30,13 @@ from iceberg_cli.delta.ownership import (
     staging_path,
 )
 from iceberg_cli.delta.spec.actions import clash_of
+from iceberg_cli.delta.spec.clients import Client, clients_of
 from iceberg_cli.delta.spec.columns import lost_of_vectors
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, unreadable_reason
-from iceberg_cli.delta.spec.features import supports, write_refusal
+from iceberg_cli.delta.spec.features import new_features, supports, write_refusal
 from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps
 from iceberg_cli.delta.spec.log import LOG, SIDECARS
+from iceberg_cli.delta.spec.protocol import Protocol
 from iceberg_cli.delta.spec.snapshot import Snapshot, repeated_add
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused
@@ -45,15 +47,17 @@ from iceberg_cli.operation.ports import Retries
 from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.paths import Roots, scheme_of
-from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Voucher
+from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Verdict, Voucher
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
+from iceberg_cli.plan.writer_loss import CLIENT, accepts_loss, loss_reason
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.reachability import DeltaReachability, IcebergReachability
     from iceberg_cli.operation.records import CommitIntent
 
 # A commit is refused only where another one came first, and each refusal costs one more look at the log.
+_CLIENT_COMMITS = 20  # newest commits in which clients are looked for
 _RETRIES = Retries(attempts=20, min_wait_ms=50, max_wait_ms=5_000, total_timeout_ms=1_800_000)
 
 
@@ -254,20 +258,64 @@ class DeltaTable(OpenTable):
             self._adds_seen = self.snapshot, repeated_add(self.snapshot.adds, self.root)
         return self._adds_seen[1]
 
+    def clients(self, features: frozenset[str]) -> tuple[Client, ...]:
+        """Who wrote lately, and which of some features each lacks; none where no feature is asked about.
+
+        Raises:
+            CorruptFile: a commit cannot be read.
+        """
+        listing = self.snapshot.listing
+        versions = [file.version for file in listing.commits[-_CLIENT_COMMITS:]]
+        if not features or not versions:
+            return ()
+        last = versions[-1]
+        # Of a log that was cleaned up, commits may be left that do not follow each other.
+        first = next(
+            version
+            for version, distance in zip(versions, range(len(versions), 0, -1), strict=True)
+            if version == last + 1 - distance
+        )
+        infos = self.log.commits(first, last, listing=listing).commit_infos
+        return clients_of(infos, sorted(features))
+
     # -- plans -------------------------------------------------------------------------------------------------
 
     def blocked(self, plan: Plan) -> Plan:
         """The plan, blocked where it would write or delete and the table, or one of the steps, does not allow that.
 
-        It tells what was passed over in reading the table, too.
+        It tells what was passed over in reading the table, too; and where it gives the table features, which of the
+        clients that wrote lately do not know them. The one that wrote last is shut out only if the operator accepts it.
+
+        Raises:
+            CorruptFile: a commit cannot be read.
         """
         blocked = super().blocked(plan)
-        reasons = (reason for step in plan.steps if (reason := self._refusal(step)))
+        reasons = [reason for step in plan.steps if (reason := self._refusal(step))]
+        clients = self.clients(self._new_features(plan))
+        lost = [client for client in clients if client.lacks]
+        reasons += [
+            loss_reason(client.name, client.reason)
+            for client in lost
+            if client.wrote_last and not accepts_loss(plan.policy, client.name)
+        ]
+        shown = [each for each in plan.verdicts if each.subject != CLIENT] if clients else plan.verdicts
         return replace(
             blocked,
-            warnings=(*blocked.warnings, *self.snapshot.warnings, *self.snapshot.left_out),
+            verdicts=(*shown, *map(_verdict, clients)),
+            warnings=(
+                *blocked.warnings,
+                *(f"{client.name}: {client.reason}" for client in lost),
+                *self.snapshot.warnings,
+                *self.snapshot.left_out,
+            ),
             blocked_by=tuple(dict.fromkeys([*blocked.blocked_by, *reasons])),
         )
+
+    def _new_features(self, plan: Plan) -> frozenset[str]:
+        """The features that the steps of a plan give the table."""
+        updates = (update for step in plan.steps if step.change is not None for update in step.change.updates)
+        protocols = [Protocol.from_json(update["protocol"]) for update in updates if "protocol" in update]
+        return frozenset[str]().union(*(new_features(self.snapshot.protocol, each) for each in protocols))
 
     def resolve(self, plan: Plan) -> Plan:
         """A plan by which no file goes, blocked where its steps are not carried out."""
@@ -405,6 +453,11 @@ class DeltaTable(OpenTable):
         gone = pc.and_(self.reachability.deletable(self.snapshot, request, plan), own)
         gone = pc.and_(gone, self.nested_tables().holding(request["path"]).is_null())
         return [rows[int(index)] for index in gone.to_numpy(zero_copy_only=False).nonzero()[0]]
+
+
+def _verdict(client: Client) -> Verdict:
+    reason = f"it wrote version {client.version}; {client.reason}"
+    return Verdict(subject=CLIENT, id=client.name, keep=True, reason=reason)
 
 
 def _says_more_than_what_happened(change: Change | None) -> bool:

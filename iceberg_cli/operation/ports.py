@@ -90,7 +90,11 @@ class Verb(Protocol):
             UsageError: the policy makes no sense for the table.
             InvalidMetadata: a property cannot be read.
         """
-        return {item.json_name: policy.chosen(item.name) for item in policy.options()}
+        return {
+            name: option
+            for item in policy.options()
+            for name, option in policy.chosen_or_none(item.name).items()
+        }
 
     def preflight(self, table: Any, policy: Any, *, as_of_ms: int) -> Preflight:  # noqa: ARG002 - the port's signature
         """What stands in the way of the verb, for one whose policy has a `preflight`.

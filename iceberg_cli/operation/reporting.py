@@ -10,6 +10,7 @@ from iceberg_cli.operation.records import CommitIntent, StepState, SweepOnly, Sw
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.report import TAGGED_FILES, Report
+from iceberg_cli.plan.writer_loss import loss_notes
 
 
 def report_of(
@@ -54,6 +55,7 @@ def report_of(
         reclaimed_bytes=sum(state.deleted_bytes for state in states),
         failed_deletes=tuple(failed),
         notes=(
+            *loss_notes(shown),
             *(note for intent in intents for note in _reserved_row_ids(intent)),
             *(note for record in journal.records(SweepOnly) for note in record.notes or ()),
         ),

@@ -109,9 +109,15 @@ class Switches(Kind):
 
 @dataclass(eq=False, repr=False)
 class Text(Kind):
-    """Any text."""
+    """Any text; `empty`: that of no characters too."""
 
     metavar: str = "TEXT"
+    empty: bool = True
+
+    def check(self, value: str, flag: str) -> None:
+        """As `Kind`."""
+        if not (value or self.empty):
+            raise UsageError(f"{flag} is empty", next_step=f"Give it a {self.metavar}.")
 
     def from_json(self, value: Any) -> str:
         """As `Kind`."""
@@ -607,6 +613,12 @@ class Policy:
         if value is None:
             return Option(value=otherwise, source=DEFAULT)
         return Option(value=self._option(name).kind.to_json(value), source=self.source_of(name))
+
+    def chosen_or_none(self, name: str) -> Mapping[str, Option]:
+        """As `chosen`, by the field's name in JSON; nothing where a field that may be `omitted` has its default."""
+        item = self._option(name)
+        left_out = item.omitted and getattr(self, name) == item.default
+        return {} if left_out else {item.json_name: self.chosen(name)}
 
     def _option(self, name: str) -> PolicyOption:
         return next(each for each in self.options() if each.name == name)

@@ -312,16 +312,19 @@ WRITTEN: dict[str, dict[str, tuple[str, Any]]] = {
         "dead-ratio": ("0.25", 0.25),
         "where": ("\"day = '2026-11-01'\"", "day = '2026-11-01'"),
         "keep-dangling": ("true", True),
+        "allow-writer-loss": ('["delta-rs:py-1.6.6"]', ["delta-rs:py-1.6.6"]),
     },
     "upgrade-v3": {
         "with": ('["merge-dvs", "repair-manifests"]', ["repair-manifests", "merge-dvs"]),
         "feature": ('["deletionVectors"]', ["deletionVectors"]),
+        "allow-writer-loss": ('"spark 3.4.1"', ["spark 3.4.1"]),
     },
     "assign-row-ids": {
         "ref": ('"audit"', ["audit"]),
         "share-ids": ("true", True),
         "batch-size": ("500", 500),
         "count-rows": ("true", True),
+        "allow-writer-loss": ('"delta-rs:py-1.6.6"', ["delta-rs:py-1.6.6"]),
     },
 }
 

@@ -103,6 +103,13 @@ def writer_features(protocol: Protocol) -> frozenset[str]:
     return implied_features(protocol) | (protocol.writer_features or frozenset())
 
 
+def new_features(protocol: Protocol, then: Protocol) -> frozenset[str]:
+    """Those that a client has to know once a table's protocol is `then`, and did not before."""
+    return (writer_features(then) - writer_features(protocol)) | (
+        reader_features(then) - reader_features(protocol)
+    )
+
+
 def unread_features(protocol: Protocol) -> frozenset[str]:
     """Those that readers must know too, and that the protocol lists for writers only.
 

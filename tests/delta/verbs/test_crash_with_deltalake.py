@@ -30,7 +30,7 @@ VERBS_ASKED: Mapping[str, Mapping[str, Any]] = {
     "expire-snapshots": _SHORT,
     "rewrite-manifests": {"compact_log": [0, 2]},
     "upgrade-v3": {"features": ["timestampNtz"]},
-    "assign-row-ids": {"batch_size": 2},
+    "assign-row-ids": {"batch_size": 2, "allow_writer_loss": [f"delta-rs:py-{deltalake.__version__}"]},
 }
 
 

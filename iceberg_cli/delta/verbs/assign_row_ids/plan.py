@@ -178,6 +178,7 @@ def _options(policy: AssignRowIds) -> dict[str, Option]:
     return {
         "batch_size": policy.chosen("batch_size", rules.DEFAULT_BATCH_SIZE),
         "count_rows": policy.chosen("count_rows"),
+        **policy.chosen_or_none("allow_writer_loss"),
     }
 
 

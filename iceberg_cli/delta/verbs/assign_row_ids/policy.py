@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from iceberg_cli.plan.policy import Policy, Switch, Whole, option
+from iceberg_cli.plan.writer_loss import allow_writer_loss
 
 VERB_NAME: Final = "assign-row-ids"
 
@@ -22,6 +24,7 @@ class AssignRowIds(Policy):
         "Delta: read the footers of files whose statistics do not tell how many rows they have.",
         default=False,
     )
+    allow_writer_loss: Sequence[str] = allow_writer_loss("Delta: ")
 
 
 POLICY: Final = AssignRowIds

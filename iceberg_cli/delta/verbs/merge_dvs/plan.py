@@ -242,6 +242,7 @@ VERB: Final = MergeDvsVerb()
 
 def _options(policy: MergeDvs) -> dict[str, Option]:
     return {
+        **policy.chosen_or_none("allow_writer_loss"),
         "target_size_bytes": policy.chosen("target_size", DEFAULT_TARGET_BYTES),
         "min_files": policy.chosen("min_files", DEFAULT_MIN_FILES),
         "dead_ratio": policy.chosen("dead_ratio", DEFAULT_DEAD_RATIO),

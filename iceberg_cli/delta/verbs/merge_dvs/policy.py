@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
 from iceberg_cli.plan.policy import Policy, Ratio, Size, Whole, option
+from iceberg_cli.plan.writer_loss import allow_writer_loss
 
 VERB_NAME: Final = "merge-dvs"
 
@@ -19,6 +21,7 @@ class MergeDvs(Policy):
     target_size: int | str | None = option(Size())
     min_files: int | None = option(Whole())
     dead_ratio: float | None = option(Ratio(from_zero=True))
+    allow_writer_loss: Sequence[str] = allow_writer_loss("Delta: ")
 
     @property
     def target_size_bytes(self) -> int | None:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iceberg_cli.delta.spec.features import reader_features, unread_features, writer_features
+from iceberg_cli.delta.spec.clients import Client
+from iceberg_cli.delta.spec.features import new_features, reader_features, unread_features, writer_features
 from iceberg_cli.delta.spec.protocol import Protocol
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.upgrade_v3 import rules
 from iceberg_cli.delta.verbs.upgrade_v3.policy import VERB_NAME, UpgradeV3
-from iceberg_cli.delta.verbs.upgrade_v3.rules import Feature, client_reason, missing_features, writers_of
+from iceberg_cli.delta.verbs.upgrade_v3.rules import Feature
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.findings import Finding
 from iceberg_cli.plan.plan import Change, Option, Plan, Step, Verdict
 from iceberg_cli.plan.preflight import Preflight, blocking, info, warning, worst_first
-
-_CLIENT_COMMITS: Final = 20  # newest commits in which writers are looked for
+from iceberg_cli.plan.writer_loss import ALLOW_WRITER_LOSS, accepts_loss, loss_reason
 
 
 class UpgradeV3Verb(Verb):
@@ -49,8 +49,9 @@ class UpgradeV3Verb(Verb):
         """All findings on the table as it is now. Raises: see `plan`."""
         plan, changes = plan_and_changes(table, policy, as_of_ms=as_of_ms)
         turned_on = any(not feature.there for feature in changes.features)
+        clients = table.clients(new_features(changes.protocol, changes.upgraded))
         return Preflight(
-            findings=worst_first(_findings(plan, changes, table=shlex.quote(table.name))),
+            findings=worst_first(_findings(plan, changes, clients, table=shlex.quote(table.name))),
             table=table.describe(),
             base=plan.base.to_json(),
             target=_target(changes.upgraded),
@@ -73,12 +74,10 @@ def plan_and_changes(table: DeltaTable, policy: UpgradeV3, *, as_of_ms: int) -> 
         options={
             "protocol": Option(value=_versions(changes.protocol), source="the log"),
             "features": Option(value=list(changes.names), source=policy.source_of("features")),
+            **policy.chosen_or_none("allow_writer_loss"),
         },
         policy=policy.to_json(),
-        verdicts=(*_verdicts(changes), *_client_verdicts(changes.clients)),
-        warnings=tuple(
-            f"{name}: {client_reason(lost)}" for name, (_, lost) in changes.clients.items() if lost
-        ),
+        verdicts=_verdicts(changes),
         blocked_by=tuple(reason for _, reason in changes.obstacles),
         steps=(_step(changes.features, changes.updates),) if changes.updates else (),
     )
@@ -96,7 +95,6 @@ class Changes:
         features: what is to be done for each, those that others need included.
         updates: the actions of the commit; none where all is there.
         obstacles: see `rules.obstacles`.
-        clients: who wrote lately, with the last version that is theirs, and which of the new features they lack.
     """
 
     names: tuple[str, ...]
@@ -105,7 +103,6 @@ class Changes:
     features: tuple[Feature, ...]
     updates: tuple[Mapping[str, Any], ...]
     obstacles: tuple[tuple[str, str], ...]
-    clients: Mapping[str, tuple[int, list[str] | None]]
 
     @property
     def extends(self) -> bool:
@@ -132,7 +129,6 @@ def changes_of(table: DeltaTable, policy: UpgradeV3) -> Changes:
         features=features,
         updates=updates,
         obstacles=rules.obstacles(protocol, metadata, features) if updates else (),
-        clients=_clients(table, [feature.name for feature in features if not feature.supported]),
     )
 
 
@@ -164,18 +160,6 @@ def _verdicts(changes: Changes) -> tuple[Verdict, ...]:
     )
 
 
-def _client_verdicts(clients: Mapping[str, tuple[int, list[str] | None]]) -> tuple[Verdict, ...]:
-    return tuple(
-        Verdict(
-            subject="client",
-            id=name,
-            keep=True,
-            reason=f"it wrote version {version}; {client_reason(lost)}",
-        )
-        for name, (version, lost) in clients.items()
-    )
-
-
 def reason_of(feature: Feature) -> str:
     """What is to be done for a feature, in words."""
     parts = ["the table has it" if feature.supported else "it is added"]
@@ -195,23 +179,6 @@ def reason_of(feature: Feature) -> str:
     return "; ".join(parts)
 
 
-def _clients(table: DeltaTable, new: Sequence[str]) -> dict[str, tuple[int, list[str] | None]]:
-    """Who wrote lately, with the last version that is theirs, and which of the new features they lack."""
-    listing = table.snapshot.listing
-    versions = [file.version for file in listing.commits[-_CLIENT_COMMITS:]]
-    if not new or not versions:
-        return {}
-    last = versions[-1]
-    # Of a log that was cleaned up, commits may be left that do not follow each other.
-    first = next(
-        v
-        for v, distance in zip(versions, range(len(versions), 0, -1), strict=True)
-        if v == last + 1 - distance
-    )
-    infos = table.log.commits(first, last, listing=listing).commit_infos
-    return {name: (version, missing_features(name, new)) for name, version in writers_of(infos).items()}
-
-
 def _step(features: Sequence[Feature], updates: tuple[Mapping[str, Any], ...]) -> Step:
     counts = {
         "added_features_count": sum(not feature.supported for feature in features),
@@ -228,29 +195,30 @@ def _target(protocol: Protocol) -> dict[str, Any]:
     }
 
 
-def _findings(plan: Plan, changes: Changes, *, table: str) -> Iterator[Finding]:
+def _findings(plan: Plan, changes: Changes, clients: Iterable[Client], *, table: str) -> Iterator[Finding]:
     properties, protocol, features, history = (
         f"iceberg-cli inspect {table} {what}" for what in ("properties", "protocol", "features", "history")
     )
     for rule, reason in changes.obstacles:
         yield blocking(rule, "table", reason, properties)
-    obstacles = {reason for _, reason in changes.obstacles}
+    told = {reason for _, reason in changes.obstacles}
+    for client in clients:
+        make, rule, remedy = warning, "client-lacks-features", history
+        if client.lacks is None:
+            rule = "client-unknown"
+        elif not client.lacks:
+            make, rule = info, "client-knows-features"
+        elif client.wrote_last and not accepts_loss(plan.policy, client.name):
+            make = blocking
+            remedy = f"iceberg-cli upgrade-v3 {table} {shlex.join([ALLOW_WRITER_LOSS, client.name])}"
+        yield make(rule, client.name, f"it wrote version {client.version}; {client.reason}", remedy)
+        told |= {f"{client.name}: {client.reason}", loss_reason(client.name, client.reason)}
     for reason in plan.blocked_by:
-        if reason not in obstacles:
+        if reason not in told:
             yield blocking("upgrade-refused", "table", reason, protocol)
     for feature in changes.features:
         rule = "feature-kept" if feature.there else "feature-turned-on"
         yield info(rule, f"feature {feature.name}", reason_of(feature), features)
-    of_clients = set()
-    for name, (version, unknown_features) in changes.clients.items():
-        message = f"it wrote version {version}; {client_reason(unknown_features)}"
-        of_clients.add(f"{name}: {client_reason(unknown_features)}")
-        if unknown_features is None:
-            yield warning("client-unknown", name, message, history)
-        elif unknown_features:
-            yield warning("client-lacks-features", name, message, history)
-        else:
-            yield info("client-knows-features", name, message, history)
     for text in plan.warnings:
-        if text not in of_clients:
+        if text not in told:
             yield warning("passed-over", "log", text, f"iceberg-cli inspect {table} --check")

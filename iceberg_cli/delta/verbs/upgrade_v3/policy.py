@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from iceberg_cli.plan.policy import Policy, Several, Text, option
+from iceberg_cli.plan.writer_loss import allow_writer_loss
 
 VERB_NAME: Final = "upgrade-v3"
 
@@ -24,6 +25,7 @@ class UpgradeV3(Policy):
         flag="--feature",
         elsewhere="--with",
     )
+    allow_writer_loss: Sequence[str] = allow_writer_loss()
 
 
 POLICY: Final = UpgradeV3

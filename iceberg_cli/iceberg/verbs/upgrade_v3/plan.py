@@ -87,7 +87,7 @@ def look(table: IcebergTable) -> PreflightReads:
 
 
 def findings_on(
-    table: IcebergTable, looked: PreflightReads, mending: Repair, *, as_of_ms: int
+    table: IcebergTable, looked: PreflightReads, mending: Repair, policy: UpgradeV3, *, as_of_ms: int
 ) -> tuple[Finding, ...]:
     """The findings on the table as a repair leaves it; `looked` is from before."""
     return findings(
@@ -96,6 +96,7 @@ def findings_on(
         table=table.name,
         as_of_ms=as_of_ms,
         repaired=mending.cleared,
+        policy=policy.to_json(),
     )
 
 
@@ -211,7 +212,7 @@ class UpgradeV3Verb(Verb):
             blocking("repair-blocked", "repair-manifests", reason, planner.command)
             for reason in planner.mending.blocked_by
         ]
-        found = [*obstacles, *findings_on(table, looked, planner.mending, as_of_ms=as_of_ms)]
+        found = [*obstacles, *findings_on(table, looked, planner.mending, policy, as_of_ms=as_of_ms)]
         try:
             reasons = planner.planned().plan.blocked_by
         except CorruptFile as error:
@@ -296,6 +297,7 @@ class _UpgradePlanner:
             options={
                 "with": self.policy.chosen("recipe"),
                 "tags": self.policy.chosen("tags"),
+                **self.policy.chosen_or_none("allow_writer_loss"),
             },
             policy=self.policy.to_json(),
             verdicts=tuple(self.verdicts),
@@ -322,7 +324,7 @@ class _UpgradePlanner:
         )
         if not due:
             return metadata
-        for finding in findings_on(table, self.looked, self.mending, as_of_ms=self.as_of_ms):
+        for finding in findings_on(table, self.looked, self.mending, self.policy, as_of_ms=self.as_of_ms):
             if finding.severity == BLOCKING:
                 self.blocked_by.append(_obstacle(finding))
             elif finding.severity == WARNING and not self._is_in_hand(finding):

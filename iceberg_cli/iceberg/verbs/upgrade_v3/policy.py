@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.policy import Policy, Selection, Switches, option
+from iceberg_cli.plan.writer_loss import allow_writer_loss
 
 VERB_NAME: Final = "upgrade-v3"
 REPAIR, MERGE, ASSIGN = "repair-manifests", "merge-dvs", "assign-row-ids"
@@ -55,6 +56,7 @@ class UpgradeV3(Policy):
         elsewhere="--feature",
     )
     tags: str = option(Switches(_TAGS, otherwise=REFUSE), default=REFUSE)
+    allow_writer_loss: Sequence[str] = allow_writer_loss()
 
     def check_together(self) -> None:
         """Refuse what is to become of tags where nothing is repaired."""

@@ -13,7 +13,8 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import BRANCH, MAIN, TAG
@@ -28,6 +29,7 @@ from iceberg_cli.iceberg.verbs.upgrade_v3.rules import (
 from iceberg_cli.plan.findings import WARNING, Finding
 from iceberg_cli.plan.preflight import BLOCKING, blocking, info, warning, worst_first
 from iceberg_cli.plan.text import count
+from iceberg_cli.plan.writer_loss import ALLOW_WRITER_LOSS, accepts_loss
 
 _DAY_MS: Final = 86_400_000
 _LATELY_MS: Final = 30 * _DAY_MS
@@ -40,6 +42,7 @@ _AS_OF: Final = "2026-05"  # of what is said here of writers
 # Its error is that the required sequence_number is null; a manifest list of version 1 has none, which stands for 0.
 _NO_V1_LISTS: Final = "DuckDB 1.5"
 _NO_V1_LISTS_AS_OF: Final = "1.5.5, 2026-11"
+_UNNAMED: Final = "an unnamed writer"
 _READS, _PARTLY, _NOT, _UNKNOWN = "reads", "partly", "not", "unknown"
 
 _LIBRARY: Final = re.compile(r"Apache Iceberg (\d+)\.(\d+)")
@@ -56,6 +59,7 @@ def findings(
     table: str,
     as_of_ms: int,
     repaired: frozenset[int] = frozenset(),
+    policy: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[Finding, ...]:
     """All findings, the blocking ones first. Of a table that has the version, those that still hold; none blocks.
 
@@ -65,9 +69,15 @@ def findings(
         table: how the commands name it, before quoting.
         as_of_ms: the "now" of "lately", in ms since the epoch.
         repaired: snapshots that are replaced or expired before the table is upgraded.
+        policy: the upgrade's, in its JSON form.
     """
     preflight = _Preflight(
-        metadata=metadata, looked=looked, table=shlex.quote(table), as_of_ms=as_of_ms, repaired=repaired
+        metadata=metadata,
+        looked=looked,
+        table=shlex.quote(table),
+        as_of_ms=as_of_ms,
+        repaired=repaired,
+        policy=policy,
     )
     lasting: Sequence[Callable[[], Iterable[Finding]]] = (
         preflight.obstacles,
@@ -97,6 +107,7 @@ class _Preflight:
     table: str
     as_of_ms: int
     repaired: frozenset[int]
+    policy: Mapping[str, Any]
 
     @property
     def upgraded(self) -> bool:
@@ -172,23 +183,36 @@ class _Preflight:
             yield info("unknown-field", "metadata", message, self._inspect("summary"))
 
     def writers(self) -> Iterable[Finding]:
-        """The writers of the last 30 days; where there are none, the last one."""
-        snapshots = self.metadata.snapshots
+        """The writers of the last 30 days; where there are none, the last one.
+
+        What the last one cannot write to any more is not upgraded before the operator accepts that.
+        """
+        snapshots = sorted(self.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms)
         lately = [s for s in snapshots if s.timestamp_ms >= self.as_of_ms - _LATELY_MS]
-        last = max(snapshots, key=lambda snapshot: snapshot.timestamp_ms, default=None)
-        when = " in the last 30 days" if lately else ", the last of all"
         counts: dict[Writer, int] = {}
-        for snapshot in lately or ([] if last is None else [last]):
+        for snapshot in lately or snapshots[-1:]:
             writer = writer_of(snapshot.summary)
             counts[writer] = counts.get(writer, 0) + 1
-        for writer, number in sorted(counts.items(), key=lambda item: (-item[1], item[0].name)):
+        by_number = sorted(counts.items(), key=lambda item: (-item[1], item[0].name))
+        when = " in the last 30 days" if lately else ", the last of all"
+        made = [
+            (writer, f"{writer.name} made {count(number, 'snapshots')}{when}") for writer, number in by_number
+        ]
+        named = [writer for s in snapshots if (writer := writer_of(s.summary)).name != _UNNAMED]
+        last = named[-1] if named else None
+        if last is not None and last not in counts:
+            made.append((last, f"{last.name} made the last snapshot that names its writer"))
+        for writer, what in made:
             make, id_ = {
                 _READS: (info, "writer-reads-v3"),
                 _PARTLY: (warning, "writer-reads-v3-partly"),
                 _NOT: (warning, "writer-without-v3"),
             }.get(writer.support, (warning, "writer-unknown"))
-            message = f"{writer.name} made {count(number, 'snapshots')}{when}: {writer.why} ({_AS_OF})"
-            yield make(id_, writer.name, message, self._inspect("snapshots"))
+            message, remedy = f"{what}: {writer.why} ({_AS_OF})", self._inspect("snapshots")
+            if writer == last and writer.support == _NOT and not accepts_loss(self.policy, writer.name):
+                make, message = blocking, f"{message}; it wrote last"
+                remedy = f"iceberg-cli upgrade-v3 {self.table} {shlex.join([ALLOW_WRITER_LOSS, writer.name])}"
+            yield make(id_, writer.name, message, remedy)
 
     def deletes(self) -> Iterable[Finding]:
         for name, snapshot in self._heads():
@@ -377,7 +401,7 @@ def writer_of(summary: Mapping[str, str] | None) -> Writer:
     if not engine and "trino_query_id" in fields:
         engine = "trino"
     library = fields.get("iceberg-version", "").partition(" (")[0]
-    name = " ".join(part for part in (engine, version) if part) or library or "an unnamed writer"
+    name = " ".join(part for part in (engine, version) if part) or library or _UNNAMED
     support, why = _judged(engine, version, library)
     return Writer(name=name, library=library, support=support, why=why)
 

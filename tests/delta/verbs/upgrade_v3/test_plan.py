@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable as DeltaRsTable
 
+from iceberg_cli.delta.spec.clients import missing_features
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
 from iceberg_cli.delta.verbs import VERBS
-from iceberg_cli.delta.verbs.upgrade_v3.rules import missing_features, upgraded
+from iceberg_cli.delta.verbs.upgrade_v3.rules import upgraded
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
@@ -323,7 +324,7 @@ def test_who_wrote_lately_and_would_be_shut_out_is_told(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     clients = {v.id: v.reason for v in plan.verdicts if v.subject == "client"}
     assert clients == {
-        old: "it wrote version 0; it does not know deletionVectors, rowTracking, domainMetadata, and could "
+        old: "it wrote version 0; it does not know deletionVectors, domainMetadata, rowTracking, and could "
         "neither read nor write the table any more",
         new: "it wrote version 1; it knows the features",
         "a homemade writer": "it wrote version 2; which features it knows is not known here",
@@ -344,7 +345,7 @@ def test_who_wrote_is_looked_for_in_the_commits_that_follow_each_other(tmp_path:
 def test_delta_rs_lacks_what_it_was_seen_to_refuse() -> None:
     """delta-observed 8: 1.6.6 reads such tables and refuses to write to them."""
     asked = ["deletionVectors", "rowTracking", "domainMetadata", "inCommitTimestamp"]
-    assert missing_features("delta-rs:py-1.6.6", asked) == asked[1:]
+    assert missing_features("delta-rs:py-1.6.6", asked) == tuple(asked[1:])
 
 
 def test_a_feature_dropped_by_another_writer_meanwhile_is_not_there_afterwards_unless_asked_for(

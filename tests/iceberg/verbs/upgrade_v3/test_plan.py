@@ -252,7 +252,7 @@ def a_case(
         a_case("unknown-transform", "blocking", fields=with_specs({"transform": "zorder"})),
         a_case("unknown-transform", "warning", fields=with_specs({"transform": "zorder"}, default=1)),
         a_case("unknown-field", "info", fields={"somebody-elses": 1}),
-        a_case("writer-without-v3", "warning", written_by("1.7.2")),
+        a_case("writer-without-v3", "blocking", written_by("1.7.2")),
         a_case("writer-reads-v3-partly", "warning", written_by("1.9.0")),
         a_case("writer-reads-v3", "info", written_by("1.12.0")),
         a_case("writer-unknown", "warning"),
@@ -393,6 +393,41 @@ def test_writers_of_long_ago_count_only_where_nobody_wrote_since() -> None:
     new = a_snapshot(2, summary={"iceberg-version": "Apache Iceberg 1.12.0 (commit 2)"})
     assert "writer-without-v3" in found(a_table(old))
     assert "writer-without-v3" not in found(a_table(old, new))
+
+
+def test_the_writer_that_the_upgrade_shuts_out_wrote_last_or_is_only_warned_of() -> None:
+    """This program names no writer in summaries, so that what it made is nobody's."""
+    old = {
+        "engine-name": "spark",
+        "engine-version": "3.4.1",
+        "iceberg-version": "Apache Iceberg 1.4.0 (commit 1)",
+    }
+    new = {
+        "engine-name": "spark",
+        "engine-version": "4.1.4",
+        "iceberg-version": "Apache Iceberg 1.12.0 (commit 2)",
+    }
+    before, after = a_snapshot(1, age_ms=90 * DAY_MS, summary=old), a_snapshot(2, age_ms=1, summary=new)
+    ours = a_snapshot(3, summary={"operation": "replace"})
+    severities = {
+        name: found(a_table(*snapshots))["writer-without-v3"].severity
+        for name, snapshots in {
+            "alone": [before],
+            "before ours": [before, ours],
+            "before another": [a_snapshot(1, age_ms=2, summary=old), after],
+            "after another": [after, a_snapshot(3, summary=old)],
+        }.items()
+    }
+    assert severities == {
+        "alone": "blocking", "before ours": "blocking", "before another": "warning", "after another": "blocking",
+    }  # fmt: skip
+    finding = found(a_table(before, ours))["writer-without-v3"]
+    assert finding.remedy == "iceberg-cli upgrade-v3 t --allow-writer-loss 'spark 3.4.1'"
+    looked = PreflightReads(lists={})
+    for name, severity in {"spark 3.4.1": "warning", "spark": "blocking"}.items():
+        policy = {"allow_writer_loss": [name]}
+        made = findings(a_table(before), looked, table="t", as_of_ms=NOW_MS, policy=policy)
+        assert [each.severity for each in made if each.id == "writer-without-v3"] == [severity]
 
 
 @pytest.mark.parametrize(
