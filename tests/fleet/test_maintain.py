@@ -14,10 +14,13 @@ from glob import glob
 from pathlib import Path
 
 import pytest
+import yaml
+from pyiceberg.catalog import load_catalog
 
 from tests.budget import FULL, few_or_many
 from tests.cli.lakes import listing, unchanged
 from tests.cli.running import JSON, iceberg_cli
+from tests.cli.terminals import PATIENCE_S, Gate, terminal
 from tests.fleet.builder import Fleet, Format, Place, build_fleet
 from tests.fleet.maintaining import EXPIRE, maintain, policy_file, runs_of
 from tests.paths import ROOT
@@ -167,6 +170,82 @@ def test_a_hold_by_the_name_in_another_catalog_holds(fleet: Fleet, tmp_path: Pat
         ran = iceberg_cli("maintain", "lake", *fleet.options, "--policy", policy, "--yes", *JSON)
     assert ran.code == 0, ran.err
     assert {run["status"] for run in ran.json["runs"] if run["table"]["name"] == held.name} == {"skipped"}
+
+
+@pytest.mark.parametrize("place", ["a catalog that does not answer", "a table that cannot be found"])
+def test_where_it_cannot_be_found_out_what_is_held_nothing_runs(
+    place: str, fleet: Fleet, tmp_path: Path
+) -> None:
+    configuration = tmp_path / ".pyiceberg.yaml"
+    nobody = "    type: rest\n    uri: http://127.0.0.1:9\n"
+    if place == "a catalog that does not answer":
+        configuration.write_text(f"{configuration.read_text()}  other:\n{nobody}")
+        held = "other.legal.*"
+    else:
+        fleet.register_in_sqlite("other", [("copy", str(tmp_path / "nothing" / "v1.metadata.json"))])
+        sqlite = f"    type: sql\n    uri: sqlite:///{tmp_path}/other.db\n"
+        configuration.write_text(f"{configuration.read_text()}  other:\n{sqlite}")
+        held = f"other.{fleet.namespace}.copy"
+    policy = policy_file(tmp_path / "policy.toml", VERBS, fleet.patterns, more=hold(held))
+    before = files_of(fleet)
+    ran = iceberg_cli("maintain", *fleet.patterns, *fleet.options, "--policy", policy, "--yes", *JSON)
+    assert ran.code in (10, 11, 16), ran.out
+    assert "nothing may run" in ran.json["message"]
+    assert files_of(fleet) == before
+
+
+def test_a_table_on_which_somebody_else_is_at_work_is_left_to_them(fleet: Fleet, tmp_path: Path) -> None:
+    gate, table = Gate.at(tmp_path / "held", "000001.json"), fleet.tables[1]
+    old = ["--older-than", "5d", "--retain-last", "1", "--yes"]
+    command = gate.command("put_if_absent", "expire-snapshots", table.name, *fleet.options, *old)
+    theirs = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        gate.wait()
+        before = listing(table.folder)
+        ran = maintain(tmp_path, VERBS, *fleet.patterns, options=fleet.options)
+        assert ran.code == 0, ran.err
+        [mine] = [run for run in ran.json["runs"] if run["table"]["name"] == table.name]
+        assert (mine["operation"], mine["status"]) == (None, "skipped")
+        [operation] = [path.name for path in (table.folder / "_iceberg_cli" / "ops").iterdir()]
+        assert mine["reason"].startswith(f"operation {operation} of it is ")
+        assert listing(table.folder) == before
+        gate.open()
+        assert theirs.wait(PATIENCE_S) == 0
+    finally:
+        theirs.kill()
+    check_rows(fleet)
+
+
+def test_no_more_is_deleted_than_was_shown_when_the_question_was_asked(fleet: Fleet, tmp_path: Path) -> None:
+    """An append between question and answer lets the snapshot before it come due, which nobody was shown."""
+    policy = policy_file(tmp_path / "policy.toml", EXPIRE, fleet.patterns)
+    [table] = fleet.tables[:1]
+    catalog = load_catalog(
+        "lake", **yaml.safe_load((tmp_path / ".pyiceberg.yaml").read_text())["catalog"]["lake"]
+    )
+    theirs = catalog.load_table(table.name.split(".", 1)[1])
+    head = theirs.current_snapshot()
+    assert head is not None
+    with terminal(
+        [
+            sys.executable,
+            "-m",
+            "iceberg_cli",
+            "maintain",
+            *fleet.patterns,
+            *fleet.options,
+            "--policy",
+            policy,
+        ],
+        columns=160,
+    ) as screen:
+        screen.wait_for("Go on?")
+        theirs.append(theirs.scan(limit=1).to_arrow())
+        screen.send("y\n")
+        assert screen.end() == 0, screen.text
+    left = [each.snapshot_id for each in catalog.load_table(table.name.split(".", 1)[1]).snapshots()]
+    assert left[0] == head.snapshot_id
+    assert len(left) == 2
 
 
 def interrupted(fleet: Fleet, number: int) -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import iceberg_cli as ic
+from iceberg_cli.api import new_runtime
 from iceberg_cli.operation.outcomes import Conflict, Unknown
+from iceberg_cli.plan.events import AnyEvent, FilesDeleted
 from tests.cli.running import Ran, iceberg_cli
 from tests.iceberg.catalogs.test_rest import Lake, files_of, lake
 from tests.rest_servers import configuration_of
@@ -176,3 +181,79 @@ def test_it_is_a_refusal_for_good_once_the_table_was_read_back(lake: Lake) -> No
     again = lake.attempt(fresh=False)
     lake.front.answers.append(413)
     assert isinstance(lake.open().commit(again), Unknown)
+
+
+def watched(
+    limited: Limited, act: Callable[[], object], *, when: Callable[[str, bytes], bool]
+) -> Callable[[str, str, Mapping[str, str], bytes], tuple[int, str] | None]:
+    """The limit, and an act before the first request of a method and body that is meant."""
+    limit, pending = at_most(3), [act]
+
+    def refusal(method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, str] | None:
+        if pending and when(method, body):
+            pending.pop()()
+        return limit(method, path, headers, body)
+
+    return refusal
+
+
+def test_a_tag_that_moved_before_the_first_part_is_not_dropped(limited: Limited) -> None:
+    """The whole plan showed that the tag goes which pointed to another snapshot."""
+    ids, before = limited.snapshot_ids, files_of(limited.lake)
+    limited.lake.table.manage_snapshots().create_tag(ids[4], "old", max_ref_age_ms=1).commit()
+    before = files_of(limited.lake)
+
+    def move() -> None:
+        limited.lake.table.manage_snapshots().create_tag(ids[5], "old", max_ref_age_ms=1).commit()
+
+    def when(_: str, __: bytes) -> bool:
+        """Once the request that is too large was refused, and the table was read back after it."""
+        return [method for method, _ in limited.lake.front.requests][-3:] == ["POST", "GET", "GET"]
+
+    limited.lake.front.refusal = watched(limited, move, when=when)
+    ran = limited.expire()
+    assert (ran.code, ran.json["error"]) == (11, "StalePlan"), ran.out
+    assert "tag old, which points to another snapshot now" in ran.json["message"]
+    assert (limited.taken, limited.left) == ([], ids)
+    assert {name for name in before if not name.endswith(".json")} <= files_of(limited.lake)
+
+
+def test_a_table_that_took_the_place_between_two_parts_is_left_alone(limited: Limited) -> None:
+    lake, name = limited.lake, (limited.lake.namespace, "inner", "t")
+    location, schema = f"{lake.table.location()}_again", lake.table.schema()
+
+    def replace() -> None:
+        lake.theirs.drop_table(name)
+        again = lake.theirs.create_table(name, schema, location=location)
+        for number in range(4):
+            again.overwrite(pa.table({"i": [number]}))
+
+    gone = len([each for each in files_of(lake) if each.startswith("snap-")]) - 3
+
+    def when(method: str, _: bytes) -> bool:
+        first_is_swept = len([each for each in files_of(lake) if each.startswith("snap-")]) == gone
+        return method == "GET" and first_is_swept
+
+    lake.front.refusal = watched(limited, replace, when=when)
+    ran = limited.expire()
+    assert (ran.code, ran.json["error"]) == (11, "Refused"), ran.out
+    assert ran.json["state"].startswith("Commits before it: 1, by operations "), ran.out
+    assert len(limited.taken) == 1
+    assert len(limited.left) == 7
+    assert limited.rows == [3]
+
+
+def test_where_the_time_is_over_after_a_part_the_report_says_what_waits(limited: Limited) -> None:
+    ids, over = limited.snapshot_ids, False
+
+    def hear(event: AnyEvent) -> None:
+        nonlocal over
+        over = over or isinstance(event, FilesDeleted)
+
+    table = ic.open_table(f"prod.{limited.lake.namespace}.inner.t", catalog_config=str(limited.config))
+    plan = table.plan(ic.iceberg.ExpireSnapshots(older_than="0s", retain_last=1))
+    runtime = new_runtime(on_event=hear, deadline_ms=1 << 62)
+    clock = runtime.now_ms
+    report = table.apply(plan, runtime=replace(runtime, now_ms=lambda: 1 << 62 if over else clock()))
+    assert (report.status, limited.left) == ("partial", ids[3:])
+    assert "4 snapshots are still to expire; the next run goes on." in report.notes
