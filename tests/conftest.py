@@ -19,6 +19,7 @@ from tests.emulators import azurite, fake_gcs
 from tests.glue_front import glue, glue_service
 from tests.hive_server import hive
 from tests.nessie import nessie
+from tests.refusals_seen import FOLDER, RefusalsSeen
 from tests.rest_servers import rest_on_s3, rest_server
 from tests.s3_users import guarded_s3
 from tests.s3_words import unconditional, without_conditions
@@ -83,6 +84,11 @@ sys.dont_write_bytecode = False
 # A shell starts what is in its background with this signal ignored, and so would all programs that tests start be.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if folder := os.environ.get(FOLDER):
+        config.pluginmanager.register(RefusalsSeen(folder=Path(folder)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
