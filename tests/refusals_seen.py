@@ -1,6 +1,7 @@
 """What refuses in a run of tests, and in which test: written to a folder for `.ci/refusals.py`.
 
-Seen is what happens in the process of the tests: where a `Refused` is made, and every text that one or a blocked plan has.
+Seen is what happens in the process of the tests: where a `Refused` is made, and the texts of those and of what blocks
+plans.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ FOLDER = "REFUSALS_SEEN"  # the variable of the environment that names the folde
 _PACKAGE = f"{ROOT}{os.sep}iceberg_cli{os.sep}"
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class RefusalsSeen:
     """A plugin of pytest that notes refusals, the first test for each.
 

@@ -60,6 +60,7 @@ class GivenOptions:
 
 
 _NOTHING: Final = GivenOptions()
+_BY_DEFAULT: Final = "default of policy files"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +106,11 @@ class VerbPolicy:
         if own is None:
             raise UsageError(f"{self.verb} is not known for tables of the format {format_name!r}")
         flags = {flag for each in own.options() for flag in each.help_of}
+        by_default = {
+            each.flag: each.in_policy_files for each in own.options() if each.in_policy_files is not None
+        }
         found = stronger.over(self._given()).over(weaker)
+        found = found.over(GivenOptions(given=by_default, sources=dict.fromkeys(by_default, _BY_DEFAULT)))
         if self._allows_short(found):
             allowed = GivenOptions(
                 given={_ALLOW_SHORT: True}, sources={_ALLOW_SHORT: self.short_retention or ""}

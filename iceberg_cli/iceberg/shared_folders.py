@@ -67,7 +67,7 @@ class MetadataFiles:
     """
 
     storage: Storage
-    _heads: dict[str, _Head | None] = field(default_factory=dict)  # by path; None: it cannot be read
+    _heads: dict[str, _Head] = field(default_factory=dict)  # by path
 
     def listed(self, folder: str) -> list[FileInfo]:
         """The metadata files directly in a folder, by number and time.
@@ -87,10 +87,12 @@ class MetadataFiles:
         """
         unread = [info.path for info in files if info.path not in self._heads]
         with ThreadPoolExecutor(_THREADS) as pool:
-            self._heads |= zip(unread, pool.map(self._head_of, unread), strict=True)
+            heads = dict(zip(unread, pool.map(self._head_of, unread), strict=True))
+        # A file that cannot be read may be one that another writer has just begun: it is looked into again next time.
+        self._heads |= {path: head for path, head in heads.items() if head is not None}
         found: dict[str, list[FileInfo]] = {}
         for info in files:
-            head = self._heads[info.path]
+            head = self._heads.get(info.path)
             if head is not None or number_of(info.path) >= 0:
                 found.setdefault("" if head is None else head.uuid, []).append(info)
         return found

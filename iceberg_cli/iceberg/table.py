@@ -415,7 +415,10 @@ class IcebergTable(OpenTable):
         warnings += self.notices()
         plan = replace(plan, warnings=(*plan.warnings, *warnings))
         nested = NestedFiles(self._nested_tables())
-        unknown = FilesOfUnknownMetadata(lambda: self._unknown_metadata(self.forget_metadata))
+        unknown = FilesOfUnknownMetadata(
+            lambda: self._unknown_metadata(self.forget_metadata),
+            lambda root: root.may_be_under_way(self.metadata_location, as_of_ms=plan.as_of_ms),
+        )
         plan = with_own_removals(
             plan,
             chain(*content, [pa.concat_tables(tables).cast(SCHEMA)]),

@@ -6,6 +6,7 @@ its folder and its snapshots, and no look at the table alone tells that it needs
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +28,8 @@ from iceberg_cli.storage import FileInfo, Storage
 
 FORGET_METADATA = "--unsafe-forget-metadata"
 _NAMED = 5  # files in words
+_UNDER_WAY_MS = 600_000
+_WAITS_S = (0.1, 0.4, 1.0)
 
 
 def unlogged(
@@ -66,15 +69,25 @@ def _logged(metadata: TableMetadata) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class UnknownMetadata:
-    """A metadata file that is a root, and the keys of all that it reaches."""
+    """A metadata file that is a root, and the keys of all that it reaches; `modified_ms` since the epoch."""
 
     path: str
+    modified_ms: int
     keys: KnownKeys
 
     @property
     def name(self) -> str:
         """The file's name."""
         return self.path.rpartition("/")[2]
+
+    def may_be_under_way(self, location: str, *, as_of_ms: int) -> bool:
+        """Whether it may be of a commit that comes in at any moment: newer than the current version, and just written.
+
+        Args:
+            location: of the current metadata file.
+            as_of_ms: now, in ms since the epoch.
+        """
+        return number_of(self.path) > number_of(location) and self.modified_ms > as_of_ms - _UNDER_WAY_MS
 
 
 def read_unknown(
@@ -106,7 +119,8 @@ def read_unknown(
             logged.update(path.rpartition("/")[2] for path in _logged(metadata))
             snapshots = [snapshot_files(snapshot) for snapshot in metadata.snapshots]
             named = files_of_metadata(metadata, info.path)
-            found.append(UnknownMetadata(info.path, reachability.still_reached(snapshots, named)))
+            keys = reachability.still_reached(snapshots, named)
+            found.append(UnknownMetadata(info.path, info.modified_ms, keys))
         except Refused as error:
             raise Refused(
                 f"Cannot tell which files the metadata file {info.path} needs: {error.message}",
@@ -119,16 +133,23 @@ def read_unknown(
 
 
 def _read(path: str, storage: Storage) -> TableMetadata | None:
-    """The metadata of a file; None where it is gone, or no reader looks for its name and it cannot be read."""
-    try:
-        return TableMetadata.from_json(decode_metadata_file(storage.read(path), path), path=path)
-    except FileNotFoundError:
-        return None
-    except CorruptFile:
-        # Of a writer that died, a file that cannot be read may be left under a name that no reader looks for.
-        if number_of(path) < 0:
+    """The metadata of a file; None where it is gone, or no reader looks for its name and it cannot be read.
+
+    On a disk a file that another writer has begun is there before its end is.
+    """
+    for wait_s in (*_WAITS_S, None):
+        try:
+            return TableMetadata.from_json(decode_metadata_file(storage.read(path), path), path=path)
+        except FileNotFoundError:
             return None
-        raise
+        except CorruptFile:
+            # Of a writer that died, a file that cannot be read may be left under a name that no reader looks for.
+            if number_of(path) < 0:
+                return None
+            if wait_s is None:
+                raise
+            time.sleep(wait_s)
+    return None
 
 
 def _way_out(path: str) -> str:
@@ -140,12 +161,18 @@ def _way_out(path: str) -> str:
 class FilesOfUnknownMetadata:
     """The files among planned removals that unknown metadata files reach, which stay.
 
+    What is of a commit under way takes nothing out of a plan: when files are deleted, it is current, or gone, or a root
+    by which they stay after all. Else a plan that is made again upon that commit would remove more than was shown.
+
     Args:
         roots: reads the unknown metadata files, once there is a removal.
+        under_way: whether one may be of a commit under way.
     """
 
     roots: Callable[[], Sequence[UnknownMetadata]]
+    under_way: Callable[[UnknownMetadata], bool]
     _totals: dict[str, tuple[int, int]] = field(default_factory=dict)  # by name: files and bytes
+    _pending: dict[str, tuple[int, int]] = field(default_factory=dict)  # the same, of commits under way
 
     def left_out(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Removals table by table, columns `path`, `as_written` and `size_bytes` and others, without these files."""
@@ -153,11 +180,14 @@ class FilesOfUnknownMetadata:
             going = rows
             for root in self.roots() if rows.num_rows else ():
                 stays = reached(going, [root])
-                if stays.any():
-                    sizes = going["size_bytes"].filter(pa.array(stays))
-                    count, size_bytes = self._totals.get(root.name, (0, 0))
-                    total = size_bytes + total_bytes(sizes)
-                    self._totals[root.name] = (count + len(sizes), total)
+                if not stays.any():
+                    continue
+                pending = self.under_way(root)
+                totals = self._pending if pending else self._totals
+                sizes = going["size_bytes"].filter(pa.array(stays))
+                count, size_bytes = totals.get(root.name, (0, 0))
+                totals[root.name] = (count + len(sizes), size_bytes + total_bytes(sizes))
+                if not pending:
                     going = going.filter(pa.array(~stays))
             yield going
 
@@ -177,10 +207,16 @@ class FilesOfUnknownMetadata:
         )
 
     def warnings(self) -> tuple[str, ...]:
-        """Why they stay, and the way out."""
+        """Why they stay, and the way out; and which of those that go may stay."""
+        pending = tuple(
+            f"{count:,} files, {size_bytes:,} bytes, of those that go stay if the metadata file {name} is still beside "
+            "the table's own when files are deleted: it was just written and is newer than the current one, so it may "
+            "be of a commit under way, or of a clone"
+            for name, (count, size_bytes) in sorted(self._pending.items())
+        )
         names = sorted(self._totals)
         if not names:
-            return ()
+            return pending
         count = sum(count for count, _ in self._totals.values())
         size_bytes = sum(size for _, size in self._totals.values())
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
@@ -190,7 +226,7 @@ class FilesOfUnknownMetadata:
             f"are neither current nor in its log: {', '.join(names[:_NAMED])}{more}. Each may be a clone, another "
             f"catalog's or a commit that never came in. If no table needs them, move them away, or say so by {forget}"
         )
-        return (warning,)
+        return (*pending, warning)
 
 
 def reached(rows: pa.Table, roots: Sequence[UnknownMetadata]) -> npt.NDArray[np.bool_]:

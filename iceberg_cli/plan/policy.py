@@ -424,6 +424,7 @@ class PolicyOption:
         help_of: what each of its flags does; most have one.
         elsewhere: the option that may be meant where the table has the other format, or "".
         omitted: left out of the JSON form where it has its default.
+        in_policy_files: its value for tables for which a policy file does not have it; None: the default.
     """
 
     name: str
@@ -433,6 +434,7 @@ class PolicyOption:
     help_of: Mapping[str, str]
     elsewhere: str = ""
     omitted: bool = False
+    in_policy_files: Any = None
 
     @property
     def flag(self) -> str:
@@ -471,6 +473,7 @@ def option(
     json_name: str = "",
     elsewhere: str = "",
     omitted: bool = False,
+    in_policy_files: Any = None,
 ) -> Any:
     """A field of a policy.
 
@@ -482,9 +485,11 @@ def option(
         json_name: in JSON; by default the field's name.
         elsewhere: see `PolicyOption`.
         omitted: see `PolicyOption`.
+        in_policy_files: see `PolicyOption`.
     """
-    rest = {"kind": kind, "text": text, "flag": flag, "json_name": json_name}
-    return field(default=default, metadata={_OPTION: {**rest, "elsewhere": elsewhere, "omitted": omitted}})
+    rest = {"kind": kind, "text": text, "flag": flag, "json_name": json_name, "elsewhere": elsewhere}
+    more = {"omitted": omitted, "in_policy_files": in_policy_files}
+    return field(default=default, metadata={_OPTION: {**rest, **more}})
 
 
 class Policy:

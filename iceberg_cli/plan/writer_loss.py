@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 ALLOW_WRITER_LOSS: Final = "--allow-writer-loss"
 CLIENT: Final = "client"  # the subject of verdicts on clients
+WRITER_STATE: Final = "writer-state"  # and on what a streaming writer finds: "of WRITER on branch NAME"
 _FIELD: Final = "allow_writer_loss"
 
 
@@ -43,10 +44,13 @@ def accepts_loss(policy: Mapping[str, Any], client: str) -> bool:
 
 
 def loss_notes(plan: Plan) -> tuple[str, ...]:
-    """What a report repeats of a plan: its warnings of clients that cannot go on as before."""
+    """What a report repeats of a plan: which clients it shuts out, and whether streaming writers find their states."""
     clients = {verdict.id for verdict in plan.verdicts if verdict.subject == CLIENT}
     named = (*clients, *plan.policy.get(_FIELD, ()))
-    return tuple(text for text in plan.warnings if text.startswith(named))
+    return (
+        *(text for text in plan.warnings if text.startswith(named)),
+        *(f"writer state {each.id}: {each.reason}" for each in plan.verdicts if each.subject == WRITER_STATE),
+    )
 
 
 def loss_reason(client: str, why: str) -> str:

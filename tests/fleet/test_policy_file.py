@@ -34,13 +34,23 @@ reason = "litigation hold"
 """
 
 
+# What holds in policy files where they do not say, and not on the command line.
+BY_DEFAULT: dict[tuple[str, str], dict[str, Any]] = {
+    ("expire-snapshots", "iceberg"): {"keep_writer_state": True}
+}
+
+
 def options(
     table: TablePolicy, verb: str, format_name: str = "iceberg", **around: GivenOptions
 ) -> dict[str, Any]:
-    """The fields of a verb's policy that are not as by default, in JSON form."""
+    """The fields of a verb's policy that are not as a policy file has them by default, in JSON form."""
     policy = table.verbs[verb].policy(format_name, now_ms=NOW_MS, **around)
-    default = type(policy)().to_json()
-    return {name: value for name, value in policy.to_json().items() if value != default.get(name)}
+    default = BY_DEFAULT.get((verb, format_name), {})
+    return {
+        item.json_name: item.kind.to_json(value)
+        for item in policy.options()
+        if (value := getattr(policy, item.name)) != default.get(item.name, item.default)
+    }
 
 
 def complaint(folder: Path, text: str, **values: str) -> str:
@@ -289,6 +299,7 @@ WRITTEN: dict[str, dict[str, tuple[str, Any]]] = {
         "snapshot-id": ('[5, "4", 9223372036854775807]', ["4", "5", "9223372036854775807"]),
         "clean-metadata": ("true", True),
         "cleanup": ('"metadata"', "metadata"),
+        "keep-writer-state": ("false", False),
         "grace": ('"1w"', 7 * DAY_MS),
         "retention": ('"8d"', 8 * DAY_MS),
         "mode": ('"lite"', "lite"),
@@ -358,7 +369,9 @@ def test_an_option_is_read_as_the_command_line_reads_it(verb: str, key: str, tmp
         own = [item for name, _, item in having if name == format_name]
         # What the other format alone has does nothing here.
         assert options(table, verb, format_name) == {item.json_name: value for item in own}
-        assert found.sources == {item.name: f"{tmp_path}/policy.toml: tables[0].{verb}.{key}" for item in own}
+        by_default = dict.fromkeys(BY_DEFAULT.get((verb, format_name), ()), "default of policy files")
+        given = {item.name: f"{tmp_path}/policy.toml: tables[0].{verb}.{key}" for item in own}
+        assert found.sources == {**by_default, **given}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
+import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +147,98 @@ def test_a_clone_keeps_its_files_from_an_operation_that_is_resumed(table: Catalo
     assert [report["status"] for report in done.json["reports"]] == ["done"]
     found = table.catalog.load_table("shop.clone").scan().to_arrow()["id"].to_pylist()
     assert sorted(found) == [0, 1, 2, 3, 4, 100]
+
+
+# -- commits under way ---------------------------------------------------------------------------------------------
+
+
+class CommitUnderWay:
+    """An append whose metadata file is written, and which the catalog has not taken yet."""
+
+    def __init__(self, table: CatalogTable) -> None:
+        self._table, self._before = table, table.open().metadata_location
+        table.append(100)
+        self._after = table.open().metadata_location
+        self._point_to(self._before)
+
+    @property
+    def path(self) -> Path:
+        return Path(self._after.removeprefix("file://"))
+
+    def come_in(self) -> None:
+        self._point_to(self._after)
+
+    def _point_to(self, location: str) -> None:
+        with closing(sqlite3.connect(self._table.database)) as connection, connection:
+            connection.execute("UPDATE iceberg_tables SET metadata_location = ?", (location,))
+
+
+def replaced(table: CatalogTable) -> set[str]:
+    """Replace all rows; the data files that only older snapshots have then."""
+    before = {path for path in listing(table.folder) if path.startswith("data/")}
+    table.open().overwrite(rows(7))
+    time.sleep(0.01)
+    return before
+
+
+def test_a_plan_is_carried_out_on_top_of_a_commit_that_was_under_way_when_it_was_made(
+    table: CatalogTable, tmp_path: Path
+) -> None:
+    old, plan = replaced(table), tmp_path / "plan"
+    commit = CommitUnderWay(table)
+    assert iceberg_cli("plan", table.name, "expire-snapshots", *EVERYTHING, "-o", plan).code == 0
+    commit.come_in()
+    ran = iceberg_cli("apply", plan, "--yes")
+    assert ran.code == 0, ran.err
+    assert old.isdisjoint(listing(table.folder))
+    assert table.ids() == [7, 100]
+
+
+def test_what_it_reaches_is_told_and_stays_while_it_is_there(table: CatalogTable) -> None:
+    old = replaced(table)
+    commit = CommitUnderWay(table)
+    shown = iceberg_cli("expire-snapshots", table.name, *EVERYTHING, "--dry-run", "--format", "json").json
+    # Five data files, their manifests, and a list for each of five appends and of the deletion before the overwrite.
+    count = shown["removals"]["count"]
+    assert [
+        text
+        for text in shown["warnings"]
+        if text.startswith(f"{count:,} files, ") and commit.path.name in text
+    ]
+    done = iceberg_cli("expire-snapshots", table.name, *EVERYTHING, "--yes", "--format", "json")
+    assert (done.code, done.json["kept_again"]) == (0, count)
+    assert old.issubset(listing(table.folder))
+
+
+def test_what_only_one_that_failed_reached_goes(table: CatalogTable, tmp_path: Path) -> None:
+    old, plan = replaced(table), tmp_path / "plan"
+    commit = CommitUnderWay(table)
+    assert iceberg_cli("plan", table.name, "expire-snapshots", *EVERYTHING, "-o", plan).code == 0
+    commit.path.unlink()
+    assert iceberg_cli("apply", plan, "--yes").code == 0
+    assert old.isdisjoint(listing(table.folder))
+
+
+def test_one_that_was_written_a_while_ago_is_a_root_for_the_plan_too(table: CatalogTable) -> None:
+    replaced(table)
+    commit = CommitUnderWay(table)
+    os.utime(commit.path, (0, 0))
+    shown = iceberg_cli("expire-snapshots", table.name, *EVERYTHING, "--dry-run", "--format", "json").json
+    assert shown["removals"]["count"] == 0
+
+
+def test_a_metadata_file_whose_end_is_not_written_yet_is_waited_for(table: CatalogTable) -> None:
+    old = replaced(table)
+    commit = CommitUnderWay(table)
+    whole = commit.path.read_bytes()
+    commit.path.write_bytes(whole[: len(whole) // 2])
+    writer = threading.Timer(0.3, lambda: commit.path.write_bytes(whole))
+    writer.start()
+    ran = iceberg_cli("expire-snapshots", table.name, *EVERYTHING, "--dry-run", "--format", "json")
+    writer.join()
+    assert ran.code == 0, ran.err
+    assert [text for text in ran.json["warnings"] if commit.path.name in text]
+    assert old.issubset(listing(table.folder))
 
 
 # -- which files are roots -----------------------------------------------------------------------------------------

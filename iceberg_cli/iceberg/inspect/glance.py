@@ -22,6 +22,7 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import (
     retention_of,
     within_properties,
 )
+from iceberg_cli.iceberg.verbs.expire_snapshots.writer_state import has_state
 from iceberg_cli.plan.decision import Decision
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def glance_of(document: Any, path: str, *, size_bytes: int | None) -> dict[str, 
             },
             "properties": _kept_properties(properties),
             "summary": {name: summary[name] for name in _SUMMARY if name in summary},
+            "has_writer_state": any(has_state(each.get("summary")) for each in snapshots),
         }
     except (KeyError, TypeError, AttributeError) as error:
         field = error.args[0] if isinstance(error, KeyError) else "the document"
@@ -141,6 +143,7 @@ def glance_of_metadata(metadata: TableMetadata) -> dict[str, Any]:
         },
         "properties": _kept_properties(metadata.properties),
         "summary": {name: summary[name] for name in _SUMMARY if name in summary},
+        "has_writer_state": any(has_state(each.summary) for each in metadata.snapshots),
     }
 
 
@@ -231,8 +234,13 @@ class MetadataGlances:
 
     @staticmethod
     def decide(glance: Mapping[str, Any], policy: Policy, path: str, *, as_of_ms: int) -> Decision:
-        """What a verb would do; manifests decide about all but expiries, and time about none of those."""
-        if not isinstance(policy, ExpireSnapshots):
+        """What a verb would do; manifests decide about all but expiries, and time about none of those.
+
+        Nor is it decided here what stays for the state of a writer.
+        """
+        if not isinstance(policy, ExpireSnapshots) or (
+            policy.keep_writer_state and glance["has_writer_state"]
+        ):
             return Decision(decided=policy.to_json(), is_due=None)
         history = _history(glance)
         kept, retention = _expiry_of(history, policy, path, as_of_ms=as_of_ms)

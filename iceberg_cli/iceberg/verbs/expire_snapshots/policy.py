@@ -71,6 +71,14 @@ class ExpireSnapshots(Policy):
         json_name="grace_ms",
         elsewhere="--retention",
     )
+    keep_writer_state: bool = option(
+        Switch(),
+        "Keep the newest snapshot that holds the state of a streaming writer, and those after it.",
+        default=False,
+        elsewhere="--retention",
+        omitted=True,
+        in_policy_files=True,
+    )
 
     @property
     def older_than_ms(self) -> int | None:

@@ -8,7 +8,7 @@ while it is younger than the global cut-off, so that staged and rolled-back work
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from iceberg_cli.iceberg.spec.history import AnyHistory, DatedSnapshot, S, SnapshotHistory
@@ -35,6 +35,7 @@ class SnapshotRetention:
 
     `cutoff_ms`: snapshots with a timestamp at or after it are young. `by_age` is False when the operator
     named snapshot ids and nothing else: then only those go. `may_expire`: no snapshot but these goes; None: all may.
+    `needed`: by branch the snapshots that stay with it whatever their age is, each with why.
     """
 
     cutoff_ms: Option
@@ -43,6 +44,7 @@ class SnapshotRetention:
     snapshot_ids: frozenset[int]
     by_age: bool
     may_expire: frozenset[int] | None = None
+    needed: Mapping[str, Mapping[int, Reason]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,12 @@ def kept_by(history: AnyHistory, retention: SnapshotRetention, *, as_of_ms: int)
         )
         for name, ref in kept_refs.items():
             reasons[ref.snapshot_id] = _head_reason(name, ref)
+    needed = {
+        snapshot_id: reason
+        for name in reversed(kept_refs)
+        for snapshot_id, reason in retention.needed.get(name, {}).items()
+    }
+    reasons = {**needed, **reasons}
     heads = {ref.snapshot_id: name for name, ref in kept_refs.items()}
     problems, warnings = [], []
     for snapshot_id in sorted(retention.snapshot_ids):
@@ -114,6 +122,8 @@ def kept_by(history: AnyHistory, retention: SnapshotRetention, *, as_of_ms: int)
         elif snapshot_id in heads:
             kind = kept_refs[heads[snapshot_id]].type
             problems.append(f"snapshot {snapshot_id} was named, but {kind} {heads[snapshot_id]} points to it")
+        elif snapshot_id in needed:
+            problems.append(f"snapshot {snapshot_id} was named, but {needed[snapshot_id].text}")
         else:
             reasons.pop(snapshot_id, None)
     if retention.may_expire is not None:

@@ -6,7 +6,9 @@ reads anything.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
@@ -22,6 +24,7 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpireS
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     DAY_MS,
     Judgement,
+    Reason,
     SnapshotRetention,
     judge,
 )
@@ -30,13 +33,16 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import (
     retention_of,
     within_properties,
 )
-from iceberg_cli.iceberg.verbs.expire_snapshots.writer_state import lost_states
+from iceberg_cli.iceberg.verbs.expire_snapshots.writer_state import WriterState, writer_states
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
 from iceberg_cli.plan.policy import DEFAULT
-from iceberg_cli.plan.text import age, did_you_mean, iso
+from iceberg_cli.plan.text import age, count, did_you_mean, iso
+from iceberg_cli.plan.writer_loss import WRITER_STATE
 
 _STEP: Final = "expire"
 _YOUNG_MS = DAY_MS
+_LONG_MS: Final = 30 * DAY_MS
+FOR_WRITERS: Final = "for the state of a streaming writer"
 
 
 def options_of(metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: int) -> dict[str, Option]:
@@ -67,7 +73,7 @@ def kept_snapshots(
     metadata: TableMetadata, policy: ExpireSnapshots, *, as_of_ms: int, within: Plan | None = None
 ) -> tuple[SnapshotFiles, ...]:
     """The snapshots whose manifests must be read before `plan` can be called with `clean_metadata`."""
-    retention = retention_of(metadata, policy, as_of_ms=as_of_ms, within=within)
+    retention = _retention(metadata, policy, writer_states(metadata), as_of_ms=as_of_ms, within=within)
     judgement = judge(metadata, retention, as_of_ms=as_of_ms)
     return tuple(snapshot_files(s) for s in metadata.snapshots if s.snapshot_id in judgement.kept)
 
@@ -100,7 +106,8 @@ def plan(
         UsageError: the policy makes no sense.
         InvalidMetadata: a retention property is no number.
     """
-    retention = retention_of(metadata, policy, as_of_ms=as_of_ms, within=within)
+    states = writer_states(metadata)
+    retention = _retention(metadata, policy, states, as_of_ms=as_of_ms, within=within)
     judgement = judge(metadata, retention, as_of_ms=as_of_ms)
     dropped = _dropped_metadata(metadata, judgement, facts) if facts is not None else ()
     updates: list[Mapping[str, Any]] = [
@@ -125,9 +132,10 @@ def plan(
         as_of_ms=as_of_ms,
         options=_options(retention, policy),
         policy=policy.to_json(),
-        verdicts=(*judgement.verdicts, *dropped),
+        verdicts=(*judgement.verdicts, *dropped, *map(partial(_verdict_on, judgement), states)),
         warnings=(
             *judgement.warnings,
+            *_of_writers(judgement, states, as_of_ms=as_of_ms),
             *_warnings(metadata, retention, policy, judgement, as_of_ms=as_of_ms),
             *lasting,
         ),
@@ -172,7 +180,62 @@ def _options(retention: SnapshotRetention, policy: ExpireSnapshots) -> dict[str,
         "clean_metadata": policy.chosen("clean_metadata"),
         "cleanup": policy.chosen("cleanup"),
         "grace_ms": policy.chosen("grace"),
+        **policy.chosen_or_none("keep_writer_state"),
     }
+
+
+def _retention(
+    metadata: TableMetadata,
+    policy: ExpireSnapshots,
+    states: Iterable[WriterState],
+    *,
+    as_of_ms: int,
+    within: Plan | None,
+) -> SnapshotRetention:
+    """As `retention_of`, with the snapshots by which writers find their states, where these are to stay."""
+    retention = retention_of(metadata, policy, as_of_ms=as_of_ms, within=within)
+    if not policy.keep_writer_state:
+        return retention
+    needed: dict[str, dict[int, Reason]] = {}
+    for each in states:
+        by_id = needed.setdefault(each.branch, {})
+        for snapshot_id in each.path:
+            by_id.setdefault(snapshot_id, Reason(f"kept: {each.writer} finds its state by it", FOR_WRITERS))
+        by_id[each.snapshot_id] = Reason(f"kept: {each.writer} has its state in it", FOR_WRITERS)
+    return replace(retention, needed=needed)
+
+
+def _verdict_on(judgement: Judgement, state: WriterState) -> Verdict:
+    keep = state.is_found(judgement.kept)
+    stays = "is still found" if keep else "is not found any more"
+    return Verdict(
+        subject=WRITER_STATE,
+        id=f"of {state.writer} on branch {state.branch}",
+        keep=keep,
+        reason=f"{state.state:.80} in snapshot {state.snapshot_id} {stays}",
+    )
+
+
+def _of_writers(judgement: Judgement, states: Iterable[WriterState], *, as_of_ms: int) -> Iterator[str]:
+    """Warnings of states that writers do not find any more, and of old snapshots that stay for states alone."""
+    if not judgement.expired:
+        states = ()
+    for each in states:
+        if not each.is_found(judgement.kept):
+            yield (
+                f"{each.writer} does not find its state on branch {each.branch} after this: {each.state:.80} is in "
+                f"snapshot {each.snapshot_id}. Restored, it may commit files again; --keep-writer-state keeps it"
+            )
+    alone = [
+        verdict
+        for verdict in judgement.verdicts
+        if verdict.gist == FOR_WRITERS and as_of_ms - (verdict.timestamp_ms or 0) > _LONG_MS
+    ]
+    if alone:
+        yield (
+            f"{count(len(alone), 'snapshots')} of more than {age(_LONG_MS)} stay for the state of streaming writers "
+            "alone. Where such a writer is gone for good, leave out --keep-writer-state"
+        )
 
 
 def _interlocks(metadata: TableMetadata, judgement: Judgement) -> tuple[str, ...]:
@@ -192,12 +255,7 @@ def _warnings(
     *,
     as_of_ms: int,
 ) -> tuple[str, ...]:
-    lost = lost_states(metadata, judgement.kept) if judgement.expired else ()
-    warnings = [
-        f"{each.writer} does not find its state on branch {each.branch} after this: {each.state:.80} is in snapshot "
-        f"{each.snapshot_id}. Restored, it may commit the same files again; a larger --retain-last keeps it"
-        for each in lost
-    ]
+    warnings = []
     young_ms = as_of_ms - int(retention.cutoff_ms.value)
     if judgement.expired and retention.by_age and young_ms < _YOUNG_MS and policy.grace_ms < _YOUNG_MS:
         warnings.append(
