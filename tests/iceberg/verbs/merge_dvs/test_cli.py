@@ -59,6 +59,26 @@ def verdicts(plan: dict[str, Any]) -> dict[str, tuple[bool, str]]:
 # -- position deletes ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("difference", [-8, 8, 5_000])
+def test_a_position_delete_file_of_another_size_than_its_entry_says_is_merged_whole(
+    folder: Path, difference: int
+) -> None:
+    table = DeleteTable(storage=STORAGE, location=str(folder))
+    for name in "ab":
+        table.data(name, 10)
+    table.commit(1)
+    table.positions("p", {"a": [1, 7]})
+    size = len(STORAGE.read(table.added[-1]["file_path"]))
+    table.added[-1]["file_size_in_bytes"] = size + difference
+    table.commit(2)
+    table.positions("q", {"a": [2], "b": [3]})
+    table.commit_and_publish(3)
+    merge(folder)
+    assert seen(folder)["a"][1] == {1, 2, 7}
+    assert seen(folder)["b"][1] == {3}
+    assert vectors(folder).keys() == {"a", "b"}
+
+
 def test_all_position_deletes_of_a_data_file_become_one_deletion_vector(folder: Path) -> None:
     two_generations(folder).publish()
 
