@@ -41,10 +41,20 @@ def written_again(
 
 
 def strip_folder(folder: Path) -> None:
-    """Write every manifest and list below a folder again, and drop Hadoop's checksums of the bytes before."""
+    """Write every manifest and list below a folder again, without ids."""
+    change_folder(folder, lambda data, lengths, _: written_again(data, without_ids, lengths=lengths))
+
+
+def change_folder(folder: Path, change: Callable[[bytes, dict[str, int], bool], bytes]) -> None:
+    """Write every manifest and list below a folder again, and drop Hadoop's checksums of the bytes before.
+
+    Args:
+        folder: of a table.
+        change: of a file's bytes, the lengths of new manifests by name, and whether it is a list.
+    """
     files = sorted(folder.rglob("*.avro"), key=lambda path: path.name.startswith("snap-"))
     lengths: dict[str, int] = {}
     for path in files:
-        path.write_bytes(written_again(path.read_bytes(), without_ids, lengths=lengths))
+        path.write_bytes(change(path.read_bytes(), lengths, path.name.startswith("snap-")))
         lengths[path.name] = path.stat().st_size
         (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
