@@ -1,4 +1,4 @@
-"""Servers for tests that are written in Go: `python -m tests.go_servers` builds those that are missing.
+"""Servers, and a reader, for tests that are written in Go: `python -m tests.go_servers` builds those that are missing.
 
 Each version is built once and kept in the user's cache folder, outside the checkout.
 """
@@ -41,6 +41,11 @@ TOXIPROXY: Final = GoServer("toxiproxy", "github.com/Shopify/toxiproxy/v2/cmd/se
 SEAWEEDFS: Final = GoServer(
     "seaweedfs", "github.com/seaweedfs/seaweedfs/weed", "0.0.0-20261109003541-7506e5f91cd6"
 )
+
+
+ICEBERG_GO: Final = GoServer(
+    "iceberg-go", "github.com/apache/iceberg-go/cmd/iceberg", "0.7.0"
+)  # a command line
 
 
 def build(server: GoServer, go: str) -> None:
@@ -89,7 +94,9 @@ def _version(go: str) -> tuple[int, ...]:
 
 def main() -> None:
     """Build the servers that are missing."""
-    missing = [server for server in (VERSITYGW, TOXIPROXY, SEAWEEDFS) if not server.path.is_file()]
+    missing = [
+        server for server in (VERSITYGW, TOXIPROXY, SEAWEEDFS, ICEBERG_GO) if not server.path.is_file()
+    ]
     if not missing:
         return
     with tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,12 @@
-"""What writers leave out of manifests and their lists: we read each, a rewrite mends it, and what PyIceberg does.
+"""What writers leave out of manifests and lists: we read each, a rewrite mends it; what PyIceberg and iceberg-go do.
 
-Of Iceberg Java only files without ids were tried, see `rewrite_manifests/test_live.py`; iceberg-go was not.
+Of Iceberg Java only files without ids were tried, see `rewrite_manifests/test_live.py`.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,9 +14,11 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from tests.budget import deep_unless
-from tests.cli.lakes import catalog_table
+from tests.cli.lakes import CatalogTable, catalog_table
 from tests.cli.running import iceberg_cli
 from tests.files_without_ids import change_folder, without_ids, written_again
+from tests.go_servers import ICEBERG_GO
+from tests.servers import go_binary
 
 READS = ""
 IDS = [0, 1, 2]
@@ -29,7 +32,8 @@ class LeftOut(NamedTuple):
         where: "manifest" or "list".
         change: of the Avro schema.
         header: of its other keys.
-        pyiceberg: the error of PyIceberg 0.11 as it reads the table; "" where it reads all rows.
+        pyiceberg: the error of PyIceberg 0.12 as it reads the table; "" where it reads all rows.
+        iceberg_go: the same of iceberg-go 0.7, as it lists the table's files.
     """
 
     name: str
@@ -37,6 +41,7 @@ class LeftOut(NamedTuple):
     change: Callable[[Any], Any] = lambda schema: schema
     header: Callable[[dict[str, Any]], Any] = dict
     pyiceberg: str = READS
+    iceberg_go: str = READS
 
 
 def fields(*names: str) -> Callable[[Any], Any]:
@@ -58,27 +63,29 @@ HEADER = ("schema", "schema-id", "partition-spec", "partition-spec-id", "format-
 CASES = [
     LeftOut("ids of a list", "list", without_ids, pyiceberg="ValueError"),
     LeftOut("ids of manifests", "manifest", without_ids, pyiceberg="ValueError"),
-    *(LeftOut(f"{key} of headers", "manifest", header=keys(key)) for key in HEADER),
+    *(LeftOut(f"{key} of headers", "manifest", header=keys(key)) for key in HEADER[:-1]),
+    LeftOut(
+        "content of headers", "manifest", header=keys("content"), iceberg_go="'content' metadata is missing"
+    ),
     LeftOut("headers of manifests", "manifest", header=keys(*HEADER)),
     LeftOut("headers of lists", "list", header=lambda _: {}),
-    LeftOut("added_files_count", "list", fields("added_files_count"), pyiceberg="ResolveError"),
-    LeftOut("added_rows_count", "list", fields("added_rows_count"), pyiceberg="ResolveError"),
-    LeftOut("added_snapshot_id", "list", fields("added_snapshot_id"), pyiceberg="ResolveError"),
     *(
-        LeftOut(name, "list", fields(name))
-        for name in ("partitions", "sequence_number", "min_sequence_number", "content", "key_metadata")
+        LeftOut(name, "list", fields(name), pyiceberg="ResolveError", iceberg_go=f"incompatible at {name}")
+        for name in ("added_files_count", "added_rows_count", "added_snapshot_id")
     ),
+    *(
+        LeftOut(name, "list", fields(name), iceberg_go=f"incompatible at {name}")
+        for name in ("sequence_number", "min_sequence_number", "content")
+    ),
+    *(LeftOut(name, "list", fields(name)) for name in ("partitions", "key_metadata")),
     LeftOut("numbers of entries", "manifest", fields("sequence_number", "file_sequence_number")),
     LeftOut("snapshot_id of entries", "manifest", fields("snapshot_id")),
 ]
 ALWAYS = (CASES[0], CASES[1], CASES[8], CASES[10])
 
 
-@pytest.mark.parametrize("case", deep_unless(ALWAYS, CASES))
-def test_it_is_read_and_a_rewrite_mends_it(
-    case: LeftOut, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = catalog_table(tmp_path, monkeypatch, appends=3)
+def written_without(case: LeftOut, table: CatalogTable) -> CatalogTable:
+    """A table whose manifests and lists are written again, so that they lack what a case leaves out."""
 
     def change(data: bytes, lengths: dict[str, int], is_list: bool) -> bytes:
         if is_list == (case.where == "list"):
@@ -86,6 +93,14 @@ def test_it_is_read_and_a_rewrite_mends_it(
         return written_again(data, lambda schema: schema, lengths=lengths)
 
     change_folder(table.folder, change)
+    return table
+
+
+@pytest.mark.parametrize("case", deep_unless(ALWAYS, CASES))
+def test_it_is_read_and_a_rewrite_mends_it(
+    case: LeftOut, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = written_without(case, catalog_table(tmp_path, monkeypatch, appends=3))
     if case.pyiceberg:
         with pytest.raises(Exception) as caught:  # noqa: PT011 - of any module of PyIceberg
             table.ids()
@@ -97,3 +112,18 @@ def test_it_is_read_and_a_rewrite_mends_it(
     ran = iceberg_cli("rewrite-manifests", table.name, "--all-manifests", "--yes")
     assert ran.code == 0, ran.err
     assert table.ids() == IDS
+
+
+@pytest.mark.deep
+def test_iceberg_go_lists_the_files_or_says_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = str(go_binary(ICEBERG_GO))
+    for number, case in enumerate(CASES):
+        (tmp_path / str(number)).mkdir()
+        table = written_without(case, catalog_table(tmp_path / str(number), monkeypatch, appends=3))
+        catalog = ["--catalog", "sql", "--catalog-name", "lake", "--uri", str(table.database)]
+        driver = ["--sql-driver", "sqliteshim", "--sql-dialect", "sqlite"]
+        command = [program, *catalog, *driver, "files", "shop.events"]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (ran.returncode == 0) is (case.iceberg_go == READS), (case.name, ran.stderr)
+        assert case.iceberg_go in ran.stdout + ran.stderr, case.name
+        assert case.iceberg_go or ran.stdout.count(".parquet") == len(IDS), case.name

@@ -101,6 +101,32 @@ def test_the_oldest_go_first_and_refs_with_them(limited: Limited) -> None:
     assert limited.run("resume", "--list").json["operations"] == []
 
 
+@pytest.mark.parametrize(
+    ("waiting", "most", "parts"), [(2, 1, [1, 1]), (4, 1, [1, 1, 1, 1]), (8, 2, [2, 2, 2, 2])]
+)
+def test_parts_are_halved_until_the_catalog_takes_them(
+    lake: Lake, tmp_path: Path, waiting: int, most: int, parts: list[int]
+) -> None:
+    limited = Limited(lake, tmp_path)
+    for _ in range(waiting + 1 - SNAPSHOTS):
+        lake.append()
+    ids = [each.snapshot_id for each in lake.table.metadata.snapshots]
+    named = [word for each in ids[:waiting] for word in ("--snapshot-id", str(each))]
+    lake.front.bodies.clear()
+    lake.front.refusal = at_most(most)
+    ran = limited.run("expire-snapshots", *named, "--yes")
+    assert (ran.code, ran.json["status"]) == (0, "done"), ran.out
+    assert [len(each) for each in limited.taken] == parts
+    assert limited.left == ids[waiting:]
+
+
+def test_one_snapshot_that_is_too_large_by_itself_has_no_parts(limited: Limited) -> None:
+    limited.lake.front.refusal = at_most(0)
+    ran = limited.run("expire-snapshots", "--snapshot-id", str(limited.snapshot_ids[0]), "--yes")
+    assert (ran.code, ran.json["error"]) == (11, "RequestTooLarge")
+    assert (limited.taken, limited.left) == ([], limited.snapshot_ids)
+
+
 def test_where_one_snapshot_is_too_large_nothing_is_changed(limited: Limited) -> None:
     limited.lake.front.refusal = at_most(0)
     before = files_of(limited.lake)
