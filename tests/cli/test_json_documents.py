@@ -260,6 +260,7 @@ def test_the_preflight_of_a_delta_table_tells_what_it_will_have(tmp_path: Path) 
         root,
         [a_protocol(1, 2), a_metadata(), an_add()],
         [a_commit_info(engineInfo="Apache-Spark/3.4.1 Delta-Lake/2.4.0"), an_add(path="b.parquet")],
+        [a_commit_info(engineInfo="Apache-Spark/4.1.4 Delta-Lake/4.4.0"), an_add(path="c.parquet")],
     )
     document = checked(root, 0)
     assert document["blocked"] is False
@@ -270,11 +271,12 @@ def test_the_preflight_of_a_delta_table_tells_what_it_will_have(tmp_path: Path) 
     }
     assert ids(document) == {
         ("client-lacks-features", "Apache-Spark/3.4.1 Delta-Lake/2.4.0"): "warning",
+        ("client-knows-features", "Apache-Spark/4.1.4 Delta-Lake/4.4.0"): "info",
         ("feature-turned-on", "feature deletionVectors"): "info",
         ("feature-turned-on", "feature rowTracking"): "info",
         ("feature-turned-on", "feature domainMetadata"): "info",
     }
-    assert document["base"]["version"] == "1"
+    assert document["base"]["version"] == "2"
     text = iceberg_cli("upgrade-v3", root, "--check")
     assert (text.code, text.out.splitlines()[0]) == (0, f"upgrade-v3 {root}: nothing blocks the upgrade")
 

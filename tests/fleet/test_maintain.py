@@ -208,6 +208,9 @@ def test_a_table_on_which_somebody_else_is_at_work_is_left_to_them(fleet: Fleet,
         assert (mine["operation"], mine["status"]) == (None, "skipped")
         [operation] = [path.name for path in (table.folder / "_iceberg_cli" / "ops").iterdir()]
         assert mine["reason"].startswith(f"operation {operation} of it is ")
+        again = iceberg_cli("resume", table.name, *fleet.options)
+        assert again.code == 11, again.out + again.err
+        assert f"Process {theirs.pid} is still working on it" in again.err
         assert listing(table.folder) == before
         gate.open()
         assert theirs.wait(PATIENCE_S) == 0

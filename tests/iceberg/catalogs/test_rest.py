@@ -863,6 +863,20 @@ def test_a_server_that_removes_one_snapshot_an_update_gets_one_request_of_many(
     assert [each.snapshot_id for each in lake.table.metadata.snapshots] == ids[2:]
 
 
+def test_a_catalog_that_takes_no_commits_is_not_asked_for_one(lake: Lake, tmp_path: Path) -> None:
+    configuration = requests.get(f"{lake.front.behind}/v1/config", timeout=60).json()
+    commit = "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}"
+    assert commit in configuration["endpoints"]
+    configuration["endpoints"].remove(commit)
+    lake.front.contents["/v1/config"] = json.dumps(configuration).encode()
+    before, ids = files_of(lake), [each.snapshot_id for each in lake.table.metadata.snapshots]
+    old = ("--older-than", "0s", "--retain-last", "1")
+    printed = run(lake, tmp_path, "expire-snapshots", *old, "--yes", exit_code=11)
+    assert "updateTable is not among its endpoints" in printed
+    assert (files_of(lake), [each.snapshot_id for each in lake.table.metadata.snapshots]) == (before, ids)
+    assert not [path for method, path in lake.front.requests if method == "POST"]
+
+
 # Credentials of the storage
 
 

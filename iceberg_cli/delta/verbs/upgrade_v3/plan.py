@@ -145,7 +145,8 @@ def _verdicts(changes: Changes) -> tuple[Verdict, ...]:
         return tuple(requested)
     names = {feature.name for feature in changes.features}
     reasons_by_name = dict.fromkeys(
-        sorted(unread_features(changes.protocol)), "it is listed for writers only: readers are told of it too"
+        sorted(unread_features(changes.protocol)),
+        "it is listed for writers only: readers are told of it too",
     )
     reasons_by_name |= dict.fromkeys(
         rules.written_out(changes.protocol), f"{_versions(changes.protocol)} stands for it: it is written out"
@@ -201,7 +202,7 @@ def _findings(plan: Plan, changes: Changes, clients: Iterable[Client], *, table:
     )
     for rule, reason in changes.obstacles:
         yield blocking(rule, "table", reason, properties)
-    told = {reason for _, reason in changes.obstacles}
+    of_others = {reason for _, reason in changes.obstacles}
     for client in clients:
         make, rule, remedy = warning, "client-lacks-features", history
         if client.lacks is None:
@@ -212,13 +213,13 @@ def _findings(plan: Plan, changes: Changes, clients: Iterable[Client], *, table:
             make = blocking
             remedy = f"iceberg-cli upgrade-v3 {table} {shlex.join([ALLOW_WRITER_LOSS, client.name])}"
         yield make(rule, client.name, f"it wrote version {client.version}; {client.reason}", remedy)
-        told |= {f"{client.name}: {client.reason}", loss_reason(client.name, client.reason)}
+        of_others |= {f"{client.name}: {client.reason}", loss_reason(client.name, client.reason)}
     for reason in plan.blocked_by:
-        if reason not in told:
+        if reason not in of_others:
             yield blocking("upgrade-refused", "table", reason, protocol)
     for feature in changes.features:
         rule = "feature-kept" if feature.there else "feature-turned-on"
         yield info(rule, f"feature {feature.name}", reason_of(feature), features)
     for text in plan.warnings:
-        if text not in told:
+        if text not in of_others:
             yield warning("passed-over", "log", text, f"iceberg-cli inspect {table} --check")
