@@ -22,7 +22,7 @@ _OUR_OWN: Final = "iceberg-cli/"
 _NAMES: Final = (
     "engineInfo",
     "clientVersion",
-)  # the latter is what delta-rs wrote before it wrote the former
+)  # the first was not there in what early versions of delta-rs wrote
 _TABLE_FEATURES: Final = (2, 3)
 _SINCE: Final[Mapping[str, tuple[int, int]]] = {
     "deletionVectors": (2, 3),

@@ -202,7 +202,7 @@ def _findings(plan: Plan, changes: Changes, clients: Iterable[Client], *, table:
     )
     for rule, reason in changes.obstacles:
         yield blocking(rule, "table", reason, properties)
-    of_others = {reason for _, reason in changes.obstacles}
+    reported = {reason for _, reason in changes.obstacles}
     for client in clients:
         make, rule, remedy = warning, "client-lacks-features", history
         if client.lacks is None:
@@ -213,13 +213,13 @@ def _findings(plan: Plan, changes: Changes, clients: Iterable[Client], *, table:
             make = blocking
             remedy = f"iceberg-cli upgrade-v3 {table} {shlex.join([ALLOW_WRITER_LOSS, client.name])}"
         yield make(rule, client.name, f"it wrote version {client.version}; {client.reason}", remedy)
-        of_others |= {f"{client.name}: {client.reason}", loss_reason(client.name, client.reason)}
+        reported |= {f"{client.name}: {client.reason}", loss_reason(client.name, client.reason)}
     for reason in plan.blocked_by:
-        if reason not in of_others:
+        if reason not in reported:
             yield blocking("upgrade-refused", "table", reason, protocol)
     for feature in changes.features:
         rule = "feature-kept" if feature.there else "feature-turned-on"
         yield info(rule, f"feature {feature.name}", reason_of(feature), features)
     for text in plan.warnings:
-        if text not in of_others:
+        if text not in reported:
             yield warning("passed-over", "log", text, f"iceberg-cli inspect {table} --check")
