@@ -14,8 +14,10 @@ from iceberg_cli.api import new_runtime
 from iceberg_cli.errors import Refused
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft, assign_first_row_ids, bind_snapshot
+from iceberg_cli.iceberg.inspect.table_columns import columns_of
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.schema import Schema
 from iceberg_cli.iceberg.verbs.merge_dvs.build import schema_for
 from iceberg_cli.operation.apply import resume
 from iceberg_cli.testing.iceberg_files import ADDED
@@ -149,3 +151,11 @@ def test_no_manifest_is_written_of_a_spec_whose_columns_no_schema_has() -> None:
 
 
 FIELD = {"name": "gone", "transform": "identity", "source-id": 99, "field-id": 1000}
+
+
+def test_a_default_of_a_list_is_not_made_up() -> None:
+    of_list = {"type": "list", "element-id": 3, "element": "int", "element-required": False}
+    column = {"id": 2, "name": "tags", "required": False, "type": of_list, "initial-default": [7]}
+    schema = Schema.from_json({"type": "struct", "schema-id": 0, "fields": [column]}, path="m.json")
+    with pytest.raises(Refused, match=r"tags has an initial-default, and defaults of list<int> are not read"):
+        columns_of(schema, {}, path="m.json")
