@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import iceberg_cli as ic
 from iceberg_cli.errors import Refused
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.catalogs.glue import GlueCommitter
@@ -20,6 +21,7 @@ from iceberg_cli.storage.gcs_options import GcsOptions
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.storage.s3_options import S3Options, with_table_tags
+from iceberg_cli.testing.delta_writer import a_metadata, a_protocol, commit_path, write_log
 from tests.builders import DAY_MS, TableWriter
 from tests.cli.lakes import AS_OF, LONG_AGO_MS
 from tests.cli.running import Ran, iceberg_cli
@@ -60,6 +62,18 @@ class Place:
         folder = self.table(properties)
         keep = ("--older-than", "5d", "--retain-last", 1, "--yes", "--format", "json")
         return iceberg_cli("expire-snapshots", folder, *AS_OF, *keep, *options)
+
+    def blocked(self, options: Mapping[str, str]) -> tuple[str, ...]:
+        """What blocks a plan for a Delta table on the service that is opened by these options."""
+        name = f"{self.folder.name}/delta"
+        write_log(self.folder / "delta", [a_protocol(), a_metadata()])
+        commit = commit_path(self.folder / "delta", 0)
+        key = f"{name}/_delta_log/{commit.name}"
+        self.s3.client().put_object(Bucket=self.s3.bucket, Key=key, Body=commit.read_bytes())
+        options = {**self.s3.options, **options}
+        place = f"s3://{self.s3.bucket}/{name}"
+        found = ic.open_table(place, storage_options=options, conditional_writes=True)
+        return tuple(found.plan(ic.delta.UpgradeV3()).blocked_by)
 
     def written(self, options: Mapping[str, str]) -> dict[str, Any]:
         """What the service has of an object that was written by these options."""
@@ -119,6 +133,7 @@ def storage_class(place: Place) -> None:
         storage = open_storage({**place.s3.options, "s3.write.storage-class": name})
         reason = storage.unwritable_reason(f"s3://{place.s3.bucket}/t")  # type: ignore[attr-defined]
         assert reason.startswith(f"s3.write.storage-class={name.upper()}: ")
+        assert reason in place.blocked({"s3.write.storage-class": name})
 
 
 def acl(place: Place) -> None:
