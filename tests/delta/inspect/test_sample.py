@@ -20,6 +20,7 @@ import iceberg_cli as ic
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.testing.delta_writer import commit_path
 from tests.cli.running import iceberg_cli as run
+from tests.delta_check_tables import a_table_that_breaks
 from tests.fixtures.delta_tables import ACCEPTANCE, EXPECTED, a_copy, sound_tables, spark_tables
 from tests.paths import FIXTURES, needs_fixtures
 
@@ -102,6 +103,20 @@ def test_a_data_file_that_is_gone_is_an_error_and_no_fewer_rows(tmp_path: Path) 
     ran = run("inspect", table, "sample", "--limit", 1_000_000, "-o", tmp_path / "rows.parquet")
     assert ran.code == 15
     assert not list(tmp_path.glob("rows.parquet*"))
+
+
+@pytest.mark.parametrize(
+    "rule", ["deletion-vector-unsound", "deletion-vector-file-missing", "deletion-vector-path-unreadable"]
+)
+def test_a_vector_that_cannot_be_applied_stops_the_sample_as_it_does_the_check(
+    rule: str, tmp_path: Path
+) -> None:
+    table = a_table_that_breaks(rule, tmp_path / "t")
+    checked = run("inspect", table.root, "--check", "--format", "json")
+    assert (checked.code, [each["id"] for each in checked.json["findings"]]) == (15, [rule])
+    ran = run("inspect", table.root, "sample", "--format", "json")
+    assert ran.code == 15
+    assert "rows" not in ran.json
 
 
 def test_a_damaged_deletion_vector_is_an_error(tmp_path: Path) -> None:
