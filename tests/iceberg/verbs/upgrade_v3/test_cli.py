@@ -14,6 +14,7 @@ from tests.builders import DAY_MS, TABLE_UUID, a_branch, a_tag
 from tests.cli.lakes import FolderTable, four_snapshots, listed_of, listing, metadata_of, newest_metadata
 from tests.cli.running import Ran, iceberg_cli
 from tests.delete_tables import a_table
+from tests.files_without_ids import change_folder, written_again
 from tests.hazard_tables import Hazard, entry, obstruct_an_upgrade
 
 REPAIR = ("--with", "repair-manifests,assign-row-ids")
@@ -304,6 +305,25 @@ def test_the_preflight_sees_the_table_as_the_repair_leaves_it(old: Hazard) -> No
     with_ids = ("--with", "repair-manifests,assign-row-ids", "--unsafe-drop-tags")
     warnings = upgrade(Path(old.location), "--dry-run", *with_ids).json["warnings"]
     assert any(each.startswith("2 snapshots from before cannot be changed") for each in warnings)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_repair_reads_the_spec_of_a_header_as_a_list_or_as_a_whole(old: Hazard, whole: bool) -> None:
+    """Headers without `partition-spec-id`: the fields tell which spec it is."""
+
+    def header(kept: dict[str, str]) -> dict[str, str]:
+        spec = json.loads(kept["partition-spec"])
+        of_spec = {"spec-id": 0, "fields": spec} if whole else spec
+        return {k: v for k, v in kept.items() if k != "partition-spec-id"} | {
+            "partition-spec": json.dumps(of_spec)
+        }
+
+    def change(data: bytes, lengths: dict[str, int], is_list: bool) -> bytes:
+        return written_again(data, lambda schema: schema, dict if is_list else header, lengths)
+
+    change_folder(Path(old.location), change)
+    assert upgrade(Path(old.location), "--yes", *REPAIR).json["status"] == "done"
+    assert metadata_of(Path(old.location))["format-version"] == 3
 
 
 def test_tags_on_what_has_to_go_are_refused(old: Hazard) -> None:
