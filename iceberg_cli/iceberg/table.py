@@ -87,7 +87,7 @@ class IcebergTable(OpenTable):
     _live: KnownKeys | None = None
     _live_location: str = ""
     _beside: _FilesBeside | None = None
-    _unknown: tuple[str, frozenset[str], list[UnknownMetadata]] | None = None
+    _unknown: tuple[tuple[FileInfo, ...], list[UnknownMetadata]] | None = None
     _neighbours: MetadataFiles = field(init=False)
     _reachability: Reachability = field(init=False)
     _workspace: IcebergWorkspace = field(init=False)
@@ -353,17 +353,16 @@ class IcebergTable(OpenTable):
         return self._beside
 
     def _unknown_metadata(self, forgotten: frozenset[str]) -> list[UnknownMetadata]:
-        """The metadata files beside the table's own whose files stay; read once for each version of the table.
+        """The metadata files beside the table's own whose files stay; read again where there are others.
 
         Raises:
             CorruptFile: one cannot be read. Refused: one is of a newer version, or encrypted.
         """
-        known = self._unknown
-        if known is None or known[:2] != (self.metadata_location, forgotten):
-            files = [info for info in self._files_beside().unknown if _name(info) not in forgotten]
+        files = tuple(info for info in self._files_beside().unknown if _name(info) not in forgotten)
+        if self._unknown is None or self._unknown[0] != files:
             roots = read_unknown(files, storage=self.storage, reachability=self._reachability)
-            known = self._unknown = (self.metadata_location, forgotten, roots)
-        return known[2]
+            self._unknown = files, roots
+        return self._unknown[1]
 
     def _check_forgotten(self) -> None:
         """Refuse names of metadata files that are not beside the table's own.
@@ -573,6 +572,7 @@ class IcebergTable(OpenTable):
         # Metadata files leave by the table's own property, whatever gc.enabled says of its other files.
         if pc.any(pc.not_equal(request["kind"].cast(pa.string()), "metadata_file")).as_py():
             self._check_interlocks()
+        self._beside = None  # a clone may have come since the last batch
         self._check_owners()
         paths = request["path"].cast(pa.string()).combine_chunks()
         # A link that the operator allowed can lead to a file that the table reaches by another name.

@@ -8,11 +8,15 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import iceberg_cli as ic
+from iceberg_cli.api import new_runtime
+from iceberg_cli.plan.events import AnyEvent, FilesDeleted
 from iceberg_cli.testing.iceberg_files import ADDED, EXISTING
 from tests.cli.lakes import CatalogTable, catalog_table, listing, registered, rows
 from tests.cli.running import Ran, iceberg_cli
@@ -129,6 +133,31 @@ def test_a_clone_that_comes_between_plan_and_sweep_keeps_its_files(
     assert iceberg_cli("apply", plan, "--yes").code == 0
     found = table.catalog.load_table("shop.clone").scan().to_arrow()["id"].to_pylist()
     assert sorted(found) == [0, 1, 2, 3, 4, 100]
+
+
+def test_a_clone_that_comes_between_two_batches_of_a_sweep_keeps_the_files_of_the_second(
+    table: CatalogTable,
+) -> None:
+    base = table.open().metadata_location
+    table.open().overwrite(rows(7))
+    time.sleep(0.01)
+    left: list[set[str]] = []
+
+    def hear(event: AnyEvent) -> None:
+        if isinstance(event, FilesDeleted) and not left:
+            left.append(set(listing(table.folder)))
+            table.catalog.register_table("shop.clone", base)
+            with table.catalog.load_table("shop.clone").transaction() as transaction:
+                transaction.set_properties({"whose": "clone"})
+
+    opened = ic.open_table(table.name)
+    plan = opened.plan(ic.iceberg.ExpireSnapshots(older_than="0s", retain_last=1))
+    runtime = replace(new_runtime(on_event=hear), sweep_batch=2, quick_batch_ms=0)
+    assert plan.removals.count > 4
+    report = opened.apply(plan, runtime=runtime)
+    # Five data files, their manifests, and the lists that both have, without the two that were gone by then.
+    assert (report.status, report.kept_again) == ("done", 5 + 5 + 5 - 2)
+    assert {path for path in left[0] if path.startswith("data/")} <= set(listing(table.folder))
 
 
 def test_a_clone_keeps_its_files_from_an_operation_that_is_resumed(table: CatalogTable) -> None:
