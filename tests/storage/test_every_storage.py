@@ -862,3 +862,17 @@ def test_errors_carry_a_number_that_callers_can_check(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         LocalStorage().read(f"{tmp_path}/absent")
     assert caught.value.errno == errno.ENOENT
+
+
+def test_a_package_whose_s3_storage_knows_no_soft_deletion_writes_nothing_where_deletions_are_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would delete what Iceberg only tags."""
+    storage = open_storage({"s3.delete-enabled": "false"})
+    reason = storage.unwritable_reason  # type: ignore[attr-defined]
+    assert reason("s3://b/t") is None
+    monkeypatch.setattr(type(storage), "adapter", lambda *_: MemoryStorage())
+    assert "the storage of a package that is installed for S3 does not know that" in (
+        reason("s3://b/t") or ""
+    )
+    assert reason("gs://b/t") is None

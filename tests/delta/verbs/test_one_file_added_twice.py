@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, unreadable_reason
+from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.errors import Refused
 from iceberg_cli.testing.delta_writer import (
     a_commit,
     a_dv,
@@ -16,10 +18,12 @@ from iceberg_cli.testing.delta_writer import (
     a_protocol_with,
     a_remove,
     an_add,
+    commit_path,
+    write_commit,
     write_vectors,
 )
 from tests.cli.running import iceberg_cli
-from tests.delta_opened import a_log
+from tests.delta_opened import Operator, a_log, opened
 
 FEATURES = ("deletionVectors", "v2Checkpoint")
 # Each verb that would add active files again, or say the state of commits once more.
@@ -100,3 +104,20 @@ def test_a_commit_that_could_not_be_read_is_not_written(
 ) -> None:
     found = unreadable_reason(CommitBytes("3.json", 3, a_commit(*actions)))
     assert found == reason if reason is None else reason in str(found)
+
+
+def test_commits_that_say_that_by_now_are_not_compacted(tmp_path: Path) -> None:
+    """Commits are for ever, but a folder may be restored under a program that runs."""
+    root = tmp_path / "t"
+    a_table(root)
+    second = commit_path(root, 2).read_bytes()
+    write_commit(root, 2, a_commit(an_add(path="b.parquet")))
+    operator = Operator(VERBS["rewrite-manifests"])
+    table, made = operator.prepare(root, compact_log=[1, 2])
+    [step] = made.plan.steps
+    write_commit(root, 2, second)
+    again = opened(root)
+    again.load()
+    table.log = again.log
+    with pytest.raises(Refused, match=r"Cannot compact versions 1 to 2 .* more than once"):
+        made.build(step, dict.fromkeys(step.tasks, f"{root}/_delta_log/x"))

@@ -156,6 +156,7 @@ def test_all_of_an_entry_survives_a_commit_but_the_two_locations(glue: GlueFront
             ),
             "is federated from aws:s3tables (arn:x)",
         ),
+        (lambda entry: entry.update(ViewDefinition={"IsProtected": False}), "has the definition of a view"),
         (lambda entry: entry.pop("VersionId"), "tells no version of the entry"),
     ],
 )  # fmt: skip

@@ -129,10 +129,11 @@ def test_what_cannot_be_read_is_an_error_and_no_fewer_rows(
         ic.open_table(table.location).sample(None).to_arrow()
 
 
-def test_an_encrypted_data_file_is_refused(table: RowTable) -> None:
+@pytest.mark.parametrize("key", [b"key", None])
+def test_an_encrypted_data_file_is_refused(table: RowTable, key: bytes | None) -> None:
     content = table.rows[table.path("a")]
     entry = table.file("c.parquet", b"PAR1 nobody can read this PARE", 0, len(content))
-    table.add(entry | {"key_metadata": b"key"})
+    table.add(entry | {"key_metadata": key})
     table.commit(3)
     table.publish()
     ran = run("inspect", table.location, "sample", *ALL)
