@@ -137,7 +137,8 @@ def _read(path: str, storage: Storage) -> TableMetadata | None:
 
     On a disk a file that another writer has begun is there before its end is.
     """
-    for wait_s in (*_WAITS_S, None):
+    waits_s = iter(_WAITS_S)
+    while True:
         try:
             return TableMetadata.from_json(decode_metadata_file(storage.read(path), path), path=path)
         except FileNotFoundError:
@@ -146,10 +147,9 @@ def _read(path: str, storage: Storage) -> TableMetadata | None:
             # Of a writer that died, a file that cannot be read may be left under a name that no reader looks for.
             if number_of(path) < 0:
                 return None
-            if wait_s is None:
+            if (wait_s := next(waits_s, None)) is None:
                 raise
             time.sleep(wait_s)
-    return None
 
 
 def _way_out(path: str) -> str:
