@@ -188,11 +188,23 @@ class IcebergTable(OpenTable):
 
         Raises:
             TableNotFound, CorruptFile, BackendUnavailable.
+            Refused: no file can be written where the table lies.
         """
         if location != self.metadata_location or self._metadata is None:
             self._metadata = self._version(location)
             self.metadata_location, self._newer = location, None
+            self._check_in_reach(self._metadata.location)
         return base_of(self._metadata, location)
+
+    def _check_in_reach(self, own_location: str) -> None:
+        """The command is right where a table's own folder cannot be used, so the error is none of usage."""
+        try:
+            self.storage.canonical(own_location)
+        except UsageError as error:
+            raise Refused(
+                f"{error.message} That is the location of the table by {self.metadata_location}",
+                next_step="Run this where that location can be used, or register the table where its files are.",
+            ) from None
 
     def _newest(self) -> tuple[str, TableMetadata]:
         """Where the pointer points now, and the metadata there; what is loaded stays."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,30 @@ def test_an_operation_of_a_verb_that_is_not_known(tmp_path: Path) -> None:
         pytest.raises(Refused, match="the verb 'expire-snapshots' is not known here"),
     ):
         resume(table, first.parent.name, new_runtime(), verbs={})
+
+
+@pytest.mark.parametrize(
+    ("verb", "options"),
+    [
+        ("inspect", ()),
+        ("plan", ()),
+        ("expire-snapshots", (*OLD, "--dry-run")),
+        ("expire-snapshots", (*OLD, "--yes")),
+        ("rewrite-manifests", ("--yes",)),
+        ("resume", ("--list",)),
+    ],
+)
+def test_a_table_that_lies_on_another_host_by_its_metadata(
+    tmp_path: Path, verb: str, options: tuple[str, ...]
+) -> None:
+    name = four_snapshots(tmp_path / "t").publish()
+    [newest] = (tmp_path / "t" / "metadata").glob("v*.metadata.json")
+    newest.write_text(json.dumps({**json.loads(newest.read_text()), "location": f"file://host{name}"}))
+    why = f"files of another host are out of reach. That is the location of the table by {newest}"
+    refused(tmp_path, name, verb, *options, why=why)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'version = 1\n[[tables]]\nmatch = ["{tmp_path}/**"]\nexpire-snapshots = {{}}\n')
+    assert iceberg_cli("maintain", "--policy", policy, "--dry-run").code == 11
 
 
 # -- what is read --------------------------------------------------------------------------------------------------
