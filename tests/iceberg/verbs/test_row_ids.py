@@ -20,16 +20,24 @@ NAMES = ("a", "b", "c", "d", "e")
 
 
 def a_table(folder: Path, place: str, counter: int) -> Table:
-    """Five files of two rows, a manifest each; the first two files have the ids 0 to 3, and they stand in `place`."""
+    """Five files of two rows, a manifest each; the first two files have the ids 0 to 3, and they stand in `place`.
+
+    In place "branch" the first two are on another branch, and their entries have the ids.
+    """
     table = Table(location=str(folder / "t"), format_version=3)
     for number, path in enumerate(table.data(*NAMES)):
-        own = {"first_row_id": 2 * number} if place == "entry" and number < 2 else {}
+        own = {"first_row_id": 2 * number} if place in ("entry", "branch") and number < 2 else {}
         name = table.manifest(NAMES[number], entry(ADDED, path, record_count=2, **own))
         if place == "list" and number < 2:
             table.rows[name]["first_row_id"] = 2 * number
-    table.snapshot(9, *NAMES)
+    if place == "branch":
+        table.snapshot(8, *NAMES[:2])
+        table.snapshot(9, *NAMES[2:])
+    else:
+        table.snapshot(9, *NAMES)
     table.fields["next-row-id"] = counter
-    path = table.publish(main=9)
+    others = {"audit": {"snapshot-id": 8, "type": "branch"}} if place == "branch" else {}
+    path = table.publish(main=9, **others)
     if place == "snapshot":
         with edited(Path(path)) as document:
             document["snapshots"][0] |= {"first-row-id": 0, "added-rows": 4}
@@ -37,7 +45,7 @@ def a_table(folder: Path, place: str, counter: int) -> Table:
 
 
 @pytest.mark.parametrize("counter", [0, 1, 2, 3])
-@pytest.mark.parametrize("place", ["entry", "list", "snapshot"])
+@pytest.mark.parametrize("place", ["entry", "list", "snapshot", "branch"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_id_in_use_is_given_to_another_row(tmp_path: Path, verb: str, place: str, counter: int) -> None:
     table = a_table(tmp_path, place, counter)
