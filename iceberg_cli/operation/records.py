@@ -275,14 +275,14 @@ def records_of(operation_id: str, lines: Iterable[Line]) -> tuple[Record, ...]:
     if any(line.kind == Begin.kind for line in lines[1:]):
         raise CorruptFile(operation_id, None, "the journal has two begin records")
     try:
-        return tuple(_record_of(line) for line in lines)
+        return tuple(_record_of(operation_id, line) for line in lines)
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptFile(operation_id, None, f"a record of the journal lacks a field: {error}") from error
 
 
-def _record_of(line: Line) -> Record:
+def _record_of(operation_id: str, line: Line) -> Record:
     if line.kind not in _KINDS:
-        raise CorruptFile(line.body["step"], None, f"the journal has a record of unknown kind {line.kind!r}")
+        raise CorruptFile(operation_id, None, f"the journal has a record of unknown kind {line.kind!r}")
     record = _KINDS[line.kind].from_json(line.body)
     if isinstance(record, SweepOutcome) and record.rows is None and None in (record.start, record.stop):
         raise KeyError("start" if record.start is None else "stop")

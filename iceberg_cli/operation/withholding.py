@@ -51,16 +51,19 @@ def earlier_operation(operations: Iterable[Operation | None], *, now_ms: int) ->
         operations: that were committed before; None for those that are closed.
         now_ms: the time.
     """
-    found: EarlierOperation | None = None
+    waits: list[tuple[int, str]] = []
     for operation in operations:
         if operation is None or operation.closed is not None:
             continue
-        until_ms = operation.grace_until_ms()
         if operation.may_come_to_wait():
             return EarlierOperation(operation_id=operation.operation_id, until_ms=None)
-        if until_ms is not None and until_ms > now_ms and (found is None or until_ms > (found.until_ms or 0)):
-            found = EarlierOperation(operation_id=operation.operation_id, until_ms=until_ms)
-    return found
+        until_ms = operation.grace_until_ms()
+        if until_ms is not None and until_ms > now_ms:
+            waits.append((until_ms, operation.operation_id))
+    if not waits:
+        return None
+    until_ms, operation_id = max(waits)
+    return EarlierOperation(operation_id=operation_id, until_ms=until_ms)
 
 
 def check_others(table: Table, name: str, *, besides: str | None = None) -> tuple[str, ...]:

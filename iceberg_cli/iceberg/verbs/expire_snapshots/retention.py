@@ -153,11 +153,8 @@ def judge(history: AnyHistory, retention: SnapshotRetention, *, as_of_ms: int) -
         One verdict for each ref, then one for each snapshot, newest first.
     """
     kept = kept_by(history, retention, as_of_ms=as_of_ms)
-    verdicts, expired = [], []
+    verdicts = []
     for snapshot in sorted(history.snapshots, key=_newest_first):
-        keep = snapshot.snapshot_id in kept.reasons
-        if not keep:
-            expired.append(snapshot.snapshot_id)
         reason, gist = kept.reasons.get(snapshot.snapshot_id) or _why_expired(
             snapshot, retention, as_of_ms=as_of_ms
         )
@@ -165,7 +162,7 @@ def judge(history: AnyHistory, retention: SnapshotRetention, *, as_of_ms: int) -
             Verdict(
                 subject="snapshot",
                 id=str(snapshot.snapshot_id),
-                keep=keep,
+                keep=snapshot.snapshot_id in kept.reasons,
                 reason=reason,
                 timestamp_ms=snapshot.timestamp_ms,
                 gist=gist,
@@ -174,7 +171,7 @@ def judge(history: AnyHistory, retention: SnapshotRetention, *, as_of_ms: int) -
     return Judgement(
         verdicts=(*kept.ref_verdicts, *verdicts),
         kept=frozenset(kept.reasons),
-        expired=tuple(expired),
+        expired=tuple(snapshot.snapshot_id for snapshot in kept.expired(history)),
         dropped_refs=kept.dropped_refs(history),
         problems=kept.problems,
         warnings=kept.warnings,

@@ -5,6 +5,7 @@ Expected values are the specification's "Snapshot Retention Policy" and what Ice
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -97,6 +98,9 @@ def test_a_maximum_ref_age_of_the_largest_long_is_told_as_none() -> None:
     found = judged(table)
     assert reason(found, "forever") == reason(found, "default") == "kept: no maximum ref age"
     assert "not older than its maximum ref age of" in reason(found, "long")
+    gists = {verdict.id: verdict.gist for verdict in found.verdicts}
+    assert gists["forever"] == gists["default"] == ""
+    assert gists["long"] == "not older than its maximum ref age of for ever"
 
 
 def test_a_young_snapshot_that_a_tag_holds_is_kept_for_the_tag() -> None:
@@ -300,6 +304,27 @@ def test_a_table_without_main_keeps_only_young_snapshots() -> None:
 def test_a_snapshot_of_the_future_is_young() -> None:
     table = a_table(a_snapshot(1, age_ms=-DAY_MS), a_snapshot(2))
     assert kept(table, older_than=NOW_MS) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "words"), [(-DAY_MS, "dated 1 d ahead"), (0, "only 0 ms old"), (DAY_MS, "only 1 d old")]
+)
+def test_a_young_snapshot_on_no_branch_is_kept_for_its_age(age_ms: int, words: str) -> None:
+    found = judged(a_table(a_snapshot(1, age_ms=age_ms), a_snapshot(2, parent=None)))
+    assert reason(found, "1") == f"kept: on no branch or tag, but {words}"
+
+
+def test_a_young_ancestor_is_kept_with_its_age() -> None:
+    found = judged(a_table(a_snapshot(1, age_ms=DAY_MS), a_snapshot(2)))
+    assert reason(found, "1") == "kept: on branch main, 1 d old"
+
+
+def test_nothing_goes_that_the_plan_which_is_carried_out_kept() -> None:
+    table = a_table(*(a_snapshot(n, age_ms=(20 - n) * DAY_MS) for n in range(1, 5)))
+    retention = retention_of(table, ExpireSnapshots(older_than=NOW_MS), as_of_ms=NOW_MS)
+    found = judge(table, replace(retention, may_expire=frozenset({1, 4})), as_of_ms=NOW_MS)
+    assert (found.expired, found.kept) == ((1,), {2, 3, 4})
+    assert reason(found, "2") == reason(found, "3") == "kept: the plan that is carried out keeps it"
 
 
 # -- snapshots by id -------------------------------------------------------------------------------------------
