@@ -1,7 +1,4 @@
-"""What writers leave out of manifests and lists: we read each, a rewrite mends it; what PyIceberg and iceberg-go do.
-
-Of Iceberg Java only files without ids were tried, see `rewrite_manifests/test_live.py`.
-"""
+"""What writers leave out of manifests and lists: we read each, a rewrite mends it; and what other readers do."""
 
 from __future__ import annotations
 
@@ -19,6 +16,7 @@ from tests.cli.running import iceberg_cli
 from tests.files_without_ids import change_folder, without_ids, written_again
 from tests.go_servers import ICEBERG_GO
 from tests.servers import go_binary
+from tests.spark_tables import Lake
 
 READS = ""
 IDS = [0, 1, 2]
@@ -34,6 +32,7 @@ class LeftOut(NamedTuple):
         header: of its other keys.
         pyiceberg: the error of PyIceberg 0.12 as it reads the table; "" where it reads all rows.
         iceberg_go: the same of iceberg-go 0.7, as it lists the table's files.
+        java: the same of Iceberg Java 1.12, as Spark reads the table.
     """
 
     name: str
@@ -42,6 +41,7 @@ class LeftOut(NamedTuple):
     header: Callable[[dict[str, Any]], Any] = dict
     pyiceberg: str = READS
     iceberg_go: str = READS
+    java: str = READS
 
 
 def fields(*names: str) -> Callable[[Any], Any]:
@@ -70,8 +70,19 @@ CASES = [
     LeftOut("headers of manifests", "manifest", header=keys(*HEADER)),
     LeftOut("headers of lists", "list", header=lambda _: {}),
     *(
-        LeftOut(name, "list", fields(name), pyiceberg="ResolveError", iceberg_go=f"incompatible at {name}")
-        for name in ("added_files_count", "added_rows_count", "added_snapshot_id")
+        LeftOut(
+            name,
+            "list",
+            fields(name),
+            pyiceberg="ResolveError",
+            iceberg_go=f"incompatible at {name}",
+            java=java,
+        )
+        for name, java in (
+            ("added_files_count", READS),
+            ("added_rows_count", READS),
+            ("added_snapshot_id", "Missing required field: added_snapshot_id"),
+        )
     ),
     *(
         LeftOut(name, "list", fields(name), iceberg_go=f"incompatible at {name}")
@@ -127,3 +138,20 @@ def test_iceberg_go_lists_the_files_or_says_why_not(tmp_path: Path, monkeypatch:
         assert (ran.returncode == 0) is (case.iceberg_go == READS), (case.name, ran.stderr)
         assert case.iceberg_go in ran.stdout + ran.stderr, case.name
         assert case.iceberg_go or ran.stdout.count(".parquet") == len(IDS), case.name
+
+
+@pytest.mark.deep
+@pytest.mark.jvm
+def test_iceberg_java_reads_the_rows_or_says_why_not(
+    hadoop: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, case in enumerate(CASES):
+        (tmp_path / str(number)).mkdir()
+        table = written_without(case, catalog_table(tmp_path / str(number), monkeypatch, appends=3))
+        location = table.catalog.load_table("shop.events").metadata_location
+        read = hadoop.spark.read.format("iceberg").load(location)
+        if case.java:
+            with pytest.raises(Exception, match=case.java):
+                read.collect()
+        else:
+            assert sorted(row["id"] for row in read.collect()) == IDS, case.name
