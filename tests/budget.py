@@ -11,7 +11,9 @@ import pytest
 
 Case = TypeVar("Case")
 FULL = bool(os.environ.get("FULL_SUITES"))
+ALWAYS = 7  # what samples are drawn by that are the same in each run
 _DEEP_FACTOR = 4
+_drawn_by = ALWAYS
 
 
 def few_or_many(few: int, *, many: int | None = None, all_of: int | None = None) -> Callable[[Any], Any]:
@@ -38,7 +40,13 @@ def deep_unless(always: Sequence[Any], cases: Sequence[Any]) -> list[Any]:
 
 
 def some(cases: Sequence[Case], budget: int) -> list[Case]:
-    """A sample of `budget` cases, the same each time; it says how many there are."""
-    chosen = random.Random(7).sample(cases, min(budget, len(cases)))
-    print(f"{len(chosen)} of {len(cases)} cases")
+    """A sample of `budget` cases, the same for the same suite; it says how many there are."""
+    chosen = random.Random(_drawn_by).sample(cases, min(budget, len(cases)))
+    print(f"{len(chosen)} of {len(cases)} cases, drawn by {_drawn_by}")
     return chosen
+
+
+def draw_by(number: int) -> None:
+    """What `some` draws depends on this from now on."""
+    global _drawn_by  # noqa: PLW0603 - of the test that runs
+    _drawn_by = number

@@ -90,8 +90,10 @@ def test_extras_that_it_installs_are_those_of_the_package() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     [argument] = [arguments for instruction, arguments in stages()["build"][1] if instruction == "ARG"]
     named = argument.removeprefix("EXTRAS=").split(",")
-    for_users = set(extras["optional-dependencies"]) - {"test", "bench", "docs", "lint"}
+    for_users = set(extras["optional-dependencies"]) - {"all", "test", "bench", "docs", "lint"}
     assert {*named, "spark"} == for_users
+    [together] = extras["optional-dependencies"]["all"]
+    assert set(together.partition("[")[2].removesuffix("]").split(",")) == for_users
 
 
 @pytest.fixture

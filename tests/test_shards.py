@@ -1,0 +1,91 @@
+"""Three suites in a row run every deep test, each once; and which number a suite has."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+
+from tests import budget, shards
+from tests.paths import ROOT
+
+
+def collected(*arguments: str, suite_number: int = 0) -> list[str]:
+    """The ids of the deep tests that a run would have."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-m",
+        "deep",
+        *arguments,
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != "FULL_SUITES"}
+    ran = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**environment, shards.VARIABLE: str(suite_number)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode in (0, 5), ran.stdout + ran.stderr  # 5: a shard of few tests may have none
+    return [line for line in ran.stdout.splitlines() if re.match(r"tests/.*::", line)]
+
+
+@pytest.mark.deep
+def test_three_suites_in_a_row_run_every_deep_test_once() -> None:
+    whole = collected("-k", "test")
+    parts = [collected(suite_number=number) for number in (7, 8, 9)]
+    assert sorted(test for part in parts for test in part) == sorted(whole)
+    assert len({*whole}) == len(whole) > 0
+    assert collected(suite_number=10) == parts[0]
+
+
+def test_a_shard_leaves_out_what_is_not_asked_for_by_its_id() -> None:
+    module = "tests/test_shards.py"
+    name = f"{module}::test_three_suites_in_a_row_run_every_deep_test_once"
+    other = zlib.crc32(name.encode()) + 1
+    assert collected(module, suite_number=other) == []
+    assert collected(name, suite_number=other) == [name]
+
+
+def test_deep_tests_draw_by_the_number_of_the_suite_and_others_always_the_same() -> None:
+    cases = range(1_000)
+    budget.draw_by(8)
+    drawn = budget.some(cases, 9)
+    budget.draw_by(9)
+    assert budget.some(cases, 9) != drawn
+    budget.draw_by(8)
+    assert budget.some(cases, 9) == drawn
+    budget.draw_by(budget.ALWAYS)
+
+
+def git(folder: Path, *arguments: str) -> None:
+    own = ["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *own, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def test_the_number_is_the_count_of_commits_or_the_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = {int(time.time()) // 86_400 + late for late in (0, 1)}  # noqa: TID251 - midnight may come
+    monkeypatch.setattr(shards, "_ROOT", tmp_path)
+    assert shards.newest_number() in days
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    git(whole, "init", "-q")
+    for number in range(3):
+        git(whole, "commit", "-q", "--allow-empty", "-m", str(number))
+    monkeypatch.setattr(shards, "_ROOT", whole)
+    assert shards.newest_number() == 3
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{whole}", "shallow")
+    monkeypatch.setattr(shards, "_ROOT", tmp_path / "shallow")
+    assert shards.newest_number() in days
