@@ -94,8 +94,15 @@ class Target:
 
 
 def targets(endings: Sequence[str]) -> list[Target]:
-    """Those of mutants.toml whose paths end so; all without endings."""
+    """Those of mutants.toml whose paths end so; all without endings.
+
+    Raises:
+        SystemExit: it names files that are not there.
+    """
     found = tomllib.loads(LIST.read_text())["module"]
+    gone = [path for each in found for path in (each["path"], *each["tests"]) if not (ROOT / path).is_file()]
+    if gone:
+        raise SystemExit(f"{LIST.name} names files that are not there: {' '.join(gone)}")
     chosen = [each for each in found if not endings or each["path"].endswith(tuple(endings))]
     return [
         Target(path=each["path"], tests=tuple(each["tests"]), equivalent=each.get("equivalent", {}))

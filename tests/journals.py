@@ -33,3 +33,30 @@ BEGIN = {
 
 
 RESUME = {"at_ms": 9, "host": "other", "process_id": 4, "process_started": "t"}
+
+
+def intent(step: str = "main", *, grace_ms: int = 0, served: bool = False) -> tuple[str, dict[str, Any]]:
+    """The record of a commit that is sent; by a catalog that writes the metadata itself where `served`."""
+    body = {
+        "step": step,
+        "base_location": "m1",
+        "metadata_location": None if served else "m2",
+        "digest": "d",
+        "timestamp_ms": 1,
+        "commit_uuid": "c",
+        "updates": [],
+        "counts": {},
+        "removals_file": None,
+        "grace_ms": grace_ms,
+        "scratch": [],
+        "own_files": [],
+    }
+    return "commit-intent", body
+
+
+def outcome(
+    step: str = "main", *, word: str = "committed", until_ms: int | None = None, **more: str
+) -> tuple[str, dict[str, Any]]:
+    """The record of what became of a commit."""
+    body = {"step": step, "outcome": word, "metadata_location": "m2", "sweep_after_ms": until_ms, **more}
+    return "commit-outcome", body

@@ -145,10 +145,6 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
         take_over(journal, runtime)
         return look_again(table, journal, operation, runtime)
     loaded = load_plan(journal)
-    if loaded is None and operation.steps:
-        raise CorruptFile(
-            PLAN_FILE, None, f"the journal of operation {operation_id} has no plan, and its steps have begun"
-        )
     verb = verbs[operation.verb]
     if loaded is not None:
         run = OperationRun(

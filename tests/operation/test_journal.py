@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, TakenOver
-from iceberg_cli.operation.journal import Journal, prune_folders
+from iceberg_cli.operation.journal import PLAN_FILE, Journal, load_plan, prune_folders
+from iceberg_cli.operation.removal_files import in_files
 from iceberg_cli.operation.workspace import open_operations
+from iceberg_cli.plan.plan import Plan, encode
 from iceberg_cli.storage.local import LocalStorage
-from tests.journals import BEGIN, RESUME, append, bodies
+from tests.journals import BEGIN, RESUME, append, bodies, intent, outcome
+from tests.plans import a_plan, a_removal, removals_of
 
 
 class WatchedStorage(LocalStorage):
@@ -306,3 +309,57 @@ def test_empty_folders_of_ours_are_removed_and_no_others(place: Place) -> None:
     place.folder.mkdir(parents=True)
     prune_folders(place.storage, f"{place.table}/")
     assert place.left() == ["data"]
+
+
+# -- the plan beside the records
+
+
+def with_plan(place: Place, *, digest: str = "") -> tuple[Journal, Plan, str]:
+    """A journal that begins with the digest of a plan, or with another one; the plan, and its removals' name."""
+    plan = a_plan(removals=in_files(removals_of(a_removal("/t/f1", step="main"))))
+    document = encode(plan.to_json(removals_file=plan.removals.file), indent=None)
+    journal = place.created()
+    append(journal, "begin", {**BEGIN, "plan_digest": digest or hashlib.sha256(document).hexdigest()})
+    plan.removals.write(journal.put)
+    journal.put(PLAN_FILE, document)
+    return journal, plan, plan.removals.file
+
+
+def test_the_plan_is_read_with_its_removals(place: Place) -> None:
+    journal, plan, name = with_plan(place)
+    loaded = load_plan(journal)
+    assert loaded is not None
+    assert (loaded[0].base, loaded[0].steps, loaded[1]) == (plan.base, plan.steps, name)
+    assert loaded[0].removals.read_rows([0])["path"].to_pylist() == ["/t/f1"]
+
+
+def test_another_plan_than_the_journal_began_with_is_no_plan_of_it(place: Place) -> None:
+    journal, _, _ = with_plan(place, digest="d")
+    with pytest.raises(CorruptFile, match="it is not the plan that the journal began with"):
+        load_plan(journal)
+
+
+def test_a_plan_without_a_begin_record_is_no_plan_of_it(place: Place) -> None:
+    journal = place.created()
+    journal.put(PLAN_FILE, b"{}")
+    with pytest.raises(CorruptFile, match="it is not the plan that the journal began with"):
+        load_plan(journal)
+
+
+def test_a_plan_that_is_not_there_was_never_written_unless_a_step_has_begun(place: Place) -> None:
+    assert load_plan(place.created()) is None
+    journal = place.begun()
+    assert load_plan(journal) is None
+    append(journal, *intent())
+    with pytest.raises(CorruptFile, match="the journal has steps of this plan and it is not there"):
+        load_plan(journal)
+
+
+def test_the_state_follows_each_record_as_it_is_appended(place: Place) -> None:
+    journal = place.begun(resumes=0)
+    for kind, body in (intent(), outcome(), ("step-done", {"step": "main"})):
+        append(journal, kind, body)
+        assert journal.operation() == place.loaded().operation()
+    operation = journal.operation()
+    assert operation is not None
+    assert (operation.started_ms, operation.steps["main"].done) == (BEGIN["at_ms"], True)

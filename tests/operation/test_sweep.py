@@ -19,14 +19,14 @@ from iceberg_cli.errors import (
 )
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.records import StepState
-from iceberg_cli.operation.runtime import Runtime
+from iceberg_cli.operation.runtime import DeletionAllowance, Runtime
 from iceberg_cli.operation.sweep import Sweep
 from iceberg_cli.paths import folder_column
 from iceberg_cli.plan.events import AnyEvent, Event, FilesDeleted
 from iceberg_cli.plan.plan import Plan, TaggedFiles
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.testing.memory_storage import MemoryStorage
-from tests.journals import BEGIN, append, bodies
+from tests.journals import BEGIN, append, bodies, outcome
 from tests.plans import a_plan, a_removal, removals_of
 
 NOW_MS = 1_000_000
@@ -42,13 +42,20 @@ class SweptTable:
     error: tuple[int, IcebergCliError] | None = None  # from a row on
     asked: list[list[int]] = field(default_factory=list)  # rows of each deletion
     tags: bool = False  # and deletes nothing
+    other: bool = False  # whether another operation keeps all files
 
     @property
     def workspace(self) -> Self:
         return self
 
     def open_operations(self) -> list[str]:
-        return ["op"]
+        return ["op", "other"] if self.other else ["op"]
+
+    def journal(self, operation_id: str) -> Journal:
+        journal = Journal.create(MemoryStorage(), "/t", operation_id)
+        append(journal, "begin", BEGIN)
+        append(journal, *outcome(withheld="a tag went with it"))
+        return journal
 
     def unreachable(self, _removals: Removals, rows: Sequence[int], *, plan: Plan) -> list[int]:
         assert plan.verb == "expire-snapshots"
@@ -187,6 +194,15 @@ def test_a_record_keeps_five_reasons() -> None:
     assert bodies(sweep.journal, "sweep-outcome")[0]["reasons"] == list("abcde")
 
 
+def test_an_event_counts_what_was_kept_with_its_bytes() -> None:
+    events: list[AnyEvent] = []
+    sweep = a_sweep(on=SweptTable(live={3, 6}))
+    sweep.runtime.on_event = events.append
+    assert sweep.run(StepState())
+    kept = [(event.kept, event.kept_bytes) for event in events if isinstance(event, FilesDeleted)]
+    assert kept == [(1, 3), (0, 0), (1, 6)]
+
+
 # -- where it stops --------------------------------------------------------------------------------------------
 
 
@@ -269,6 +285,51 @@ def test_a_step_with_rows_to_sweep_or_without_failures_does_not_fail_as_before()
     sweep = failed_before()
     assert not sweep.fails_as_before(StepState(swept=((2, 6),), failed=(3, 5)))
     assert not sweep.fails_as_before(StepState(swept=((2, 7),)))
+    assert sweep.table.asked == []
+
+
+# What other runs and other operations have a say in
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"files": 3}, [[2, 3], [4]]),
+        ({"files": 9}, [[2, 3], [4, 5], [6]]),
+        ({"size_bytes": 9}, [[2, 3], [4]]),
+        ({"size_bytes": 13}, [[2, 3], [4]]),
+        ({"size_bytes": 14}, [[2, 3], [4, 5]]),
+    ],
+)
+def test_no_more_goes_than_is_left_for_all_runs(limits: dict[str, int], expected: list[list[int]]) -> None:
+    sweep = a_sweep(allowance=DeletionAllowance(**limits))
+    assert sweep.run(StepState()) is (expected[-1] == [6])
+    assert sweep.table.asked == expected
+
+
+def test_what_stays_is_given_back_to_all_runs() -> None:
+    allowance = DeletionAllowance(files=5, size_bytes=20)  # all five, of 2 to 6 bytes
+    sweep = a_sweep(allowance=allowance, on=SweptTable(live={3}, stuck={4: "denied"}))
+    assert not sweep.run(StepState())
+    assert sweep.table.asked == [[2], [4, 5], [6]]
+    assert allowance.take([3, 4, 0]) == 2
+    assert allowance.is_spent
+
+
+def test_a_file_of_unknown_size_counts_as_a_file_and_for_no_byte() -> None:
+    sweep = a_sweep(allowance=DeletionAllowance(files=1, size_bytes=0))
+    sweep.removals = removals_of(a_removal("/t/f00", step="main", size_bytes=None))
+    assert sweep.run(StepState())
+    assert sweep.table.asked == [[0]]
+
+
+def test_an_operation_that_keeps_all_files_ends_it_before_the_first() -> None:
+    sweep = a_sweep(on=SweptTable(other=True))
+    with pytest.raises(Refused, match="operation other keeps all of them: a tag went with it"):
+        sweep.run(StepState())
+    assert sweep.table.asked == []
+    with pytest.raises(Refused, match="operation other keeps all of them"):
+        sweep.fails_as_before(StepState(failed=(3,), swept=((2, 7),)))
     assert sweep.table.asked == []
 
 

@@ -16,36 +16,9 @@ from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.operation.withholding import EarlierOperation, check_others, earlier_operation
 from iceberg_cli.storage.local import LocalStorage
 from tests.cli.lakes import four_snapshots
-from tests.journals import BEGIN, append
+from tests.journals import BEGIN, append, intent, outcome
 
 NOW_MS = 1_000
-
-
-def intent(step: str = "main", *, grace_ms: int = 0, served: bool = False) -> tuple[str, dict[str, Any]]:
-    """A commit that was sent; by a catalog that writes the metadata itself where `served`."""
-    body = {
-        "step": step,
-        "base_location": "m1",
-        "metadata_location": None if served else "m2",
-        "digest": "d",
-        "timestamp_ms": 1,
-        "commit_uuid": "c",
-        "updates": [],
-        "counts": {},
-        "removals_file": None,
-        "grace_ms": grace_ms,
-        "scratch": [],
-        "own_files": [],
-    }
-    return "commit-intent", body
-
-
-def outcome(
-    step: str = "main", *, word: str = "committed", until_ms: int | None = None, **more: str
-) -> tuple[str, dict[str, Any]]:
-    """What became of it."""
-    body = {"step": step, "outcome": word, "metadata_location": "m2", "sweep_after_ms": until_ms, **more}
-    return "commit-outcome", body
 
 
 class Place:

@@ -18,7 +18,6 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
 from iceberg_cli.iceberg.reachability.cache_format import CacheEntry, decode, encode, identity
-from iceberg_cli.iceberg.reachability.keys import KnownKeys
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs import VERBS
@@ -147,18 +146,6 @@ def test_answers_about_a_table_of_thousands_of_files_are_the_same(tmp_path: Path
     for _ in range(2):
         found, _ = learn(made.location, tmp_path / "cache", kept)
         assert found == answer_without(made.location, kept)
-
-
-@pytest.mark.parametrize("asked", [0, 1, 3, 50, 4_000])
-def test_known_keys_are_those_of_any_block_however_many_are_asked_for(asked: int) -> None:
-    rng = np.random.default_rng(asked)
-    blocks = [rng.integers(0, 1 << 63, size, np.uint64) * np.uint64(2) for size in (0, 1, 700, 9_000)]
-    known = KnownKeys(blocks)
-    every = set(np.concatenate(blocks).tolist())
-    keys = np.concatenate([rng.choice(blocks[3], asked), rng.integers(0, 1 << 63, asked, np.uint64)])
-    for _ in range(6):  # the way of answering changes with the number of questions
-        assert known.contains(keys).tolist() == [key in every for key in keys.tolist()]
-    assert known.whole().tolist() == sorted(every)
 
 
 # -- the reading that is spared --------------------------------------------------------------------------------

@@ -10,12 +10,15 @@ import pyarrow as pa
 import pytest
 
 from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.iceberg.reachability import keys as keys_module
 from iceberg_cli.iceberg.reachability.keys import (
     NO_KEYS,
+    KnownKeys,
     among,
     check_counted,
     check_lists,
     first_listed,
+    inline_rows,
     key_set,
     keys_of,
     live,
@@ -295,3 +298,56 @@ def test_a_spelling_of_the_manifests_own_comes_with_the_path() -> None:
     table = content_removals(rows, pa.array(["of 7"], pa.large_string()))
     assert table["path"].to_pylist() == ["s3://b/c", "s3://b/d"]
     assert table["as_written"].to_pylist() == ["s3a://b/c", "s3://b/d"]
+
+
+# -- keys of everything that stays
+
+
+@pytest.mark.parametrize("together", [1, 700, 701, 1 << 16])
+@pytest.mark.parametrize("asked", [0, 1, 3, 50, 4_000])
+def test_known_keys_are_those_of_any_block_however_many_are_asked_for(
+    asked: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys_module, "_AT_ONCE", together)
+    rng = np.random.default_rng(asked)
+    blocks = [rng.integers(0, 1 << 63, size, np.uint64) * np.uint64(2) for size in (0, 1, 700, 9_000)]
+    known = KnownKeys(blocks)
+    every = set(np.concatenate(blocks).tolist())
+    chosen = np.concatenate([rng.choice(blocks[3], asked), rng.integers(0, 1 << 63, asked, np.uint64)])
+    chosen = np.concatenate([chosen, blocks[1], blocks[2][:asked]])
+    for _ in range(6):  # the way of answering changes with the number of questions
+        assert known.contains(chosen).tolist() == [key in every for key in chosen.tolist()]
+    assert known.whole().tolist() == sorted(every)
+    assert known.size == 9_701
+
+
+def test_few_keys_are_looked_for_without_sorting_those_that_are_known_and_many_looks_sort_them_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sorted_sizes: list[int] = []
+
+    def key_set_of(blocks: Sequence[Any]) -> Any:
+        sorted_sizes.append(sum(map(len, blocks)))
+        return key_set(blocks)
+
+    monkeypatch.setattr(keys_module, "key_set", key_set_of)
+    rng = np.random.default_rng(7)
+    known = KnownKeys([rng.integers(0, 1 << 63, 8_000, np.uint64) * np.uint64(2) for _ in range(2)])
+    assert not known.contains(keys(1, 2)).any()
+    assert max(sorted_sizes) < 100  # of 16,000, those whose first bits are those of a key that is asked for
+    assert (known.few(1_999), known.few(2_000)) == (True, False)
+    known.contains(rng.integers(0, 1 << 63, 2_000, np.uint64))
+    assert sorted_sizes[-1] == 16_000
+    before = len(sorted_sizes)
+    known.contains(keys(1, 2))
+    assert len(sorted_sizes) == before
+
+
+def test_a_snapshot_s_own_manifests_are_rows_of_a_list_without_counts() -> None:
+    rows = inline_rows(a_snapshot(manifest_list=None, manifests=("m0", "m1")))
+    assert rows.column_names[0] == "list"
+    assert rows.num_rows == 2
+    for name in ("list", "content", "sequence_number", "min_sequence_number", "partition_spec_id"):
+        assert rows[name].to_pylist() == [0, 0], name
+    assert rows["manifest_path"].to_pylist() == ["m0", "m1"]
+    assert rows["added_files_count"].to_pylist() == [None, None]
