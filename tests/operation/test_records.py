@@ -35,7 +35,7 @@ from iceberg_cli.operation.records import (
 )
 from tests.golden.comparing import golden
 from tests.golden.journal_cases import JOURNALLED, records_in
-from tests.journals import BEGIN, RESUME
+from tests.journals import BEGIN, RESUME, intent, outcome
 
 BEGUN = Line(kind="begin", body=BEGIN)
 KINDS: tuple[type[Record], ...] = (
@@ -324,3 +324,39 @@ def test_workers_files_are_late_where_another_process_takes_over_and_no_commit_n
     assert of_records(*records).late == ()
     for times in (1, 2):
         assert of_records(*records, *[("resume", RESUME)] * times).late == late
+
+
+# -- what waits for a grace
+
+
+def two_steps(*records: tuple[str, dict[str, Any]]) -> Operation:
+    """The state after records of the steps `main` and `other`."""
+    begin = Line(kind="begin", body={**BEGIN, "steps": ["main", "other"]})
+    return folded(begin, *(Line(kind=kind, body=body) for kind, body in records))
+
+
+def test_the_grace_of_an_operation_ends_with_its_last_step_that_is_not_done() -> None:
+    both = [intent(), outcome(until_ms=9), intent("other"), outcome("other", until_ms=5)]
+    assert two_steps(*both).grace_until_ms() == 9
+    assert two_steps(*both, ("step-done", {"step": "main"})).grace_until_ms() == 5
+    assert two_steps(*both[:2], intent("other"), outcome("other")).grace_until_ms() == 9
+    assert two_steps(intent(), outcome()).grace_until_ms() is None
+
+
+@pytest.mark.parametrize(("grace_ms", "waits"), [(0, False), (1, True)])
+def test_a_commit_with_a_grace_may_come_to_wait_until_its_outcome_is_known(
+    grace_ms: int, *, waits: bool
+) -> None:
+    asked = intent("other", grace_ms=grace_ms)
+    done = [intent(grace_ms=5), outcome(until_ms=9)]
+    assert not two_steps(*done).may_come_to_wait()
+    assert two_steps(*done, asked).may_come_to_wait() is waits
+    assert two_steps(*done, asked, outcome("other", word="unknown")).may_come_to_wait() is waits
+    assert not two_steps(*done, asked, outcome("other", word="conflict")).may_come_to_wait()
+    assert not two_steps(("stage", {"step": "main", "paths": ["f"], "by_workers": False})).may_come_to_wait()
+
+
+def test_a_step_remembers_which_operations_waited_when_it_was_committed() -> None:
+    kind, body = intent()
+    assert two_steps((kind, {**body, "after": ["op1", "op2"]})).steps["main"].after == ("op1", "op2")
+    assert two_steps((kind, body)).steps["main"].after == ()
