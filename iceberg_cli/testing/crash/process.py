@@ -10,7 +10,6 @@ from typing import Any
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs import VERBS as DELTA_VERBS
-from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.formats.open import iceberg_files
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
@@ -24,6 +23,7 @@ from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.policy import Policy
 from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.crash.catalogs import ServingCommitter, SimCommitter
+from iceberg_cli.testing.crash.parsed_once import ParsedOnce
 from iceberg_cli.testing.crash.world import (
     DELTA_TABLE,
     ICEBERG_TABLE,
@@ -66,7 +66,7 @@ class Process:
             name="visits",
             storage=self.storage,
             committer=self.committer,
-            engine=LocalEngine(self.storage, threads=1),
+            engine=ParsedOnce(self.storage),
             on_event=unseen,
         )
 
@@ -162,7 +162,7 @@ class DeltaProcess(Process):
             storage=self.storage,
             committer=WorldLogCommitter(DELTA_TABLE, self.storage),
             iceberg_files=iceberg_files,
-            engine=LocalEngine(self.storage, threads=1),
+            engine=ParsedOnce(self.storage),
             on_event=unseen,
         )
 
