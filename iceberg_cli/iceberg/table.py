@@ -191,18 +191,19 @@ class IcebergTable(OpenTable):
             Refused: no file can be written where the table lies.
         """
         if location != self.metadata_location or self._metadata is None:
-            self._metadata = self._version(location)
+            metadata = self._version(location)
+            self._check_in_reach(metadata.location, location)
+            self._metadata = metadata
             self.metadata_location, self._newer = location, None
-            self._check_in_reach(self._metadata.location)
         return base_of(self._metadata, location)
 
-    def _check_in_reach(self, own_location: str) -> None:
+    def _check_in_reach(self, own_location: str, metadata_location: str) -> None:
         """The command is right where a table's own folder cannot be used, so the error is none of usage."""
         try:
             self.storage.canonical(own_location)
         except UsageError as error:
             raise Refused(
-                f"{error.message} That is the location of the table by {self.metadata_location}",
+                f"{error.message} That is the location of the table by {metadata_location}",
                 next_step="Run this where that location can be used, or register the table where its files are.",
             ) from None
 
