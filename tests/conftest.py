@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import shutil
 import signal
 import sys
 import time
@@ -15,11 +17,13 @@ import pytest
 from iceberg_cli.engines import selection as choice
 from tests import shards
 from tests.cli.lakes import FolderTable, four_snapshots
-from tests.delta_live.lake import delta_lake
+from tests.delta_live.lake import delta_lake, delta_spark
 from tests.emulators import azurite, fake_gcs
 from tests.glue_front import glue, glue_service
 from tests.hive_server import hive
 from tests.nessie import nessie
+from tests.recording import plugin as recording
+from tests.recording.plugin import recorder, transcript
 from tests.refusals_seen import FOLDER, RefusalsSeen
 from tests.rest_servers import rest_on_s3, rest_server
 from tests.s3_users import guarded_s3
@@ -38,7 +42,15 @@ from tests.shuffling import workers
 from tests.spark_settings import tell_once
 from tests.spark_tables.clusters import cluster, server
 from tests.spark_tables.s3_lake import glue_s3_lake, hive_s3_lake, rest_s3_lake, sql_s3_lake
-from tests.spark_tables.sessions import hadoop, lake, lakes, spark_session, written
+from tests.spark_tables.sessions import (
+    hadoop,
+    lake,
+    lake_folder,
+    lakes,
+    live_lakes,
+    spark_session,
+    written,
+)
 from tests.toxiproxy import toxiproxy
 from tests.vending import rest_with_users
 
@@ -46,6 +58,7 @@ __all__ = [
     "azurite",
     "cluster",
     "delta_lake",
+    "delta_spark",
     "fake_gcs",
     "glue",
     "glue_s3_lake",
@@ -55,13 +68,16 @@ __all__ = [
     "hive",
     "hive_s3_lake",
     "lake",
+    "lake_folder",
     "lakes",
+    "live_lakes",
     "mariadb_database",
     "mariadb_server",
     "moto_server",
     "nessie",
     "postgres_database",
     "postgres_server",
+    "recorder",
     "rest_on_s3",
     "rest_s3_lake",
     "rest_server",
@@ -71,6 +87,7 @@ __all__ = [
     "spark_session",
     "sql_s3_lake",
     "toxiproxy",
+    "transcript",
     "unconditional",
     "versitygw",
     "versitygw_with_users",
@@ -87,7 +104,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# A run makes and drops millions of objects beside those of ten thousand tests: looking through all of them each time
+# took a third of it.
+gc.set_threshold(20_000, 10, 10)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ENOUGH_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
     if folder := os.environ.get(FOLDER):
         config.pluginmanager.register(RefusalsSeen(folder=Path(folder)))
     config.pluginmanager.register(shards.plugin(config))
@@ -97,6 +121,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--regenerate", action="store_true", help="Write the texts of tests/golden or tests/docs anew."
     )
+    recording.pytest_addoption(parser)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -134,12 +159,13 @@ def no_session_of_others(request: pytest.FixtureRequest, monkeypatch: pytest.Mon
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With `-n 2 --dist loadgroup` a module stays on one worker, and so do all tests that share a Spark.
 
     These come first: each takes minutes, and a worker that began one last would end long after the other. In the order
     of the files a process has the engine's session before the live tests ask for Spark, and they share it.
     """
+    items[:] = recording.chosen(items, record=config.option.record)
     groups = [_group(item) for item in items]
     for item, group in zip(items, groups, strict=True):
         item.add_marker(pytest.mark.xdist_group(group))
@@ -163,6 +189,7 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """What this machine lacks is said once."""
+    recording.note_outcome(item, call)
     report = yield
     tell_once(item, call, report)
     return report
@@ -182,7 +209,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def _group(item: pytest.Item) -> str:
     if item.get_closest_marker("jvm") is None:
-        return item.nodeid.partition("::")[0]
+        needs_the_folder = "lake_folder" in getattr(item, "fixturenames", ())
+        return _SPARK if needs_the_folder else item.nodeid.partition("::")[0]
     # Not by fixtures: some are asked for while the test runs.
     if item.path.parent.name == "spark" and item.path.stem.startswith("test_cluster"):
         return _CLUSTER
@@ -199,6 +227,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         pytest.exit("--dist loadgroup has no effect with these versions of pytest and pytest-xdist", 3)
 
 
+# Each file that the program writes is flushed to a disk, and one that no test can pull the plug of.
+_MEMORY, _ENOUGH_BYTES = Path("/dev/shm"), 4 << 30  # pytest makes a folder of its own in it
 _SPARK, _DELTA, _CLUSTER, _DELTA_ON_S3 = _LONG = (
     "spark",  # the session of this process
     "delta",

@@ -1,6 +1,6 @@
 """Which third of the deep tests a run has: `SUITE_NUMBER` chooses it, else the count of commits, else the day.
 
-With FULL_SUITES=1, with `-k` and where a test is asked for by its id there are no shards: all of them run.
+With FULL_SUITES=1, `-k`, `--record` and where a test is asked for by its id there are no shards: all of them run.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def plugin(config: pytest.Config) -> Shards:
     """For a run. Its workers and what they start have the number in their environment: nobody looks again."""
     number = suite_number()
     by_id = any("::" in argument for argument in config.args)
-    return Shards(number=number, whole=budget.FULL or by_id or bool(config.option.keyword))
+    whole = budget.FULL or by_id or bool(config.option.keyword) or config.option.record
+    return Shards(number=number, whole=whole)
 
 
 def shard_of(item: pytest.Item) -> int:

@@ -68,7 +68,7 @@ class AdversarialEngine(LocalEngine):
 Engines = Callable[[], Engine]
 
 
-@pytest.fixture(params=["here", pytest.param("spark", marks=pytest.mark.jvm)])
+@pytest.fixture(params=["here", pytest.param("spark", marks=[pytest.mark.jvm, pytest.mark.deep])])
 def workers(request: pytest.FixtureRequest) -> Engines:
     """An engine that exchanges."""
     if request.param == "here":

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cache
 from io import BytesIO
 from typing import Any, Final
 
 import aiobotocore.session
 from botocore.awsrequest import AWSRequest
+from botocore.loaders import Loader, create_loader
 from botocore.utils import parse_timestamp
 
 _SMALL_BYTES: Final = 1 << 20  # of a body: sending it for nothing costs less than to ask first
@@ -18,7 +20,16 @@ def new_session() -> aiobotocore.session.AioSession:
     session = aiobotocore.session.get_session()
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_time_of)
     session.register("before-sign.s3", _send_at_once)
+    session.lazy_register_component(
+        "data_loader", lambda: _descriptions(session.get_config_variable("data_path"))
+    )
     return session
+
+
+@cache
+def _descriptions(data_path: str | None) -> Loader:
+    """What botocore knows of the services, which no session changes: a process that opens many tables reads it once."""
+    return create_loader(data_path)
 
 
 def _time_of(value: Any) -> datetime:

@@ -18,6 +18,10 @@ from tests.budget import FULL
 from tests.cli.running import iceberg_cli
 from tests.delta_live.shapes import Shape
 from tests.delta_spark import DELTA, DeltaSpark, plain
+from tests.recording.archives import ENDING, RECORDED, load
+from tests.recording.folder_state import TableFolder
+from tests.recording.plugin import Recorder
+from tests.recording.transcript import NotOnRecord, is_as_recorded, put_back, record_table
 from tests.spark_jars import DELTA as DELTA_JARS
 from tests.spark_settings import settings_of_jvm, starting
 
@@ -27,62 +31,87 @@ JOURNAL = "_iceberg_cli"
 _TXN_VERSION = f"{DELTA}.write.txnVersion"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Template:
-    """A table as Delta Spark wrote it, and the rows of its versions as they were read then.
-
-    Those of the newest version, and with FULL_SUITES of every one, were the same for Delta Spark and delta-rs.
-    """
-
-    folder: Path
-    history: Mapping[int, Rows]
-
-
 @dataclass(kw_only=True)
 class DeltaLake:
-    """The tables, each written once; tests work on copies.
+    """The tables, each written once; tests work on copies. What Delta Spark says may come from the record.
 
     Args:
-        spark: writes and reads.
+        spark: writes and reads in live tests.
         folder: holds all tables.
+        recorder: between tests and Spark.
     """
 
     spark: DeltaSpark
     folder: Path
-    _written: dict[str, Template] = field(default_factory=dict)
+    recorder: Recorder
+    _templates: dict[str, Path] = field(default_factory=dict)
+    _histories: dict[str, dict[int, Rows]] = field(default_factory=dict)
     _copies: int = 0
 
     # -- tables ------------------------------------------------------------------------------------------------
 
     def table(self, shape: Shape) -> tuple[Path, dict[int, Rows]]:
-        """A copy of a table with the times of its files, and the rows of each version."""
+        """A copy of a table with the times of its files, and the rows of each version.
+
+        In live tests those of the newest version, and with FULL_SUITES of every one, are the same for both readers.
+
+        Raises:
+            NotOnRecord: another table is on record under this name.
+        """
         template = self._template(shape)
         self._copies += 1
         copy = self.folder / f"{shape.name}_{self._copies}"
-        shutil.copytree(template.folder, copy)
-        return copy, dict(template.history)
+        shutil.copytree(template, copy)
+        if self.recorder.transcript is not None:
+            self.recorder.transcript.place(self._table_folder(copy), _on_record(shape))
+        if shape.name not in self._histories:
+            self._histories[shape.name] = {
+                version: rows_of_delta_rs(copy, version) for version in commits(copy)
+            }
+        return copy, dict(self._histories[shape.name])
 
-    def _template(self, shape: Shape) -> Template:
-        if shape.name not in self._written:
-            folder = self.folder / "templates" / shape.name
-            self._write(shape, folder)
-            history = {version: rows_of_delta_rs(folder, version) for version in commits(folder)}
-            assert self.versions(folder, some(history)[-1:]).items() <= history.items()
-            self._written[shape.name] = Template(folder=folder, history=history)
-        return self._written[shape.name]
+    def _template(self, shape: Shape) -> Path:
+        folder = self._templates.get(shape.name)
+        if folder is None:
+            folder = self._templates[shape.name] = self.folder / "templates" / shape.name
+            if shape.source is not None:
+                self._template(shape.source)
+            if self.recorder.live:
+                self._write_anew(shape, folder)
+            if _on_record(shape).exists():
+                if load(_on_record(shape))[0]["shape"] != _described(shape):
+                    raise NotOnRecord(f"another {shape.name} is on record: run a live test with --record")
+                put_back(self._table_folder(folder), _on_record(shape))
+            elif not self.recorder.live:
+                raise NotOnRecord(f"{shape.name} is not on record: run a live test with --record")
+        return folder
+
+    def _write_anew(self, shape: Shape, folder: Path) -> None:
+        """Have Delta Spark write it, and see that it is the one on record, or put it there."""
+        self._write(shape, folder)
+        newest = max(commits(folder))
+        (rows,) = self.spark.queries([f"SELECT * FROM delta.`{folder}`"], forget=True)
+        assert in_order(rows) == rows_of_delta_rs(folder, newest)
+        if self.recorder.record and self.recorder.transcript is not None:
+            record_table(self._table_folder(folder), _on_record(shape), {"shape": _described(shape)})
+        elif _on_record(shape).exists() and not is_as_recorded(self._table_folder(folder), _on_record(shape)):
+            raise NotOnRecord(f"Delta Spark writes another {shape.name} than the one on record")
+
+    def _table_folder(self, table: Path) -> TableFolder:
+        return TableFolder({"": table}, stand_ins={"{table}": str(table), "{lake}": str(self.folder)})
 
     def _write(self, shape: Shape, folder: Path) -> None:
         statements = list(shape.history)
         if shape.source is None:
             statements.insert(0, shape.create)
         else:
-            source = self._template(shape.source).folder
+            source = self._template(shape.source)
             statements[0] = statements[0].replace("{s}", f"delta.`{source}`")
         self.spark.conf(shape.conf)
         for number, statement in enumerate(statements, start=1):
             if _TXN_VERSION in shape.conf:
                 self.spark.conf({_TXN_VERSION: str(number)})
-            self.sql(folder, statement)
+            self.spark.sql(_of(statement, folder))
         self.spark.conf(dict.fromkeys(shape.conf))
 
     # -- Delta Spark -------------------------------------------------------------------------------------------
@@ -91,19 +120,26 @@ class DeltaLake:
         """The rows of the last statement; `{t}` is the table."""
         rows: Rows = []
         for statement in statements:
-            rows = self.spark.sql(statement.replace("{t}", f"delta.`{table}`"))
+            (rows,) = self._queries(table, [_of(statement, table)])
         return rows
+
+    def _queries(self, table: Path, statements: Sequence[str], *, forget: bool = False) -> list[Rows]:
+        def ask() -> list[Rows]:
+            return self.spark.queries(statements, forget=forget)
+
+        answers: list[Rows] = self.recorder.answer(self._table_folder(table), "; ".join(statements), ask)
+        return answers
 
     def rows(self, table: Path, version: int | None = None, *, ids: bool = False) -> Rows:
         """All rows of a version, or of the newest, in a fixed order; with `ids` the row's id and commit version too."""
         of = "" if version is None else f" VERSION AS OF {version}"
         text = f"SELECT *{f', {IDS}' if ids else ''} FROM delta.`{table}`{of}"
-        return in_order(self.spark.queries([text], forget=True)[0])
+        return in_order(self._queries(table, [text], forget=True)[0])
 
     def versions(self, table: Path, targets: Sequence[int]) -> dict[int, Rows]:
         """The rows of some versions."""
         texts = [f"SELECT * FROM delta.`{table}` VERSION AS OF {version}" for version in targets]
-        found = self.spark.queries(texts, forget=True)
+        found = self._queries(table, texts, forget=True)
         return {version: in_order(rows) for version, rows in zip(targets, found, strict=True)}
 
     def assert_promised(self, table: Path, promised: Mapping[int, Rows]) -> None:
@@ -137,6 +173,21 @@ class DeltaLake:
 
         rows = pq.read_table(saved.parent / removals["file"]).to_pylist()
         return [{**row, "file": row["path"].removeprefix(f"{table}/")} for row in rows]
+
+
+def _on_record(shape: Shape) -> Path:
+    return RECORDED / "delta_tables" / f"{shape.name}{ENDING}"
+
+
+def _described(shape: Shape) -> dict[str, Any]:
+    """What makes it another table."""
+    source = shape.source and shape.source.name
+    conf = {key: value for key, value in shape.conf.items() if key != _TXN_VERSION}
+    return {"create": shape.create, "conf": conf, "history": list(shape.history), "source": source}
+
+
+def _of(statement: str, table: Path) -> str:
+    return statement.replace("{t}", f"delta.`{table}`")
 
 
 def some(versions: Iterable[int]) -> list[int]:
@@ -214,11 +265,20 @@ def leftovers(table: Path) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def delta_lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeltaLake]:
-    """Delta Spark's tables; its process is started once for all tests of a worker."""
-    folder = tmp_path_factory.mktemp("delta")
+def delta_lake(
+    recorder: Recorder, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> DeltaLake:
+    """Delta Spark's tables."""
+    spark = request.getfixturevalue("delta_spark") if recorder.live else None
+    return DeltaLake(spark=spark, folder=tmp_path_factory.mktemp("delta"), recorder=recorder)
+
+
+@pytest.fixture(scope="session")
+def delta_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeltaSpark]:
+    """A process that is started once for all tests of a worker."""
+    folder = tmp_path_factory.mktemp("delta_spark")
     spark = DeltaSpark(folder / "spark", settings_of_jvm(DELTA_JARS, folder))
     with starting("Delta Spark"):
         spark.sql("SELECT 1")
-    yield DeltaLake(spark=spark, folder=folder)
+    yield spark
     spark.stop()

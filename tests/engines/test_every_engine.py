@@ -39,7 +39,7 @@ from tests.paths import ROOT
 LANES = 3
 
 needs_fork = pytest.mark.skipif(sys.platform != "linux", reason="lanes are forked on Linux only")
-on_spark = pytest.param("spark", marks=pytest.mark.jvm)
+on_spark = pytest.param("spark", marks=[pytest.mark.jvm, pytest.mark.deep])
 
 
 class TestScans(ScanConformance):

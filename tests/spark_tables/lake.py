@@ -8,9 +8,9 @@ import json
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from typing import Any
 from iceberg_cli.cli.app import run
 from iceberg_cli.cli.context import now_ms
 from tests.duckdb_reading import duckdb_with_iceberg
+from tests.recording.folder_state import TableFolder
+from tests.recording.plugin import Recorder
 
 Rows = list[tuple[Any, ...]]
 JOURNAL = "_iceberg_cli"
@@ -31,11 +33,43 @@ class Saved:
     pointer: tuple[str, str | None] | None
 
 
+@dataclass(frozen=True)
+class DatabaseRow:
+    """The row of a table in a JDBC catalog on SQLite."""
+
+    database: Path
+    table: str
+
+    def get(self) -> tuple[str, str | None] | None:
+        """The metadata file and the one before it; None: no such table."""
+        with self._connected() as connection:
+            query = "SELECT metadata_location, previous_metadata_location FROM iceberg_tables WHERE table_name = ?"
+            found: tuple[str, str | None] | None = connection.execute(query, (self.table,)).fetchone()
+            return found
+
+    def put(self, pointer: tuple[str, str | None]) -> None:
+        """Make it so."""
+        with self._connected() as connection, connection:
+            connection.execute("DELETE FROM iceberg_tables WHERE table_name = ?", (self.table,))
+            connection.execute(
+                "INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, metadata_location,"
+                " previous_metadata_location, iceberg_type) VALUES ('jdbc', 'db', ?, ?, ?, 'TABLE')",
+                (self.table, *pointer),
+            )
+
+    def _connected(self) -> closing[sqlite3.Connection]:
+        return closing(sqlite3.connect(self.database, timeout=30))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Lake:
-    """One catalog, its warehouse, and the tables of its namespace `db`."""
+    """One catalog, its warehouse, and the tables of its namespace `db`.
+
+    What is asked of Spark here may be answered from the record; `spark` itself is there in live tests only.
+    """
 
     spark: Any
+    recorder: Recorder = field(default_factory=lambda: Recorder(live=True))
     catalog: str
     warehouse: Path
     database: Path | None  # the SQLite file of the JDBC catalog
@@ -50,7 +84,18 @@ class Lake:
     def sql(self, table: str, text: str) -> list[Any]:
         """Run one statement; `{t}` stands for the table, `{c}` for its catalog and `{f}` for its folder."""
         text = text.replace("{t}", self.name(table)).replace("{c}", self.catalog)
-        return list(self.spark.sql(text.replace("{f}", str(self.folder(table)))).collect())
+        text = text.replace("{f}", str(self.folder(table)))
+        rows: list[Any] = self.answer(table, text, lambda: list(self.spark.sql(text).collect()))
+        return rows
+
+    def answer(self, table: str, text: str, ask: Callable[[], Any]) -> Any:
+        """What Spark or Iceberg Java says, or said: see `Transcript.answer`."""
+        return self.recorder.answer(self.table_folder(table), text, ask)
+
+    def table_folder(self, table: str) -> TableFolder:
+        """All of a table that can be put on record."""
+        places = {name: self.warehouse / "db" / name for name in (table, f"{table}-data")}
+        return TableFolder(places, None if self.database is None else DatabaseRow(self.database, table))
 
     def java(self, table: str) -> Any:
         """Iceberg Java's own `Table`, loaded now."""
@@ -79,8 +124,11 @@ class Lake:
 
     def metadata_location(self, table: str) -> str:
         """Where Iceberg Java finds the current metadata."""
-        location = self.java(table).operations().current().metadataFileLocation()
-        return str(location).removeprefix("file:")
+
+        def ask() -> str:
+            return str(self.java(table).operations().current().metadataFileLocation())
+
+        return str(self.answer(table, "where the current metadata is", ask)).removeprefix("file:")
 
     def metadata(self, table: str) -> dict[str, Any]:
         """The current metadata as JSON."""
@@ -126,26 +174,16 @@ class Lake:
         pairs = tuple((folder, aside / folder.name) for folder in self.folders(table))
         for folder, copy in pairs:
             shutil.copytree(folder, copy)
-        return Saved(pairs, self._pointer(table))
+        return Saved(pairs, self.table_folder(table).pointer_now())
 
     def restore(self, table: str, saved: Saved) -> None:
         """Put back what `save` copied."""
         for folder, copy in saved.folders:
             shutil.rmtree(folder)
             shutil.copytree(copy, folder)
-        if self.database is not None and saved.pointer is not None:
-            with closing(sqlite3.connect(self.database, timeout=30)) as connection, connection:
-                columns = "metadata_location = ?, previous_metadata_location = ?"
-                update = f"UPDATE iceberg_tables SET {columns} WHERE table_name = ?"
-                connection.execute(update, (*saved.pointer, table))
-
-    def _pointer(self, table: str) -> tuple[str, str | None] | None:
-        if self.database is None:
-            return None
-        with closing(sqlite3.connect(self.database, timeout=30)) as connection:
-            query = "SELECT metadata_location, previous_metadata_location FROM iceberg_tables WHERE table_name = ?"
-            found: tuple[str, str | None] = connection.execute(query, (table,)).fetchone()
-            return found
+        pointer = self.table_folder(table).pointer
+        if pointer is not None and saved.pointer is not None:
+            pointer.put(saved.pointer)
 
     # -- other readers -----------------------------------------------------------------------------------------
 

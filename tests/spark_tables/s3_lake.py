@@ -66,7 +66,7 @@ class S3Lake(Lake):
 
 
 def configured(
-    lakes: Mapping[str, Lake],
+    live_lakes: Mapping[str, Lake],
     name: str,
     s3: S3Server,
     folder: Path,
@@ -77,14 +77,14 @@ def configured(
     """Configure a catalog for Spark, PyIceberg and our program, with the namespace `db`; what a lake knows of that.
 
     Args:
-        lakes: of the session, whose Spark gets one catalog more.
+        live_lakes: of the session, whose Spark gets one catalog more.
         name: of the catalog, which the session has not yet.
         s3: where its warehouse is.
         folder: for the configuration.
         java: properties of the catalog for Iceberg Java, without those of the service.
         pyiceberg: the same for PyIceberg.
     """
-    spark = lakes["hadoop"].spark
+    spark = live_lakes["hadoop"].spark
     settings = {
         "cache-enabled": "false",
         "warehouse": f"s3://{s3.bucket}/{name}",
@@ -109,17 +109,22 @@ def configured(
 
 @pytest.fixture(scope="session")
 def rest_s3_lake(
-    lakes: dict[str, Lake], rest_on_s3: str, versitygw: Versitygw, tmp_path_factory: pytest.TempPathFactory
+    live_lakes: dict[str, Lake],
+    rest_on_s3: str,
+    versitygw: Versitygw,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> S3Lake:
     """Iceberg's reference server over SQLite, with its warehouse on versitygw."""
     both = {"type": "rest", "uri": rest_on_s3}
-    known = configured(lakes, "rest", versitygw, tmp_path_factory.mktemp("rest"), java=both, pyiceberg=both)
+    known = configured(
+        live_lakes, "rest", versitygw, tmp_path_factory.mktemp("rest"), java=both, pyiceberg=both
+    )
     return S3Lake(warehouse=versitygw.folder / "rest", **known)
 
 
 @pytest.fixture(scope="session")
 def sql_s3_lake(
-    lakes: dict[str, Lake], versitygw: Versitygw, tmp_path_factory: pytest.TempPathFactory
+    live_lakes: dict[str, Lake], versitygw: Versitygw, tmp_path_factory: pytest.TempPathFactory
 ) -> S3Lake:
     """Iceberg Java's JDBC catalog on SQLite, which is PyIceberg's SQL catalog, with its warehouse on versitygw."""
     folder = tmp_path_factory.mktemp("sql")
@@ -130,33 +135,33 @@ def sql_s3_lake(
         "jdbc.busy_timeout": "30000",
     }
     pyiceberg = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"}
-    known = configured(lakes, "sql", versitygw, folder, java=java, pyiceberg=pyiceberg)
+    known = configured(live_lakes, "sql", versitygw, folder, java=java, pyiceberg=pyiceberg)
     return S3Lake(warehouse=versitygw.folder / "sql", **known)
 
 
 @pytest.fixture(scope="session")
 def glue_s3_lake(
-    lakes: dict[str, Lake],
+    live_lakes: dict[str, Lake],
     glue_service: GlueFront,
     versitygw: Versitygw,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> S3Lake:
     """Iceberg Java's catalog of Glue, which commits by the version of the entry, with its warehouse on versitygw."""
     # Iceberg Java has no property for the keys of Glue.
-    system = lakes["hadoop"].spark.sparkContext._jvm.java.lang.System
+    system = live_lakes["hadoop"].spark.sparkContext._jvm.java.lang.System
     for name, key in (("aws.accessKeyId", "access-key-id"), ("aws.secretAccessKey", "secret-access-key")):
         system.setProperty(name, KEYS[f"glue.{key}"])
     java = {"type": "glue", "glue.endpoint": glue_service.endpoint}
     database = {"Name": "db", "LocationUri": f"s3://{versitygw.bucket}/glue/db"}
     glue_service.client().create_database(DatabaseInput=database)
     folder = tmp_path_factory.mktemp("glue")
-    known = configured(lakes, "glue", versitygw, folder, java=java, pyiceberg=glue_service.properties())
+    known = configured(live_lakes, "glue", versitygw, folder, java=java, pyiceberg=glue_service.properties())
     return S3Lake(warehouse=versitygw.folder / "glue", **known)
 
 
 @pytest.fixture(scope="session")
 def hive_s3_lake(
-    lakes: dict[str, Lake],
+    live_lakes: dict[str, Lake],
     versitygw: Versitygw,
     mariadb_server: str,
     tmp_path_factory: pytest.TempPathFactory,
@@ -170,7 +175,7 @@ def hive_s3_lake(
             session.client.create_database(Database(name="db", locationUri=location))
         both = {"type": "rest", "uri": uri}
         folder = tmp_path_factory.mktemp("hive")
-        known = configured(lakes, "hive", versitygw, folder, java=both, pyiceberg=both)
+        known = configured(live_lakes, "hive", versitygw, folder, java=both, pyiceberg=both)
         ours = {**pyiceberg_options_of(versitygw), "type": "hive", "uri": hive.uri}
         known["config"].write_text(configuration_of("hive", ours))
         yield S3Lake(warehouse=versitygw.folder / "hive", **known)

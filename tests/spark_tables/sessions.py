@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import shutil
+import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +19,25 @@ from iceberg_cli.engines.selection import EngineChoice
 from iceberg_cli.engines.spark.session import Session
 from iceberg_cli.engines.spark.startup import open_session, prepare
 from iceberg_cli.storage.local import LocalStorage
+from tests.recording.plugin import Recorder
 from tests.spark_jars import AWS, ICEBERG, SQLITE
 from tests.spark_settings import FOR_STATEMENTS, HERE_AND_TINY, settings_of_jvm, starting
 from tests.spark_tables.lake import Lake
 from tests.spark_tables.shape import Writing
 
+FIXED = Path("/tmp/iceberg-cli-recorded")
+_TABLES_OF_JDBC = """
+CREATE TABLE iceberg_tables (
+    catalog_name VARCHAR(255) NOT NULL, table_namespace VARCHAR(255) NOT NULL, table_name VARCHAR(255) NOT NULL,
+    metadata_location VARCHAR(1000), previous_metadata_location VARCHAR(1000), iceberg_type VARCHAR(5),
+    PRIMARY KEY (catalog_name, table_namespace, table_name)
+);
+CREATE TABLE iceberg_namespace_properties (
+    catalog_name VARCHAR(255) NOT NULL, namespace VARCHAR(255) NOT NULL, property_key VARCHAR(255),
+    property_value VARCHAR(1000), PRIMARY KEY (catalog_name, namespace, property_key)
+);
+INSERT INTO iceberg_namespace_properties VALUES ('jdbc', 'db', 'exists', 'true');
+"""
 # A process has one Spark, and what is asked for second goes on with it: it must find Iceberg there. Where both are, the
 # engine's is to be the first, as in the order of the files: a Spark that runs takes no settings of events any more.
 JARS = (ICEBERG, SQLITE, AWS)
@@ -42,18 +61,55 @@ FOR_THE_ENGINE = {
 
 
 @pytest.fixture(scope="session")
-def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Lake]]:
-    """The catalogs by kind: `hadoop`, by file names, and `jdbc`, on SQLite. Neither caches anything."""
-    root = tmp_path_factory.mktemp("lake")
+def lakes(recorder: Recorder, lake_folder: Path, request: pytest.FixtureRequest) -> dict[str, Lake]:
+    """The catalogs by kind: `hadoop`, by file names, and `jdbc`, on SQLite."""
+    if recorder.live:
+        return {
+            kind: replace(lake, recorder=recorder)
+            for kind, lake in request.getfixturevalue("live_lakes").items()
+        }
+    with closing(sqlite3.connect(lake_folder / "jdbc.db")) as connection, connection:
+        connection.executescript(_TABLES_OF_JDBC)
+    return _lakes(lake_folder, None, recorder)
+
+
+@pytest.fixture(scope="session")
+def live_lakes(lake_folder: Path) -> Iterator[dict[str, Lake]]:
+    """The same with Spark there, for tests that have no record. Neither catalog caches anything."""
     with starting("Spark with Iceberg"):
-        spark = _session_for_tables(root)
+        spark = _session_for_tables(lake_folder)
+        spark.sql("SHOW NAMESPACES IN jdbc")  # the database has its tables from then on
+    yield _lakes(lake_folder, spark, Recorder(live=True))
+    spark.stop()
+
+
+@pytest.fixture(scope="session")
+def lake_folder() -> Iterator[Path]:
+    """The folder below which all tables on record were written, for this process alone, and empty."""
+    FIXED.mkdir(exist_ok=True)
+    with (FIXED / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        folder = FIXED / "lake"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lakes(root: Path, spark: Any, recorder: Recorder) -> dict[str, Lake]:
     config = root / "pyiceberg.yaml"
     config.write_text(f"catalog:\n  jdbc:\n    type: sql\n    uri: sqlite:///{root}/jdbc.db\n")
-    yield {
-        kind: Lake(spark=spark, catalog=kind, warehouse=root / kind, database=database, config=config)
+    return {
+        kind: Lake(
+            spark=spark,
+            recorder=recorder,
+            catalog=kind,
+            warehouse=root / kind,
+            database=database,
+            config=config,
+        )
         for kind, database in (("hadoop", None), ("jdbc", root / "jdbc.db"))
     }
-    spark.stop()
 
 
 @pytest.fixture

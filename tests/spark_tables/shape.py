@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from tests.recording.archives import ENDING, RECORDED, load
+from tests.recording.transcript import NotOnRecord, is_as_recorded, put_back, record_table
 from tests.spark_tables.lake import Lake, Saved
 
 # A statement for `Lake.sql`, or what no statement can do, on a table of a lake.
@@ -34,6 +37,16 @@ class Shape:
 
 def write(lake: Lake, table: str, shape: Shape) -> None:
     """Make Spark write a new table; deletes leave delete files, not new data files, where its version has them."""
+    lake.answer(table, f"write {described(shape)}", lambda: _write(lake, table, shape))
+
+
+def described(shape: Shape) -> dict[str, Any]:
+    """What makes it another table: as much as can be told of its history."""
+    steps = [step if isinstance(step, str) else step.__qualname__.partition(".")[0] for step in shape.history]
+    return {**asdict(replace(shape, history=())), "history": steps}
+
+
+def _write(lake: Lake, table: str, shape: Shape) -> None:
     given = {"format-version": str(shape.version), **(_MERGE_ON_READ if shape.version > 1 else {})}
     text = ", ".join(f"'{key}' = '{value}'" for key, value in {**given, **shape.properties}.items())
     by = f" PARTITIONED BY ({shape.by})" if shape.by else ""
@@ -47,24 +60,50 @@ def write(lake: Lake, table: str, shape: Shape) -> None:
 
 @dataclass(frozen=True)
 class Writing:
-    """Has Spark write the table of each shape once in each catalog; whoever asks next gets it back as it was.
+    """Has the table of each shape written once in each catalog; whoever asks next gets it back as it was.
+
+    A table on record is put back as it is there, in live tests after Spark wrote one of the same canonical form.
 
     Args:
-        folder: where the tables are set aside.
+        folder: where tables that are not on record are set aside.
     """
 
     folder: Path
-    _known: list[tuple[str, Shape, str, Saved]] = field(default_factory=list)
+    _known: dict[tuple[str, str], Saved | None] = field(default_factory=dict)
 
     def __call__(self, lake: Lake, shape: Shape) -> str:
-        """The name of the table."""
-        for catalog, known, table, saved in self._known:
-            if (catalog, known) == (lake.catalog, shape):
+        """The name of the table.
+
+        Raises:
+            NotOnRecord: another table is on record under this name.
+        """
+        assert shape.name, "a table that several tests use has a name"
+        table = f"{shape.name}_{len(shape.history)}"
+        transcript, on_record = (
+            lake.recorder.transcript,
+            RECORDED / "iceberg_tables" / lake.catalog / f"{table}{ENDING}",
+        )
+        is_new = (lake.catalog, table) not in self._known
+        if lake.recorder.live and is_new:
+            with lake.recorder.off():
+                _write(lake, table, shape)
+            if lake.recorder.record and transcript is not None:
+                record_table(lake.table_folder(table), on_record, {"shape": described(shape)})
+            elif on_record.exists() and not is_as_recorded(lake.table_folder(table), on_record):
+                raise NotOnRecord(f"Spark writes another {table} than the one on record")
+            self._known[lake.catalog, table] = None if on_record.exists() else lake.save(table, self.folder)
+        if transcript is not None and on_record.exists():
+            if load(on_record)[0]["shape"] != described(shape):
+                raise NotOnRecord(f"another {table} is on record: run the live test with --record")
+            transcript.place(lake.table_folder(table), on_record)
+        elif lake.recorder.live:
+            saved = self._known[lake.catalog, table]
+            if saved is not None:
                 lake.restore(table, saved)
-                return table
-        table = f"{shape.name or 'shape'}_{len(self._known)}"
-        write(lake, table, shape)
-        self._known.append((lake.catalog, shape, table, lake.save(table, self.folder)))
+            else:
+                put_back(lake.table_folder(table), on_record)
+        else:
+            raise NotOnRecord(f"{table} is not on record: run the live test with --record")
         return table
 
 

@@ -192,7 +192,12 @@ V3_UPGRADED = Shape(name="v3_upgraded", version=2, by="k").then(
 
 def upgraded_with_both_deletes(granularity: str) -> Shape:
     """Some of the same data files have position deletes, each file of `granularity`, and deletion vectors."""
-    return Shape(version=2, by="k", properties={"write.delete.granularity": granularity}).then(
+    return Shape(
+        name=f"both_deletes_of_a_{granularity}",
+        version=2,
+        by="k",
+        properties={"write.delete.granularity": granularity},
+    ).then(
         *(insert(first, first + 39) for first in (0, 40, 80)),
         "DELETE FROM {t} WHERE id % 7 = 1",
         "DELETE FROM {t} WHERE id % 7 = 2 AND id < 60",
@@ -203,7 +208,9 @@ def upgraded_with_both_deletes(granularity: str) -> Shape:
 
 
 # One data file whose deletes are in a large and in small files of version 2.
-TWO_SIZES_OF_DELETES = Shape(version=2, properties={"write.delete.granularity": "partition"}).then(
+TWO_SIZES_OF_DELETES = Shape(
+    name="two_sizes_of_deletes", version=2, properties={"write.delete.granularity": "partition"}
+).then(
     "INSERT INTO {t} SELECT /*+ COALESCE(1) */ id, 'k' FROM range(0, 4000, 1, 1)",
     "DELETE FROM {t} WHERE id % 2 = 0 AND id < 3000",
     *(f"DELETE FROM {{t}} WHERE id IN ({number}, {number + 100})" for number in (1, 3, 5)),

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 from xml.sax.saxutils import escape
@@ -22,6 +23,7 @@ from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageE
 from iceberg_cli.storage.backoff import backoff_s
 from iceberg_cli.storage.s3 import S3Storage
 from iceberg_cli.storage.s3_retries import next_wait_s
+from iceberg_cli.storage.s3_session import new_session
 from tests.servers import MotoServer, Versitygw
 
 KEY = bytes(range(32))
@@ -730,3 +732,14 @@ def test_a_value_of_these_that_cannot_be_is_refused_in_one_line(
     with pytest.raises(UsageError, match=re.escape(words)) as caught:
         recorder.storage(**{option: value})
     assert "\n" not in caught.value.message
+
+
+def test_sessions_share_what_botocore_knows_of_services_unless_other_descriptions_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaders = [new_session().get_component("data_loader") for _ in range(2)]
+    assert loaders[0] is loaders[1]
+    monkeypatch.setenv("AWS_DATA_PATH", str(tmp_path))
+    other = new_session().get_component("data_loader")
+    assert str(tmp_path) in other.search_paths
+    assert str(tmp_path) not in loaders[0].search_paths

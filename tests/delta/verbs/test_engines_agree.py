@@ -55,17 +55,16 @@ def jobs(session: Session) -> int:
 
 
 def few_or_all() -> list[Any]:
-    """Each table with one command of its own, as deep tests but for those of Spark; with FULL_SUITES all."""
+    """Each table with one command of its own; with FULL_SUITES with all."""
     names = list(PLANS)
     found = []
     for number, table in enumerate(sound_tables()):
         own = names[number % len(names)]
-        for name in names if FULL else [own]:
-            marks = () if name == own and table.startswith("3") else (pytest.mark.deep,)
-            found.append(pytest.param(table, name, marks=marks, id=f"{table}-{name}"))
+        found += [pytest.param(table, name, id=f"{table}-{name}") for name in (names if FULL else [own])]
     return found
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("table", "name"), few_or_all())
 def test_tables_of_other_engines_get_the_same_answer(spark_session: Session, table: str, name: str) -> None:
     before = jobs(spark_session)

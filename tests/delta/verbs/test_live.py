@@ -12,8 +12,6 @@ from tests.delta_live import shapes
 from tests.delta_live.lake import DeltaLake, Rows, commits, in_order, leftovers, rows_of_delta_rs
 from tests.delta_live.shapes import Shape
 
-pytestmark = pytest.mark.jvm
-
 NOW = ("--retention", "0s", "--unsafe-allow-short-retention")
 
 

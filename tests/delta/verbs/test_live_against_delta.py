@@ -10,8 +10,6 @@ import pytest
 from tests.delta_live import shapes
 from tests.delta_live.lake import DeltaLake, actions, commits, rows_of_delta_rs
 
-pytestmark = pytest.mark.jvm
-
 
 def high_water_mark(table: Path) -> int:
     """Of the newest commit that has one."""

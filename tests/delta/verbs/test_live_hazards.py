@@ -21,8 +21,6 @@ from tests.delta_live.lake import DeltaLake, actions, commits, rows_of_delta_rs,
 from tests.delta_live.shapes import Shape
 from tests.delta_opened import a_log
 
-pytestmark = pytest.mark.jvm
-
 DAY_MS = 86_400_000
 NOW = ("--retention", "0s", "--unsafe-allow-short-retention")
 

@@ -128,6 +128,7 @@ def test_the_cores_of_this_machine_alone_are_told_from_a_cluster(master: str, co
     assert EngineChoice(remote="sc://host").cores_here is None
 
 
+@pytest.mark.deep
 @pytest.mark.jvm
 def test_the_cores_of_a_session_that_runs_are_those_of_its_master(spark_session: Session) -> None:
     assert spark_session.spark.sparkContext.master == "local[2]"
@@ -154,6 +155,7 @@ def test_auto_leaves_a_large_table_to_the_local_engine_where_spark_has_no_more_c
     assert line.endswith("bytes (at least 1), but Spark has 2 of this machine's cores and no others")
 
 
+@pytest.mark.deep
 @pytest.mark.jvm
 def test_a_spark_that_does_not_start_is_an_error_of_the_backend(tmp_path: Path) -> None:
     four_snapshots(tmp_path / "t").publish()
@@ -205,6 +207,7 @@ def test_the_reason_that_spark_gives_is_told_whole_and_memory_where_executors_en
 # -- workers -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 @pytest.mark.jvm
 def test_workers_run_the_package_that_was_sent_to_them(engine: SparkEngine, paths: list[str]) -> None:
     def where(_: Batch) -> tuple[int, str]:
@@ -215,6 +218,7 @@ def test_workers_run_the_package_that_was_sent_to_them(engine: SparkEngine, path
         assert ".zip/" in file
 
 
+@pytest.mark.deep
 @pytest.mark.jvm
 def test_a_package_that_workers_lack_is_named(spark_session: Session, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
@@ -223,36 +227,42 @@ def test_a_package_that_workers_lack_is_named(spark_session: Session, tmp_path: 
     assert "spark.archives" in caught.value.next_step
 
 
+@pytest.mark.deep
 @pytest.mark.jvm
 def test_workers_that_do_not_see_the_table_are_an_error(spark_session: Session, tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailable, match=r"workers cannot read .*/nowhere"):
         prepare(spark_session, LocalStorage(), str(tmp_path / "nowhere"))
 
 
+@pytest.mark.deep
 @pytest.mark.jvm
 def test_a_driver_without_memory_ends_rather_than_its_jobs_never(spark_session: Session) -> None:
     beans = spark_session.spark._jvm.java.lang.management.ManagementFactory
     assert "-XX:+ExitOnOutOfMemoryError" in list(beans.getRuntimeMXBean().getInputArguments())
 
 
+@pytest.mark.deep
 @pytest.mark.jvm
 def test_results_of_a_large_scan_come_in_order_too(engine: SparkEngine, paths: list[str]) -> None:
     found = scan(engine, paths, lambda batch: [data[:1] for _, data in batch if data], size_bytes=10 << 20)
     assert [each for batch in found for each in batch] == [bytes([number]) for number in range(12)]
 
 
+@pytest.mark.deep
 @pytest.mark.jvm
 def test_large_values_that_functions_hold_reach_workers_whole(engine: SparkEngine, paths: list[str]) -> None:
     kept = np.arange(500_000)
     assert set(scan(engine, paths, lambda _: int(kept.sum()))) == {499_999 * 250_000}
 
 
+@pytest.mark.deep
 @pytest.mark.jvm
 def test_a_function_that_holds_the_engine_is_a_bug(engine: SparkEngine, paths: list[str]) -> None:
     with pytest.raises(TypeError, match="holds the engine"):
         scan(engine, paths, lambda batch: (engine, len(batch)))
 
 
+@pytest.mark.deep
 @pytest.mark.jvm
 @pytest.mark.parametrize("size_bytes", [1, 10 << 20], ids=["at once", "streamed"])
 def test_a_worker_that_dies_is_an_error_and_no_short_result(
@@ -305,6 +315,7 @@ def test_an_option_is_stronger_than_the_environment() -> None:
         assert with_environment(own, environment) == own
 
 
+@pytest.mark.deep
 @pytest.mark.jvm
 def test_workers_read_an_object_store_and_no_secret_is_in_sparks_log(
     spark_session: Session, moto_server: S3Server, tmp_path: Path

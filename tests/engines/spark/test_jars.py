@@ -168,11 +168,12 @@ def test_a_jar_that_cannot_be_had_is_one_reason_for_the_tests_that_need_it(tmp_p
         settings_of_jvm([nowhere], tmp_path)
 
 
+@pytest.mark.deep
 @pytest.mark.jvm
 def test_iceberg_in_spark_runs_with_a_home_folder_of_descriptions_without_jars(
-    lakes: dict[str, Lake],
+    live_lakes: dict[str, Lake],
 ) -> None:
-    spark = lakes["hadoop"].spark
+    spark = live_lakes["hadoop"].spark
     home = Path(spark._jvm.java.lang.System.getProperty("user.home"))
     assert has_only_descriptions(home, JARS)
     assert spark.conf.get("spark.jars").split(",") == [str(jars.FOLDER / jar.name) for jar in JARS]

@@ -706,9 +706,11 @@ def test_java_and_we_lose_no_commit(locked: str, hive: HiveMetastore, tmp_path: 
 
 
 @pytest.mark.jvm
-def test_spark_and_we_lose_no_commit(lakes: dict[str, Lake], old_hive: HiveMetastore, tmp_path: Path) -> None:
+def test_spark_and_we_lose_no_commit(
+    live_lakes: dict[str, Lake], old_hive: HiveMetastore, tmp_path: Path
+) -> None:
     """Spark's client of Hive 2.3 gets no answer of newer metastores; with this one the lock is all that protects."""
-    table, spark = a_table(old_hive, tmp_path), lakes["hadoop"].spark
+    table, spark = a_table(old_hive, tmp_path), live_lakes["hadoop"].spark
     theirs = f"spark.sql.catalog.{table.database}"
     spark.conf.set(theirs, "org.apache.iceberg.spark.SparkCatalog")
     for key, value in {"type": "hive", "uri": old_hive.uri, "cache-enabled": "false"}.items():

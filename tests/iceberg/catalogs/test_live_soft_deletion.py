@@ -33,12 +33,12 @@ def kinds(lake: S3Lake, table: str) -> dict[str, Counter[str]]:
 
 
 def test_the_same_files_are_tagged_and_none_is_deleted(
-    lakes: dict[str, Lake], versitygw: Versitygw, tmp_path_factory: pytest.TempPathFactory
+    live_lakes: dict[str, Lake], versitygw: Versitygw, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("softsql")
     java = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/catalog.db", "jdbc.schema-version": "V1", **OPTIONS}
     pyiceberg = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", **OPTIONS}
-    known = configured(lakes, "softsql", versitygw, folder, java=java, pyiceberg=pyiceberg)
+    known = configured(live_lakes, "softsql", versitygw, folder, java=java, pyiceberg=pyiceberg)
     lake = S3Lake(warehouse=versitygw.folder / "softsql", **known)
     for table in ("by_java", "by_us"):
         write(lake, table, SHAPE)

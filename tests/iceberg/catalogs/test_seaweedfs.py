@@ -176,11 +176,11 @@ class SeaweedLake(S3Lake):
 
 @pytest.fixture(scope="session")
 def seaweed_lake(
-    lakes: dict[str, SparkLake], seaweedfs: SeaweedFS, tmp_path_factory: pytest.TempPathFactory
+    live_lakes: dict[str, SparkLake], seaweedfs: SeaweedFS, tmp_path_factory: pytest.TempPathFactory
 ) -> SeaweedLake:
     folder = tmp_path_factory.mktemp("seaweedfs")
     both = {"type": "rest", "uri": seaweedfs.uri, **seaweedfs.catalog_options}
-    known = configured(lakes, "seaweedfs", seaweedfs, folder, java=both, pyiceberg=both)
+    known = configured(live_lakes, "seaweedfs", seaweedfs, folder, java=both, pyiceberg=both)
     return SeaweedLake(warehouse=folder, **known)
 
 

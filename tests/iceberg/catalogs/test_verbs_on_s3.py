@@ -14,7 +14,7 @@ from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, in_order, insert, 
 from tests.spark_tables.lake import Rows
 from tests.spark_tables.s3_lake import S3Lake
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.deep]
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,8 @@ EXPIRY = ("expire-snapshots", "--older-than", "0s", "--retain-last", "1")
 REPLACED = Shape(version=2, by="k").then(
     insert(0, 9), "ALTER TABLE {t} CREATE TAG first", insert(10, 19), "DELETE FROM {t} WHERE id = 3", COMPACT
 )
-SAMPLE = Case("expire-snapshots", EXPIRY, REPLACED, removes_snapshots=True)
 CASES = [
-    SAMPLE,
+    Case("expire-snapshots", EXPIRY, REPLACED, removes_snapshots=True),
     Case(
         "expire-snapshots with statistics",
         (*EXPIRY, "--clean-metadata"),
@@ -144,12 +143,7 @@ def s3_lake(request: pytest.FixtureRequest) -> S3Lake:
 
 # A SQL catalog, Glue and Hive have each verb once; with FULL_SUITES=1 all cases.
 BOTH = [
-    pytest.param(
-        lake,
-        case,
-        id=f"{case.name}, {lake}",
-        marks=() if case is SAMPLE and lake == "rest" else pytest.mark.deep,
-    )
+    pytest.param(lake, case, id=f"{case.name}, {lake}")
     for lake in ("rest", "sql", "glue", "hive")
     for case in CASES
     if FULL or lake == "rest" or case.command[0] == case.name
@@ -169,7 +163,6 @@ def test_a_verb_leaves_rows_history_and_files_as_others_need_them(s3_lake: S3Lak
     assert len(lake.rows(table)) == len(before.rows) + len(before.by_filter["k = 'k1'"][0])
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize("s3_lake", ["rest"], indirect=True)
 def test_a_plan_is_carried_out_later_by_apply(s3_lake: S3Lake, tmp_path: Path) -> None:
     lake, table, (verb, *options) = s3_lake, "planned", EXPIRY

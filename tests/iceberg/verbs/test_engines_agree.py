@@ -39,18 +39,10 @@ def no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathF
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache") / "none"))
 
 
-def in_turn() -> list[Any]:
-    """Every table with every command, as deep tests but for one command of each table."""
-    names = list(COMMANDS)
-    return [
-        pytest.param(table, name, marks=() if names[number % len(names)] == name else pytest.mark.deep)
-        for number, table in enumerate(ALL)
-        for name in names
-    ]
-
-
 @needs_fixtures
-@pytest.mark.parametrize(("table", "command"), in_turn())
+@pytest.mark.deep
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("table", ALL)
 def test_tables_of_other_engines_get_the_same_answer(
     spark_session: Session, table: str, command: str
 ) -> None:

@@ -483,10 +483,10 @@ class Game:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("catalog", "version"), [("hadoop", 2), ("jdbc", 3)])
 def test_rows_and_row_ids_stay_while_spark_and_our_verbs_take_turns(
-    lakes: dict[str, Lake], catalog: str, version: int, seed: int
+    live_lakes: dict[str, Lake], catalog: str, version: int, seed: int
 ) -> None:
     print(f"seed {seed}, version {version}")
-    game = Game(lakes[catalog], f"rounds_{version}_{seed}", version=version, seed=seed)
+    game = Game(live_lakes[catalog], f"rounds_{version}_{seed}", version=version, seed=seed)
     game.make()
     for number in range(ROUNDS):
         print(f"round {number + 1}")

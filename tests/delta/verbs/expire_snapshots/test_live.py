@@ -28,8 +28,6 @@ from tests.delta_live.lake import (
 )
 from tests.delta_live.shapes import Shape
 
-pytestmark = pytest.mark.jvm
-
 DAY_MS = 86_400_000
 ALWAYS = (shapes.DELETION_VECTORS, shapes.HIVE_PATHS, shapes.CLONE)
 NOW = ("--retention", "0s", "--unsafe-allow-short-retention")

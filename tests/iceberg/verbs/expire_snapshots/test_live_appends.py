@@ -9,8 +9,6 @@ import pytest
 
 from tests.spark_tables import Lake, Shape, insert, later_ms, write
 
-pytestmark = pytest.mark.jvm
-
 APPENDS = 15
 DONE, CONFLICT = 0, 12
 PROPERTIES = {
@@ -26,6 +24,8 @@ def ids(lake: Lake, table: str) -> list[int]:
     return sorted(row[0] for row in lake.rows(table))
 
 
+@pytest.mark.jvm
+@pytest.mark.deep
 def test_every_append_that_spark_acknowledged_is_there_after_expiries_at_the_same_time(lake: Lake) -> None:
     table = "concurrent"
     shape = Shape(version=2, by="k", properties=PROPERTIES)

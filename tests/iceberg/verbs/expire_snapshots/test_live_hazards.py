@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import fastavro
 import pytest
 
-from tests.spark_tables import Lake, Shape, insert, later_ms, shapes, write
+from tests.spark_tables import Lake, Shape, Writing, insert, later_ms, shapes, write
 from tests.spark_tables.old_writers import embed_manifests, remove, rows_of
-
-pytestmark = pytest.mark.jvm
-
 
 # H-a: a Puffin file that a live deletion vector uses
 
@@ -38,7 +34,11 @@ def test_a_puffin_file_stays_while_one_of_its_deletion_vectors_lives(hadoop: Lak
     assert hadoop.rows(table, row_ids=True) == rows
 
     hadoop.restore(table, saved)
-    hadoop.java(table).expireSnapshots().expireOlderThan(cutoff_ms).retainLast(1).commit()
+
+    def expire_by_the_core() -> None:
+        hadoop.java(table).expireSnapshots().expireOlderThan(cutoff_ms).retainLast(1).commit()
+
+    hadoop.answer(table, "expire by Iceberg Java's core", expire_by_the_core)
     assert not Path(shared).exists(), (
         "Iceberg Java's core no longer falls into this trap: this table proves nothing"
     )
@@ -62,29 +62,22 @@ def keep_only_header(path: Path) -> None:
     path.write_bytes(data[: first.offset])
 
 
-@pytest.fixture(scope="module")
-def ordinary(lakes: dict[str, Lake], tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, str, Any]:
-    """A table of one branch and a tag, and its copy."""
-    lake, table = lakes["hadoop"], "hazard_c"
-    shape = Shape(version=2).then(
-        insert(0, 9),
-        "ALTER TABLE {t} CREATE TAG kept",
-        "INSERT OVERWRITE {t} VALUES (10, 'k')",
-        insert(20, 29),
-        "DELETE FROM {t} WHERE id = 25",
-    )
-    write(lake, table, shape)
-    return lake, table, lake.save(table, tmp_path_factory.mktemp("hazard_c"))
+ORDINARY = Shape(name="ordinary", version=2).then(
+    insert(0, 9),
+    "ALTER TABLE {t} CREATE TAG kept",
+    "INSERT OVERWRITE {t} VALUES (10, 'k')",
+    insert(20, 29),
+    "DELETE FROM {t} WHERE id = 25",
+)
 
 
 @pytest.mark.parametrize("damage", [remove, halve, keep_only_header])
 @pytest.mark.parametrize("kind", ["manifest list", "manifest"])
 @pytest.mark.parametrize("ref", ["main", "kept"])
 def test_a_kept_snapshot_that_cannot_be_read_whole_stops_the_expiry_before_it_changes_anything(
-    ordinary: tuple[Lake, str, Any], ref: str, kind: str, damage: Callable[[Path], None]
+    hadoop: Lake, written: Writing, ref: str, kind: str, damage: Callable[[Path], None]
 ) -> None:
-    lake, table, saved = ordinary
-    lake.restore(table, saved)
+    lake, table = hadoop, written(hadoop, ORDINARY)
     metadata = lake.metadata(table)
     head = next(s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["refs"][ref]["snapshot-id"])
     victim = Path(head["manifest-list"].removeprefix("file:"))

@@ -21,8 +21,6 @@ from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from tests.budget import deep_unless
 from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, Writing, insert, shapes, write
 
-pytestmark = pytest.mark.jvm
-
 COLUMNS = "content, file_path, file_format, spec_id, record_count, file_size_in_bytes, referenced_data_file, content_offset, content_size_in_bytes"  # noqa: E501
 
 

@@ -10,8 +10,6 @@ import pytest
 from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, Writing, insert, shapes, write
 from tests.spark_tables.old_writers import embed_manifests
 
-pytestmark = pytest.mark.jvm
-
 RECIPE = ("--with", "merge-dvs,assign-row-ids")
 Ids = dict[int, int | None]
 SHAPES = (
