@@ -27,7 +27,6 @@ sys.path.insert(0, str(ROOT))
 from tests.budget import FULL  # noqa: E402
 from tests.shards import SHARDS, suite_number  # noqa: E402
 
-NOT_FOR_USERS: Final = frozenset({"all", "test", "bench", "docs", "lint"})
 DEADLINE_SECONDS: Final = 120
 
 
@@ -54,11 +53,12 @@ def libraries(requirements: Iterable[str]) -> set[str]:
 def pairs() -> list[tuple[str, str]]:
     """The extras that have a library in common."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    [together] = map(Requirement, project["optional-dependencies"]["all"])
     always = libraries(project["dependencies"])
     brought = {
         name: libraries(requirements) - always
         for name, requirements in project["optional-dependencies"].items()
-        if name not in NOT_FOR_USERS
+        if name in together.extras
     }
     return [pair for pair in combinations(sorted(brought), 2) if brought[pair[0]] & brought[pair[1]]]
 

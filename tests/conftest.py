@@ -184,6 +184,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         )
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """What is in memory goes where nobody has a reason to look at it."""
+    if exitstatus == 0 and "PYTEST_XDIST_WORKER" not in os.environ:
+        base = session.config._tmp_path_factory.getbasetemp()
+        if base.is_relative_to(_MEMORY):
+            shutil.rmtree(base, ignore_errors=True)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -196,7 +205,8 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How answers that say nothing for sure were judged."""
+    """How answers that say nothing for sure were judged, and which files took longest."""
+    _tell_slowest_files(terminalreporter)
     reports = [each for outcome in ("passed", "failed") for each in terminalreporter.getreports(outcome)]
     judged = Counter(value for each in reports for name, value in each.user_properties if name == "judged")
     if judged:
@@ -205,6 +215,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             f"Ambiguous answers: {total - wrong} of {total} judged right or unknown ({figures})."
         )
+
+
+def _tell_slowest_files(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where the time of a long run goes."""
+    reports = [
+        each for found in terminalreporter.stats.values() for each in found if hasattr(each, "duration")
+    ]
+    seconds = Counter[str]()
+    for report in reports:
+        seconds[report.nodeid.partition("::")[0]] += report.duration
+    if len(seconds) > _MANY_FILES:
+        terminalreporter.section("slowest files")
+        for path, spent in seconds.most_common(10):
+            terminalreporter.write_line(f"{spent:6.1f} s {path}")
 
 
 def _group(item: pytest.Item) -> str:
@@ -222,11 +246,14 @@ def _group(item: pytest.Item) -> str:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Stop where groups would do nothing, as with pytest 9.2: each worker would start every Spark."""
+    gc.collect()
+    gc.freeze()  # the tests stay, and nobody needs to look through them again
     grouped = getattr(session.config.option, "loadgroup", False)
     if grouped and not all("@" in item.nodeid for item in session.items):
         pytest.exit("--dist loadgroup has no effect with these versions of pytest and pytest-xdist", 3)
 
 
+_MANY_FILES = 100
 # Each file that the program writes is flushed to a disk, and one that no test can pull the plug of.
 _MEMORY, _ENOUGH_BYTES = Path("/dev/shm"), 4 << 30  # pytest makes a folder of its own in it
 _SPARK, _DELTA, _CLUSTER, _DELTA_ON_S3 = _LONG = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import select
 import shutil
 import socket
 import struct
@@ -331,9 +332,6 @@ class Front:
         return answer.status, content, answer.headers.get("Content-Type", "application/json")
 
 
-SLOW_S: Final = 2.5  # longer than the clients of tests wait
-
-
 class _Handler(BaseHTTPRequestHandler):
     front: ClassVar[Front]
 
@@ -408,7 +406,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _lose(self, fate: Fate) -> None:
         if fate.startswith("slow"):
-            threading.Event().wait(SLOW_S)
+            select.select([self.connection], [], [], 60)  # until the client is gone
         if fate.startswith("reset"):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()

@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
-from dataclasses import dataclass, field, fields, make_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin
@@ -109,7 +109,7 @@ Idle = Callable[[Mapping[str, Any]], Collection[str]]
 
 
 class Values:
-    """The values of one command line. Typer makes an instance of a subclass, which has a field for each argument."""
+    """The values of one command line. Typer makes an instance of a subclass, whose signature has each argument."""
 
     _function: ClassVar[Callable[..., None]]
     _groups: ClassVar[Mapping[str, ArgumentGroup]]
@@ -117,13 +117,16 @@ class Values:
     _idle: ClassVar[Callable[..., Collection[str]]]
     parameters: ClassVar[Mapping[str, Argument]]
 
+    def __init__(self, **values: Any) -> None:
+        self._values = values
+
     def run(self, resolve: Callable[[Mapping[str, Argument], Mapping[str, Any]], Settings]) -> None:
         """Call the command's function.
 
         Args:
             resolve: the settings, from the parameters and their values on the command line, both by name.
         """
-        on_command_line = {name: getattr(self, name) for name in self.parameters}
+        on_command_line = {name: self._values[name] for name in self.parameters}
         settings = resolve(self.parameters, on_command_line)
         if settings.sources.keys() != settings.typed:
             idle = set(self._idle(settings.values)) - settings.typed
@@ -155,32 +158,22 @@ def values_of(
         if name not in groups
     }
     every = {**own, **{name: each for group in groups.values() for name, each in group.arguments.items()}}
-    described = [
-        (
-            name,
-            each.annotation,
-            field() if each.default is inspect.Parameter.empty else field(default=each.default),
+    parameters = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.annotation
         )
         for name, each in every.items()
     ]
     namespace = {
+        "__signature__": inspect.Signature(parameters),
+        "__annotations__": {name: each.annotation for name, each in every.items()},
         "_function": staticmethod(function),
         "_groups": groups,
         "_own": tuple(own),
         "_idle": staticmethod(idle),
         "parameters": every,
     }
-    # Nobody compares or prints one, and making the methods for that takes time at every start.
-    return make_dataclass(
-        function.__name__,
-        described,
-        bases=(Values,),
-        namespace=namespace,
-        kw_only=True,
-        eq=False,
-        repr=False,
-        match_args=False,
-    )
+    return type(function.__name__, (Values,), namespace)
 
 
 def group_of(options: type, *, only: Collection[str] | None = None) -> ArgumentGroup:

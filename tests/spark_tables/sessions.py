@@ -7,11 +7,12 @@ import fcntl
 import shutil
 import sqlite3
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
@@ -21,11 +22,12 @@ from iceberg_cli.engines.spark.startup import open_session, prepare
 from iceberg_cli.storage.local import LocalStorage
 from tests.recording.plugin import Recorder
 from tests.spark_jars import AWS, ICEBERG, SQLITE
-from tests.spark_settings import FOR_STATEMENTS, HERE_AND_TINY, settings_of_jvm, starting
+from tests.spark_settings import FOR_STATEMENTS, HERE_AND_TINY, NotStarted, settings_of_jvm, starting
 from tests.spark_tables.lake import Lake
 from tests.spark_tables.shape import Writing
 
 FIXED = Path("/tmp/iceberg-cli-recorded")
+_LONGEST_RUN_S = 600
 _TABLES_OF_JDBC = """
 CREATE TABLE iceberg_tables (
     catalog_name VARCHAR(255) NOT NULL, table_namespace VARCHAR(255) NOT NULL, table_name VARCHAR(255) NOT NULL,
@@ -88,12 +90,23 @@ def lake_folder() -> Iterator[Path]:
     """The folder below which all tables on record were written, for this process alone, and empty."""
     FIXED.mkdir(exist_ok=True)
     with (FIXED / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _wait_for(lock)
         folder = FIXED / "lake"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         yield folder
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_for(lock: TextIO) -> None:
+    until = time.monotonic() + _LONGEST_RUN_S
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise NotStarted(f"another run of the tests has {FIXED}") from None
+            time.sleep(1)
 
 
 def _lakes(root: Path, spark: Any, recorder: Recorder) -> dict[str, Lake]:

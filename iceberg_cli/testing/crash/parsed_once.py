@@ -61,5 +61,6 @@ def _identity(function: object) -> Hashable:
         return _identity(function.func), tuple(map(_identity, function.args)), named
     if isinstance(function, FunctionType):
         cells = tuple(_identity(cell.cell_contents) for cell in function.__closure__ or ())
-        return function.__code__, cells, function.__defaults__
+        named = tuple(sorted((function.__kwdefaults__ or {}).items()))
+        return function.__code__, cells, function.__defaults__, named
     return function

@@ -191,7 +191,7 @@ def test_without_java_tests_of_spark_are_skipped_for_one_reason_and_in_ci_the_fi
             [
                 sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / f"run{ci}"),
                 "-n", "0",
-                "tests/iceberg/verbs/expire_snapshots/test_live_hazards.py", "tests/delta/verbs/test_live_racing.py",
+                "tests/iceberg/verbs/test_engines_agree.py", "tests/delta/verbs/test_engines_agree.py",
             ],
             stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**environment, "PATH": str(tmp_path), "CI": ci},
         )

@@ -53,7 +53,6 @@ from tests.cli.running import iceberg_cli
 from tests.database_proxy import jdbc_url_of_postgresql
 from tests.rest_servers import (
     DRIVERS,
-    SLOW_S,
     Fate,
     Front,
     configuration_of,
@@ -267,7 +266,7 @@ def test_an_answer_that_is_lost_is_judged_by_what_the_table_shows(
 ) -> None:
     attempt, committer = lake.attempt(kind), lake.open()
     if fate.startswith("slow"):
-        monkeypatch.setattr(rest_connection, "_WAITS", (5, SLOW_S - 0.5))
+        monkeypatch.setattr(rest_connection, "_WAITS", (5, 1))
     lake.front.fates.append(fate)
     first = committer.commit(attempt)
     happened = fate.endswith("after")
