@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from iceberg_cli.errors import IcebergCliError
-from iceberg_cli.fleet.policy_file import ALWAYS, DUE, NEVER, ONLY_BY_NAME, GivenOptions, VerbPolicy
+from iceberg_cli.fleet.policy_file import ALWAYS, DUE, NEVER, GivenOptions, VerbPolicy
+from iceberg_cli.formats import is_only_by_name, verbs_in_order
 from iceberg_cli.plan.policy import DEFAULT
 
 if TYPE_CHECKING:
@@ -16,15 +18,7 @@ if TYPE_CHECKING:
     from iceberg_cli.fleet.policy_file import PolicyFile, TablePolicy
     from iceberg_cli.plan.policy import Policy
 
-# Each leaves less to do for those behind it: the format comes before what it makes possible, deletes are merged before
-# their manifests are regrouped, and what all of them replaced goes last.
-ORDER: Final = ("upgrade-v3", "merge-dvs", "assign-row-ids", "rewrite-manifests", "expire-snapshots")
 _NOTHING: Final = GivenOptions()
-_UNNAMED: Final[Mapping[str, VerbPolicy]] = {
-    verb: VerbPolicy(verb=verb, when=DUE, when_source=DEFAULT, given={}, sources={})
-    for verb in ORDER
-    if verb not in ONLY_BY_NAME
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +48,12 @@ class FleetPolicy:
         Args:
             own: what the policy file has for it.
         """
-        having = _UNNAMED
+        having: Mapping[str, VerbPolicy] = _unnamed()
         if self.file is not None:
             having = {} if own is None or not own.maintain else own.verbs
         return [
             having[verb]
-            for verb in ORDER
+            for verb in verbs_in_order()
             if verb in having and having[verb].when != NEVER and (not self.only or verb in self.only)
         ]
 
@@ -85,6 +79,16 @@ class FleetPolicy:
         return self._made[key]
 
 
+@cache
+def _unnamed() -> Mapping[str, VerbPolicy]:
+    """The verbs that need no policy file to run."""
+    return {
+        verb: VerbPolicy(verb=verb, when=DUE, when_source=DEFAULT, given={}, sources={})
+        for verb in verbs_in_order()
+        if not is_only_by_name(verb)
+    }
+
+
 def names_of(listed: ListedTable, location: str | None = None) -> list[str]:
     """Every name by which a table is known, its location among them."""
     places = [each for each in (listed.location, location) if each is not None]
@@ -98,7 +102,7 @@ def is_due(plan: Plan, verb: VerbPolicy) -> bool:
         plan: made.
         verb: whose it is.
     """
-    named = verb.when == ALWAYS or verb.verb in ONLY_BY_NAME
+    named = verb.when == ALWAYS or is_only_by_name(verb.verb)
     return plan.due and (named or plan.content.offer is None)
 
 

@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.errors import CorruptFile, IcebergCliError
-from iceberg_cli.plan.text import age, count, listed
+from iceberg_cli.formats import place_of
+from iceberg_cli.plan.text import age, listed
 
 OK, DUE, OVERDUE, BROKEN, UNREADABLE = "ok", "due", "overdue", "broken", "unreadable"
 GRADES: Final = (OK, DUE, OVERDUE, BROKEN, UNREADABLE)  # the worse the later
 _ERROR: Final = "error"  # the severity of a finding
 # Beyond these something is overdue and not only due.
 _OVERDUE_AGES: Final = 2  # times the age that a policy lets a snapshot get
-_OVERDUE_DELETE_RATIO: Final = 0.3
-_OVERDUE_MANIFESTS: Final = 10  # times as many as would do, of so many at least:
-_MANY_MANIFESTS: Final = 100
-_OVERDUE_VERSIONS: Final = 100  # since the last checkpoint: ten intervals, where the table does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +84,6 @@ def grade_of(
 
 def _overdue(due: DueVerb, row: Mapping[str, Any], *, as_of_ms: int) -> str | None:
     """Why a verb that is due is overdue, or None."""
-    ratio, versions = row["manifest_target_ratio"], row["log_versions_since_checkpoint"]
-    deleted = row["delete_ratio"]
     if due.oldest_ms is not None and due.allowed_ms is not None:
         oldest_ms = as_of_ms - due.oldest_ms
         if oldest_ms > _OVERDUE_AGES * due.allowed_ms:
@@ -96,11 +91,4 @@ def _overdue(due: DueVerb, row: Mapping[str, Any], *, as_of_ms: int) -> str | No
                 f"its oldest snapshot is {age(oldest_ms)} old, more than {_OVERDUE_AGES} times the"
                 f" {age(due.allowed_ms)} that it may get"
             )
-    if due.verb == "merge-dvs" and deleted is not None and deleted > _OVERDUE_DELETE_RATIO:
-        return f"{deleted:.0%} of its rows are deleted, more than {_OVERDUE_DELETE_RATIO:.0%}"
-    if due.verb == "rewrite-manifests":
-        if ratio is not None and ratio > _OVERDUE_MANIFESTS and row["manifests"] >= _MANY_MANIFESTS:
-            return f"it has {ratio:.0f} times as many manifests as would do, more than {_OVERDUE_MANIFESTS}"
-        if versions is not None and versions > _OVERDUE_VERSIONS:
-            return f"{count(versions, 'versions')} since its last checkpoint, more than {_OVERDUE_VERSIONS}"
-    return None
+    return place_of(row["table"]["format"], due.verb).overdue(row)

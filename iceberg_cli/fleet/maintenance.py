@@ -30,6 +30,7 @@ from iceberg_cli.fleet.listing import key_of_location, list_tables
 from iceberg_cli.fleet.memory import MemoryBudget, needed_by
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.fleet.survey import Survey
+from iceberg_cli.formats import place_of
 from iceberg_cli.plan.events import FilesDeleted, Listener, unheard
 from iceberg_cli.plan.report import TAGGED_FILES
 from iceberg_cli.plan.text import count, iso
@@ -61,7 +62,6 @@ _STATUS_OF: Final[tuple[tuple[type[IcebergCliError], str], ...]] = (
     (DeletesFailed, "partial"),
     (Refused, "refused"),
 )
-_NEEDS: Final = {"assign-row-ids": "upgrade-v3"}  # row ids are of version 3
 _BUG: Final = 1  # exit code
 
 
@@ -298,8 +298,8 @@ class Maintenance:
                 reason = f"what came of operation {unknown} is not known"
                 yield VerbRun(table=_identity(listed, table), verb=verb.verb, status=SKIPPED, reason=reason)
                 continue
-            if _NEEDS.get(verb.verb) in failed:
-                reason = f"it needs {_NEEDS[verb.verb]}, which did not come to its end"
+            if (needed := place_of(table.format, verb.verb).after) in failed:
+                reason = f"it needs {needed}, which did not come to its end"
                 yield VerbRun(table=_identity(listed, table), verb=verb.verb, status=SKIPPED, reason=reason)
                 continue
             run = self._run(listed, table, verb, runtime, counted, rival)

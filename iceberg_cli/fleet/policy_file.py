@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.patterns import Pattern, parse_pattern
 from iceberg_cli.fleet.windows import Window, parse_window
-from iceberg_cli.formats import VERB_NAMES, policies_of
+from iceberg_cli.formats import VERB_NAMES, is_only_by_name, policies_of
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.policy import DEFAULT, may_keep_less
 from iceberg_cli.storage.router import located
@@ -22,8 +22,6 @@ DUE, ALWAYS, NEVER = "due", "always", "never"
 WHEN: Final = (DUE, ALWAYS, NEVER)
 _WHEN_KEY: Final = "--when"  # among a verb's options, of which none is called so
 SHORT_RETENTION: Final = "short-retention"
-# They change what else can read the table, or what rows are: only an entry that names them makes them run.
-ONLY_BY_NAME: Final = ("upgrade-v3", "assign-row-ids")
 # The options that `unsafe` is about, and the switch without which Delta refuses short ones.
 _RETENTION: Final = ("--older-than", "--retain-last", "--retention", "--log-retention")
 _ALLOW_SHORT: Final = "--unsafe-allow-short-retention"
@@ -305,7 +303,7 @@ class PolicyFile:
     ) -> Iterator[tuple[str, VerbPolicy]]:
         for verb in VERB_NAMES:
             having = [entry for entry in layers if verb in entry.verbs]
-            if not having or (verb in ONLY_BY_NAME and having == [self.defaults]):
+            if not having or (is_only_by_name(verb) and having == [self.defaults]):
                 continue
             found = _NOTHING
             for entry in having:

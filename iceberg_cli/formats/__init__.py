@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.inspection import Column, Part, Row, StateSelector
     from iceberg_cli.plan.plan import Plan
     from iceberg_cli.plan.policy import Policy
+    from iceberg_cli.plan.verb_place import VerbPlace
     from iceberg_cli.storage import Storage
 
 __all__ = [
@@ -31,8 +33,11 @@ __all__ = [
     "Inspector",
     "ScanInput",
     "format_of",
+    "is_only_by_name",
+    "place_of",
     "plugged_formats",
     "policies_of",
+    "verbs_in_order",
 ]
 BUILT_IN: Final = ("iceberg", "delta")
 GROUP: Final = "iceberg_cli.formats"
@@ -336,6 +341,29 @@ def plugged_formats() -> Iterator[Format]:
                 f" loaded: {error}",
                 next_step="Install another version of that package, or remove it.",
             ) from error
+
+
+def place_of(format_name: str, verb: str) -> VerbPlace:
+    """Where a verb stands among others of a format, with nothing else of it loaded.
+
+    Raises:
+        UsageError: there is no such format.
+    """
+    return format_of(format_name).policy(verb).place
+
+
+@cache
+def verbs_in_order() -> tuple[str, ...]:
+    """All verbs, in the order in which those that are due on a table run."""
+    return tuple(
+        sorted(VERB_NAMES, key=lambda verb: max(each.place.order for each in policies_of(verb).values()))
+    )
+
+
+@cache
+def is_only_by_name(verb: str) -> bool:
+    """Whether a verb runs on many tables only where an entry of a policy file names it."""
+    return any(policy.place.only_by_name for policy in policies_of(verb).values())
 
 
 def policies_of(verb: str) -> dict[str, type[Policy]]:

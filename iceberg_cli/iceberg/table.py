@@ -50,6 +50,7 @@ from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.own_removals import with_own_removals
 from iceberg_cli.operation.ports import Retries
 from iceberg_cli.operation.table import OpenTable
+from iceberg_cli.operation.verbs import policy_of
 from iceberg_cli.paths import Roots, canonical
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Voucher
 from iceberg_cli.plan.removal_rows import SCHEMA
@@ -286,7 +287,8 @@ class IcebergTable(OpenTable):
             )
             plan = replace(plan, blocked_by=(*plan.blocked_by, encrypts))
         reason = hides.hidden_snapshots_reason() if isinstance(hides, HidesSnapshots) else None
-        harmless = plan.only_adds_snapshots if plan.due else plan.verb != "expire-snapshots"
+        removes = policy_of("iceberg_cli.iceberg", plan.verb).place.removes
+        harmless = plan.only_adds_snapshots if plan.due else not removes
         if reason is None or harmless:
             return plan
         return replace(plan, blocked_by=(*plan.blocked_by, reason))

@@ -97,7 +97,8 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
         except Refused:
             close(journal, "refused", runtime)
             raise
-        _check_before_commit(plan, journal, runtime, before_ms=started_ms)
+        if verb.policy.place.by_age:
+            _check_before_commit(plan, journal, runtime, before_ms=started_ms)
         write_parts(removals, journal.put, runtime.on_event)
         journal.put(PLAN_FILE, document)
     run = OperationRun(
@@ -237,8 +238,6 @@ def _check_before_commit(plan: Plan, journal: Journal, runtime: Runtime, *, befo
     Raises:
         Refused: our clock is more than a day ahead of the storage's.
     """
-    if not plan.by_age:
-        return
     storage_ms = journal.clock_ms()
     if storage_ms and min(before_ms, plan.as_of_ms) - storage_ms > MAX_AHEAD_MS:
         close(journal, "refused", runtime)

@@ -252,11 +252,6 @@ class Plan:
         return self.removals.count - count, self.removals.size_bytes - size_bytes
 
     @property
-    def by_age(self) -> bool:
-        """Whether it removes by age: old snapshots and files, expired tombstones."""
-        return (self.table["format"], self.verb) in _BY_AGE
-
-    @property
     def offer(self) -> str | None:
         """Why it does not count as due, though it can be carried out; None where it does."""
         return "a decision with no way back" if self.has_no_way_back else self.early
@@ -408,7 +403,6 @@ def _limited_to(step: Step, snapshot_ids: Collection[int]) -> Step:
     return replace(step, change=replace(step.change, updates=updates))
 
 
-_BY_AGE = {("iceberg", "expire-snapshots"), ("delta", "expire-snapshots"), ("delta", "rewrite-manifests")}
 _REFS = ("branch", "tag")  # subjects whose verdict is on the ref itself
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
+from iceberg_cli.plan.verb_place import VerbPlace
 
 if TYPE_CHECKING:
     from iceberg_cli.plan.plan import Option, Plan
@@ -502,12 +503,14 @@ class Policy:
 
     Args:
         verb: whose it is.
+        place: where that stands among others. It is one field, for options are fields too.
         about: the help of the verb's command, where this format's policy tells it.
         preflight: the help of `--check`, where the verb can look without a plan for what stands in its way.
         examples: of its command lines: a description, and the words after `iceberg-cli`.
     """
 
     verb: ClassVar[str]
+    place: ClassVar[VerbPlace]
     about: ClassVar[str] = ""
     preflight: ClassVar[str] = ""
     examples: ClassVar[tuple[tuple[str, str], ...]] = ()

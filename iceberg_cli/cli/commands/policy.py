@@ -195,12 +195,12 @@ def _reason(policy: PolicyFile, found: TablePolicy | None) -> str | None:
 
 def _options(run: Run, chosen: FleetPolicy, found: TablePolicy, table: Table) -> dict[str, Option]:
     """`VERB.OPTION` of each verb that the file names, in the order in which they run, `VERB.when` first."""
-    from iceberg_cli.fleet.due import ORDER
     from iceberg_cli.fleet.policy_file import NEVER
+    from iceberg_cli.formats import verbs_in_order
     from iceberg_cli.plan.plan import Option
 
     options: dict[str, Option] = {}
-    for verb in ORDER:
+    for verb in verbs_in_order():
         if (own := found.verbs.get(verb)) is None:
             continue
         options[f"{verb}.when"] = Option(value=own.when, source=own.when_source)

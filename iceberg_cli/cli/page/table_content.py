@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.cli.page.distributions import SizeDistribution
 from iceberg_cli.errors import IcebergCliError, UsageError
-from iceberg_cli.formats import BUILT_IN, format_of, policies_of
+from iceberg_cli.formats import BUILT_IN, VERB_NAMES, format_of, place_of
 from iceberg_cli.plan.inspection import SIZES, Row, partition_text
 from iceberg_cli.plan.policy import Policy
 
@@ -28,7 +28,6 @@ Part = TypeVar("Part")
 _MOST_PARTITIONS: Final = 20
 _MOST_VERSIONS: Final = 2_000
 _MOST_MANIFESTS: Final = 50_000
-_EXPIRY: Final = "expire-snapshots"
 _DELETED: Final = ("position_delete_record_count", "deleted_record_count")
 
 
@@ -127,7 +126,7 @@ def read_content(
         0,
     )
     states = "snapshots" if "snapshots" in inspected else "history"
-    expiry = next((plan for plan in plans if plan.verb == _EXPIRY), None)
+    expiry = next((plan for plan in plans if place_of(table.format, plan.verb).removes), None)
     return TableContent(
         summary=document,
         summary_parts=parts,
@@ -226,8 +225,9 @@ def _partition(row: Row, deleted: str) -> PartitionDeletes:
 
 
 def _expiry(table: Table, *, as_of_ms: int) -> Plan | None:
-    """What expire-snapshots would do by default, where metadata alone tells that: no file is looked for."""
-    kind = policies_of(_EXPIRY).get(table.format)
+    """What the verb that removes would do by default, where metadata alone tells that: no file is looked for."""
+    kinds = (format_of(table.format).policy(verb) for verb in VERB_NAMES)
+    kind = next((each for each in kinds if each.place.removes), None)
     if kind is None or "cleanup" not in kind.schema()["properties"]:
         return None
     policy: Policy = cast("Any", kind)(cleanup="none")

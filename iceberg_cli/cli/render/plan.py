@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.cli.render.kinds import KIND_NAMES
 from iceberg_cli.cli.render.layout import GAP
-from iceberg_cli.formats import format_of
+from iceberg_cli.formats import format_of, place_of
 from iceberg_cli.plan.inspection import ID, NUMBER, PATH, SIZE, SPAN, TEXT, VERDICT, Column, Row, other_than
 from iceberg_cli.plan.plan import Option, Plan, Step, Verdict
 from iceberg_cli.plan.policy import DEFAULT
@@ -164,7 +164,7 @@ def _change(plan: Plan, subject: str, *, one: bool) -> str:
 
 
 def _removes(plan: Plan) -> bool:
-    return plan.verb == "expire-snapshots"
+    return place_of(plan.table["format"], plan.verb).removes
 
 
 def _noun(subject: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from iceberg_cli.plan.policy import Policy, Switch, Whole, option
+from iceberg_cli.plan.verb_place import VerbPlace
 from iceberg_cli.plan.writer_loss import allow_writer_loss
 
 VERB_NAME: Final = "assign-row-ids"
@@ -17,6 +18,7 @@ class AssignRowIds(Policy):
     """The options of assign-row-ids; None where a default decides."""
 
     verb: ClassVar[str] = VERB_NAME
+    place: ClassVar = VerbPlace(order=3, only_by_name=True, after="upgrade-v3")
 
     batch_size: int | None = option(Whole(), "Delta: files in one commit; default: 22,000.")
     count_rows: bool = option(

@@ -7,6 +7,7 @@ from typing import ClassVar, Final, cast
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.policy import Choice, Duration, Policy, Switch, Text, option
+from iceberg_cli.plan.verb_place import VerbPlace
 
 VERB_NAME: Final = "expire-snapshots"
 FULL, LITE = "full", "lite"
@@ -22,6 +23,7 @@ class ExpireSnapshots(Policy):
     """
 
     verb: ClassVar[str] = VERB_NAME
+    place: ClassVar = VerbPlace(order=5, removes=True, by_age=True)
     examples: ClassVar = (
         ("VACUUM and log cleanup of a Delta table:", "expire-snapshots /lake/db/clicks --retention 7d --yes"),
     )

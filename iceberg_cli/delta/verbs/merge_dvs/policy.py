@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
 from iceberg_cli.plan.policy import Policy, Ratio, Size, Whole, option
+from iceberg_cli.plan.verb_place import VerbPlace, with_many_deletes
 from iceberg_cli.plan.writer_loss import allow_writer_loss
 
 VERB_NAME: Final = "merge-dvs"
@@ -17,6 +18,7 @@ class MergeDvs(Policy):
     """The options of merge-dvs; None where a default decides. `target_size`: bytes of a new deletion vector file."""
 
     verb: ClassVar[str] = VERB_NAME
+    place: ClassVar = VerbPlace(order=2, overdue=with_many_deletes)
 
     target_size: int | str | None = option(Size())
     min_files: int | None = option(Whole())

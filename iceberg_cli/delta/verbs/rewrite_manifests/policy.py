@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from iceberg_cli.plan.policy import Choice, Policy, VersionRange, Whole, option
+from iceberg_cli.plan.verb_place import VerbPlace, long_after_its_checkpoint
 
 VERB_NAME: Final = "rewrite-manifests"
 CLASSIC, V2 = "classic", "v2"
@@ -19,6 +20,7 @@ class RewriteManifests(Policy):
     """
 
     verb: ClassVar[str] = VERB_NAME
+    place: ClassVar = VerbPlace(order=4, by_age=True, overdue=long_after_its_checkpoint)
     examples: ClassVar = (
         ("A checkpoint of a Delta table now:", "rewrite-manifests /lake/db/clicks --checkpoint v2 --yes"),
     )

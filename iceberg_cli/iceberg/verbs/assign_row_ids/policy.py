@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from iceberg_cli.plan.policy import Policy, Several, Switch, Text, option
+from iceberg_cli.plan.verb_place import VerbPlace
 
 VERB_NAME: Final = "assign-row-ids"
 
@@ -16,6 +17,7 @@ class AssignRowIds(Policy):
     """The options of assign-row-ids: branches by name, all of them where none is named."""
 
     verb: ClassVar[str] = VERB_NAME
+    place: ClassVar = VerbPlace(order=3, only_by_name=True, after="upgrade-v3")
     about: ClassVar[str] = """
         Give row ids to the rows of a version 3 table that have none, as after an upgrade.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
 from iceberg_cli.plan.policy import Choice, Duration, Id, Moment, Policy, Several, Switch, Whole, option
+from iceberg_cli.plan.verb_place import VerbPlace
 
 VERB_NAME: Final = "expire-snapshots"
 
@@ -19,6 +20,7 @@ class ExpireSnapshots(Policy):
     """
 
     verb: ClassVar[str] = VERB_NAME
+    place: ClassVar = VerbPlace(order=5, removes=True, by_age=True)
     about: ClassVar[str] = """
         Forget snapshots by refs, ages and counts; then delete what nothing reaches. Delta: VACUUM and log cleanup.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
 from iceberg_cli.plan.policy import Policy, Ratio, Size, Switch, Text, Whole, option
+from iceberg_cli.plan.verb_place import VerbPlace, with_many_deletes
 
 VERB_NAME: Final = "merge-dvs"
 
@@ -15,6 +16,7 @@ class MergeDvs(Policy):
     """The options of merge-dvs; None where the table's property or a default decides."""
 
     verb: ClassVar[str] = VERB_NAME
+    place: ClassVar = VerbPlace(order=2, overdue=with_many_deletes)
     about: ClassVar[str] = """
         Turn position deletes into deletion vectors, and many or mostly dead files of vectors into few.
 

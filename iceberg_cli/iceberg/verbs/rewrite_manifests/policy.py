@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
 from iceberg_cli.plan.policy import Choice, Policy, Several, Size, Switch, Text, Whole, option
+from iceberg_cli.plan.verb_place import VerbPlace, with_many_manifests
 
 VERB_NAME: Final = "rewrite-manifests"
 
@@ -19,6 +20,7 @@ class RewriteManifests(Policy):
     """
 
     verb: ClassVar[str] = VERB_NAME
+    place: ClassVar = VerbPlace(order=4, overdue=with_many_manifests)
     about: ClassVar[str] = """
         Regroup the data and delete manifests of main by partition, to a target size. Delta: write a checkpoint.
 
