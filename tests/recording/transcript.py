@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from tests.recording.answers import decoded, encoded
 from tests.recording.canonical import TOKEN, Form, form_of, form_of_file, outline_of, outline_of_file
 from tests.recording.folder_state import State, TableFolder, digest_of, is_checksum
 from tests.recording.moving import as_here, for_the_record, put_in, replaced
+
+_CONTEXT = 80  # characters around a difference that is shown
 
 
 class EngineFailed(Exception):
@@ -277,18 +280,39 @@ def _without_stale_checksums(
     return {name: file for name, file in files.items() if name not in stale}
 
 
-def is_as_recorded(folder: TableFolder, path: Path) -> bool:
-    """Whether a table has the outline of the one on record."""
-    return bool(archives.load(path)[0]["table"] == _outline_of_table(folder, folder.state()))
+def difference_from_record(folder: TableFolder, path: Path) -> str:
+    """What a table and the one on record do not have in common; nothing where both have the same outline."""
+    document, contents = archives.load(path)
+    recorded = {name: contents[digest] for name, (digest, _, _) in document["files"].items()}
+    was, now = _outline(recorded, {}), _outline(_contents_of(folder, folder.state()), folder.stand_ins)
+    pairs = zip_longest(sorted(was - now), sorted(now - was), fillvalue="")
+    return "\n".join(line for one, other in pairs for line in _where_they_part(one, other))
+
+
+def _where_they_part(one: str, other: str) -> tuple[str, ...]:
+    equal = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    start = max(0, equal - _CONTEXT)
+    return tuple(
+        f"{sign} {text[:40]} ... {text[start:][: 3 * _CONTEXT]}" for sign, text in (("-", one), ("+", other))
+    )
 
 
 def _outline_of_table(folder: TableFolder, state: State) -> str:
     """The digest of what its files say."""
-    texts: set[str] = set()
-    for name in state:
-        if not is_checksum(name):
-            texts |= outline_of_file(name, folder.read(name), folder.stand_ins)
+    texts = _outline(_contents_of(folder, state), folder.stand_ins)
     return hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()[:20]
+
+
+def _contents_of(folder: TableFolder, state: State) -> dict[str, bytes]:
+    return {name: folder.read(name) for name in state}
+
+
+def _outline(contents: Mapping[str, bytes], stand_ins: Mapping[str, str]) -> set[str]:
+    texts: set[str] = set()
+    for name, data in contents.items():
+        if not is_checksum(name):
+            texts |= outline_of_file(name, data, stand_ins)
+    return texts
 
 
 def _tokens_of(name: str, data: bytes) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.recording.archives import ENDING, RECORDED, load
-from tests.recording.transcript import NotOnRecord, is_as_recorded, put_back, record_table
+from tests.recording.transcript import NotOnRecord, difference_from_record, put_back, record_table
 from tests.spark_tables.lake import Lake, Saved
 
 # A statement for `Lake.sql`, or what no statement can do, on a table of a lake.
@@ -89,9 +89,9 @@ class Writing:
                 _write(lake, table, shape)
             if lake.recorder.record and transcript is not None:
                 record_table(lake.table_folder(table), on_record, {"shape": described(shape)})
-            elif on_record.exists() and not is_as_recorded(lake.table_folder(table), on_record):
-                raise NotOnRecord(f"Spark writes another {table} than the one on record")
             self._known[lake.catalog, table] = None if on_record.exists() else lake.save(table, self.folder)
+            if on_record.exists() and (other := difference_from_record(lake.table_folder(table), on_record)):
+                raise NotOnRecord(f"Spark writes another {table} than the one on record:\n{other}")
         if transcript is not None and on_record.exists():
             if load(on_record)[0]["shape"] != described(shape):
                 raise NotOnRecord(f"another {table} is on record: run the live test with --record")
