@@ -177,7 +177,7 @@ def test_an_engine_that_says_something_else_is_noticed_and_recorded_only_if_aske
     before = record.read_bytes()
     again(7, recording=True)
     assert record.read_bytes() == before
-    with pytest.raises(NotOnRecord, match="the engine says"):
+    with pytest.raises(NotOnRecord, match="the engine says something else"):
         again(8, recording=False)
     again(8, recording=True)
     again(8, recording=False)

@@ -32,8 +32,13 @@ _SIZES = frozenset({
 })  # fmt: skip
 # Of a summary, where paths in position deletes are of any length, and of a checkpoint and its sidecars.
 _SUM_OF_SIZES = re.compile(r"files-size$|^sidecarSizeInBytes$")
-_IS_SIZE = re.compile(r"[sS]ize|Bytes|length|offset")
-_NUMBER_OF_SPARK = re.compile(r"(?<=#)\d+L?|(?<=\d{5}-)\d+(?=-<drawn>)|(?<=<drawn>-)\d{5}(?=-deletes)")
+_IS_SIZE = re.compile(r"[sS]ize|[bB]ytes|length|offset")
+_NUMBER_OF_SPARK = re.compile(
+    r"(?<=#)\d+L?|(?<=\d{5}-)\d+(?=-<drawn>)|(?<=<drawn>-)\d{5}(?=-deletes)|(?<=part-)\d{5}|(?<=-0-)\d{5}(?=\.)"
+    r"|(?<=-)[0-9a-f]{16}(?=-)"
+)
+# Names of files of vectors, the test that began the session, and which of several files a commit lists first.
+_CHANCE = frozenset({"pathOrInlineDv", "app-name", "first_row_id", "_row_id"})
 _MEASURED = re.compile(r"(?:Time|Duration|Ms)(?:Ms)?$|duration")
 
 
@@ -109,6 +114,25 @@ def outline_of_file(name: str, data: bytes, stand_ins: Mapping[str, str]) -> set
     return {outline_of(replaced(f"{ending}: {text}", stand_ins)) for text in texts}
 
 
+def outline_of_answer(answer: Any) -> str:
+    """The same of an encoded answer, whose rows may come in any order."""
+    return outline_of(json.dumps(_outline(_with_names(answer))))
+
+
+def _with_names(answer: Any) -> Any:
+    match answer:
+        case {"row": [names, values]}:
+            return dict(zip(names, map(_with_names, values), strict=True))
+        case {"map": pairs}:
+            return {str(key): _with_names(value) for key, value in pairs}
+        case {**tagged} if len(tagged) == 1:
+            [(kind, value)] = tagged.items()
+            return {kind: _with_names(value)}
+        case list():
+            return [_with_names(each) for each in answer]
+    return answer
+
+
 def outline_of(text: str) -> str:
     """A text without anything that is drawn, counted by Spark's session, or measured."""
     return _NUMBER_OF_SPARK.sub("<number>", TOKEN.sub("<drawn>", text))
@@ -116,15 +140,18 @@ def outline_of(text: str) -> str:
 
 def _outline(node: Any) -> Any:
     match node:
-        case {"manifest_path": _, "content": _}:  # which file is in which manifest is chance, too
-            return {key: node[key] for key in ("content", "partition_spec_id")}
+        case {
+            "manifest_path": _,
+            "partition_spec_id": spec,
+        }:  # which file is in which manifest is chance, too
+            return {"content": node.get("content", 0), "partition_spec_id": spec}
         case {"content": 1, "record_count": _}:  # position deletes, of whichever data files
-            return {key: _outline(node[key]) for key in ("content", "file_path", "partition")}
+            return {key: _outline(node[key]) for key in ("content", "file_path", "partition") if key in node}
         case dict():
             return {
                 key: "<size>" if _IS_SIZE.search(key)
                 else "<measured>" if _MEASURED.search(key)
-                else "<drawn>" if key in ("pathOrInlineDv", "app-name")  # which test began the session is chance
+                else "<drawn>" if key in _CHANCE
                 else _outline(value)
                 for key, value in node.items()
             }  # fmt: skip
