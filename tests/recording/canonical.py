@@ -187,7 +187,7 @@ def _parsed(name: str, data: bytes) -> Any:
     if name.endswith(".parquet"):
         table = pq.read_table(io.BytesIO(data))
         return {"schema": str(table.schema.remove_metadata()), "rows": _in_order(table.to_pylist())}
-    if name.endswith(".puffin"):
+    if name.endswith((".puffin", ".stats")):  # which hold statistics, too
         return list(_puffin(data))
     return hashlib.sha256(data).hexdigest()
 

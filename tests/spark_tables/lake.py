@@ -57,6 +57,11 @@ class DatabaseRow:
                 (self.table, *pointer),
             )
 
+    def remove(self) -> None:
+        """Have the catalog know nothing of it."""
+        with self._connected() as connection, connection:
+            connection.execute("DELETE FROM iceberg_tables WHERE table_name = ?", (self.table,))
+
     def _connected(self) -> closing[sqlite3.Connection]:
         return closing(sqlite3.connect(self.database, timeout=30))
 

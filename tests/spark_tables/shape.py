@@ -47,6 +47,7 @@ def described(shape: Shape) -> dict[str, Any]:
 
 
 def _write(lake: Lake, table: str, shape: Shape) -> None:
+    lake.table_folder(table).clear()
     given = {"format-version": str(shape.version), **(_MERGE_ON_READ if shape.version > 1 else {})}
     text = ", ".join(f"'{key}' = '{value}'" for key, value in {**given, **shape.properties}.items())
     by = f" PARTITIONED BY ({shape.by})" if shape.by else ""
