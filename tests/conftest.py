@@ -104,8 +104,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# A run makes and drops millions of objects beside those of ten thousand tests: looking through all of them each time
-# took a third of it.
+# A run makes and drops millions of objects beside those of ten thousand tests: it is not to look through all so often.
 gc.set_threshold(20_000, 10, 10)
 
 

@@ -19,7 +19,7 @@ from tests.cli.running import iceberg_cli
 from tests.delta_live.shapes import Shape
 from tests.delta_spark import DELTA, DeltaSpark, plain
 from tests.recording.archives import ENDING, RECORDED, load
-from tests.recording.folder_state import TableFolder
+from tests.recording.folder_state import TableFolder, is_checksum
 from tests.recording.plugin import Recorder
 from tests.recording.transcript import NotOnRecord, difference_from_record, put_back, record_table
 from tests.spark_jars import DELTA as DELTA_JARS
@@ -254,11 +254,6 @@ def files(table: Path) -> set[str]:
         for path in found
         if path.parts[0] not in ("_delta_log", JOURNAL) and not is_checksum(path.name)
     }
-
-
-def is_checksum(name: str) -> bool:
-    """Whether a file is Hadoop's checksum of the one beside it, which goes with that one."""
-    return name.startswith(".") and name.endswith(".crc")
 
 
 def leftovers(table: Path) -> list[str]:

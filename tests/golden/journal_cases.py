@@ -44,7 +44,7 @@ class Recorded(dict[str, bytes]):
 Written = list[tuple[str, bytes] | str]
 
 
-class Recorder:
+class Tape:
     """A world whose journals are recorded, with what befell it in between."""
 
     def __init__(self, world: World) -> None:
@@ -120,7 +120,7 @@ def _expire(
 ) -> Written:
     """Expire snapshots, each script's process after the one before; the last one has none."""
     scene = a_scene(catalog=catalog)
-    recorder = Recorder(scene.world)
+    tape = Tape(scene.world)
     policy = replace(POLICY, grace=grace_ms)
 
     def process(script: Script, **values: Any) -> Expiry:
@@ -129,12 +129,12 @@ def _expire(
     first, *others = scripts or (Script(),)
     started = process(first, limits=limits or {})
     with few_rows_in_a_part() if few_rows else nullcontext():
-        recorder.run("expire-snapshots", lambda: started.dies(lambda: recorder.run("runs", started.run)))
+        tape.run("expire-snapshots", lambda: started.dies(lambda: tape.run("runs", started.run)))
     for script in others:
         scene.world.now_ms += HOUR_MS
         again = process(script)
-        recorder.run("resume", lambda again=again: again.dies(lambda: recorder.run("runs", again.resume)))
-    return recorder.files.written
+        tape.run("resume", lambda again=again: again.dies(lambda: tape.run("runs", again.resume)))
+    return tape.files.written
 
 
 def _denied(path: str) -> str | None:
@@ -143,33 +143,33 @@ def _denied(path: str) -> str | None:
 
 def _abandoned_expiry() -> Written:
     scene = a_scene()
-    recorder = Recorder(scene.world)
-    recorder.run("expire-snapshots", Expiry(world=scene.world, limits={"limit_deletes": 3}).run)
+    tape = Tape(scene.world)
+    tape.run("expire-snapshots", Expiry(world=scene.world, limits={"limit_deletes": 3}).run)
     process = Expiry(world=scene.world)
     [operation_id] = process.table.workspace.open_operations()
-    recorder.run("abandon", lambda: abandon(process.table, operation_id, process.runtime))
-    return recorder.files.written
+    tape.run("abandon", lambda: abandon(process.table, operation_id, process.runtime))
+    return tape.files.written
 
 
 def _overtaken_expiry() -> Written:
     """Another process resumes the operation, and the first one goes on."""
     scene = a_scene()
-    recorder = Recorder(scene.world)
+    tape = Tape(scene.world)
     other = Expiry(world=scene.world)
-    script = Script(before={6: lambda: recorder.run("another process resumes", other.resume)})
-    recorder.run("expire-snapshots", Expiry(world=scene.world, script=script).run)
-    return recorder.files.written
+    script = Script(before={6: lambda: tape.run("another process resumes", other.resume)})
+    tape.run("expire-snapshots", Expiry(world=scene.world, script=script).run)
+    return tape.files.written
 
 
 def _lost_track() -> Written:
     """The swap has no answer, others commit on, and the log of metadata files is too short to show what happened."""
     scene = a_scene()
-    recorder = Recorder(scene.world)
-    recorder.run("expire-snapshots", Expiry(world=scene.world, script=Script(swaps=["lost"])).run)
+    tape = Tape(scene.world)
+    tape.run("expire-snapshots", Expiry(world=scene.world, script=Script(swaps=["lost"])).run)
     for _ in range(3):
         scene.foreign_append(keep_log=1)
-    recorder.run("resume", Expiry(world=scene.world).resume)
-    return recorder.files.written
+    tape.run("resume", Expiry(world=scene.world).resume)
+    return tape.files.written
 
 
 class _OnWorkers(IcebergTable):
@@ -190,24 +190,24 @@ class _WorkersProcess(Process):
 def _late_files(number: int) -> Written:
     """The process dies before its commit while workers may still write; a day later it is looked at again."""
     lake = _lake(number).copy()
-    recorder = Recorder(lake.world)
+    tape = Tape(lake.world)
     asked = {"verb": lake.case.verb, "policy": lake.case.policy}
     process = _WorkersProcess(world=lake.world, script=Script(before={_staged_of(number): crash}), **asked)
-    recorder.run(str(lake.case), lambda: process.dies(lambda: recorder.run("runs", process.run)))
+    tape.run(str(lake.case), lambda: process.dies(lambda: tape.run("runs", process.run)))
     for hours in (0, 1, 25):
         lake.world.now_ms += hours * HOUR_MS
-        recorder.run(f"resume {hours} h later", _WorkersProcess(world=lake.world).resume)
-    return recorder.files.written
+        tape.run(f"resume {hours} h later", _WorkersProcess(world=lake.world).resume)
+    return tape.files.written
 
 
 def _fake(operation: str, **script: Any) -> Written:
     world = a_scene().world
-    recorder = Recorder(world)
+    tape = Tape(world)
     process = FakeProcess(world=world, verb=operation, script=Script(**script))
-    recorder.run(operation, lambda: process.dies(lambda: recorder.run("runs", process.run)))
+    tape.run(operation, lambda: process.dies(lambda: tape.run("runs", process.run)))
     again = FakeProcess(world=world, verb=operation)
-    recorder.run("resume", again.resume)
-    return recorder.files.written
+    tape.run("resume", again.resume)
+    return tape.files.written
 
 
 @cache
@@ -228,10 +228,10 @@ def _swap_of(number: int) -> int:
 def _staged_of(number: int) -> int:
     """The number of the effect that records what is to be committed; staged files are there, and no commit is tried."""
     trial = _lake(number).copy()
-    recorder = Recorder(trial.world)
+    tape = Tape(trial.world)
     process = trial.process()
     process.run()
-    kinds = {path: json.loads(data)["kind"] for path, data in records_in(as_text(recorder.files.written))}
+    kinds = {path: json.loads(data)["kind"] for path, data in records_in(as_text(tape.files.written))}
     intent = next(path for path, kind in kinds.items() if kind == "commit-intent")
     return process.effects.index(f"put {intent}")
 
@@ -254,16 +254,16 @@ def _verb(number: int, *, befalls: str = "") -> Written:
             script = {"before": {_swap_of(number): lambda: act(lake.engine)}}
         case "abandon":
             script = {"before": {_staged_of(number): crash}}
-    recorder = Recorder(lake.world)
+    tape = Tape(lake.world)
     process = lake.process(**script)
-    recorder.run(str(lake.case), lambda: process.dies(lambda: recorder.run("runs", process.run)))
+    tape.run(str(lake.case), lambda: process.dies(lambda: tape.run("runs", process.run)))
     again = lake.process()
     for operation_id in again.table.workspace.open_operations():
         if befalls == "abandon":
-            recorder.run("abandon", partial(abandon, again.table, operation_id, again.runtime))
+            tape.run("abandon", partial(abandon, again.table, operation_id, again.runtime))
         else:
-            recorder.run("resume", again.resume)
-    return recorder.files.written
+            tape.run("resume", again.resume)
+    return tape.files.written
 
 
 # -- Delta ---------------------------------------------------------------------------------------------------------
@@ -299,18 +299,18 @@ def _delta(name: str, *, befalls: str = "") -> Written:
             script = {"before": {_commit_of(name): partial(RACES[befalls], scene)}}
         case "denied":
             script = {"fail_delete": lambda path: "access denied" if path.endswith("e.parquet") else None}
-    recorder = Recorder(scene.world)
+    tape = Tape(scene.world)
     process = verb.process(scene.world, Script(**script))
     if befalls == "stop and limit":
         process.runtime.deletes_left = process.runtime.limit_deletes = 1
-    recorder.run(name, lambda: process.dies(lambda: recorder.run("runs", process.run)))
+    tape.run(name, lambda: process.dies(lambda: tape.run("runs", process.run)))
     again = verb.process(scene.world)
     for operation_id in again.table.workspace.open_operations():
         if befalls == "abandon":
-            recorder.run("abandon", partial(abandon, again.table, operation_id, again.runtime))
+            tape.run("abandon", partial(abandon, again.table, operation_id, again.runtime))
         else:
-            recorder.run("resume", again.resume)
-    return recorder.files.written
+            tape.run("resume", again.resume)
+    return tape.files.written
 
 
 # -- all -----------------------------------------------------------------------------------------------------------

@@ -94,7 +94,8 @@ class Transcript:
             answer = ask()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
             failed = error
-        text = replaced(json.dumps(None if failed else encoded(answer)), folder.stand_ins)
+        found = json.dumps(None if failed else encoded(answer))
+        text = replaced(found, folder.stand_ins)
         entry: dict[str, Any] = {
             "question": question,
             "given": given.digests,
@@ -109,7 +110,7 @@ class Transcript:
         self._entries.append(entry)
         if failed is not None:
             raise failed
-        return decoded(json.loads(json.dumps(encoded(answer))))
+        return decoded(json.loads(found))
 
     def _changed(self, folder: TableFolder, before: State, after: State, given: _Given) -> dict[str, Any]:
         """What an engine wrote and removed, for the record.
@@ -228,8 +229,8 @@ class Transcript:
             archives.save(self.path, {"entries": self._entries}, own)
         elif not record:
             for was, now in zip(known, self._entries, strict=False):
-                if _answer_of(was) != _answer_of(now):
-                    parts = "\n".join(_where_they_part(str(_answer_of(was)), str(_answer_of(now))))
+                if (one := _answer_of(was)) != (other := _answer_of(now)):
+                    parts = "\n".join(_where_they_part(str(one), str(other)))
                     raise NotOnRecord(f"the engine says something else (+) than on record (-):\n{parts}")
             if known and len(known) != len(self._entries):
                 raise NotOnRecord(f"{len(known)} questions are on record, {len(self._entries)} were asked")
