@@ -125,13 +125,12 @@ class Transcript:
         self._drawn |= given.places.keys()
         self._tokens |= tokens - self._drawn
         files = {}
-        for name, content in after.items():
-            data = for_the_record(name, folder.read(name), folder.stand_ins)
-            digest = digest_of(data)
+        for name, data in _for_the_record(folder, after).items():
+            digest, here = digest_of(data), after[name]
             self._contents[digest] = data
             if name in own:
-                self._known[name, content.digest] = digest
-            files[name] = [digest, content.days, (name, content.digest) in self._known]
+                self._known[name, here.digest] = digest
+            files[name] = [digest, here.days, (name, here.digest) in self._known]
         return {
             "files": files,
             "tokens": sorted(tokens - self._drawn),
@@ -195,15 +194,13 @@ class Transcript:
         self, folder: TableFolder, files: Mapping[str, list[Any]], *, beside: list[list[str]] | None = None
     ) -> None:
         written, removed = ([*files], None) if beside is None else beside
-        wanted = {}
-        for name in written:
-            digest, days, by_engine = files[name]
-            data = as_here(name, self._contents[digest], folder.stand_ins)
-            wanted[name] = data, days
+        here = _as_here({name: files[name] for name in written}, self._contents, folder.stand_ins)
+        for name, (data, _) in here.items():
+            digest, _, by_engine = files[name]
             if by_engine:
                 self._known[name, digest_of(data)] = digest
         empty = [name for name in files if name.endswith("/")]
-        folder.put(_without_stale_checksums(wanted, files), removed=removed, empty=empty)
+        folder.put(here, removed=removed, empty=empty)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -263,31 +260,33 @@ def record_table(folder: TableFolder, path: Path, document: Mapping[str, Any]) -
         known, _ = archives.load(path)
         if known["table"] == table and all(known[key] == value for key, value in document.items()):
             return
-    files, contents = {}, {}
-    for name, content in state.items():
-        data = for_the_record(name, folder.read(name), folder.stand_ins)
-        contents[digest_of(data)] = data
-        files[name] = [digest_of(data), content.days, True]
+    data = _for_the_record(folder, state)
+    files = {name: [digest_of(data[name]), content.days, True] for name, content in state.items()}
+    contents = {digest: data[name] for name, (digest, _, _) in files.items()}
     archives.save(path, {**document, "table": table, "files": files}, contents)
 
 
 def put_back(folder: TableFolder, path: Path) -> None:
     """Put a table that is on record where it was, for a test that has no transcript."""
     document, contents = archives.load(path)
-    files = {
-        name: (as_here(name, contents[digest], folder.stand_ins), days)
-        for name, (digest, days, _) in document["files"].items()
-    }
-    folder.put(_without_stale_checksums(files, document["files"]))
+    folder.put(_as_here(document["files"], contents, folder.stand_ins))
 
 
-def _without_stale_checksums(
-    files: Mapping[str, tuple[bytes, int]], on_record: Mapping[str, list[Any]]
+def _for_the_record(folder: TableFolder, state: State) -> dict[str, bytes]:
+    """What the files of a table hold, with what stands for their places."""
+    return {name: for_the_record(name, folder.read(name), folder.stand_ins) for name in state}
+
+
+def _as_here(
+    files: Mapping[str, list[Any]], contents: Mapping[str, bytes], stand_ins: Mapping[str, str]
 ) -> dict[str, tuple[bytes, int]]:
-    """Files without Hadoop's checksums of those in which places are other ones here."""
-    moved = {name for name, (data, _) in files.items() if digest_of(data) != on_record[name][0]}
+    """Contents and ages of files, without Hadoop's checksums of those in which places are other ones here."""
+    here = {
+        name: (as_here(name, contents[digest], stand_ins), days) for name, (digest, days, _) in files.items()
+    }
+    moved = {name for name, (data, _) in here.items() if digest_of(data) != files[name][0]}
     stale = {"{}/.{}.crc".format(*name.rsplit("/", 1)) for name in moved}
-    return {name: file for name, file in files.items() if name not in stale}
+    return {name: file for name, file in here.items() if name not in stale}
 
 
 def difference_from_record(folder: TableFolder, path: Path) -> str:
