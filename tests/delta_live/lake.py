@@ -18,7 +18,7 @@ from tests.budget import FULL
 from tests.cli.running import iceberg_cli
 from tests.delta_live.shapes import Shape
 from tests.delta_spark import DELTA, DeltaSpark, plain
-from tests.recording.archives import ENDING, RECORDED, load
+from tests.recording.archives import ENDING, RECORDED
 from tests.recording.folder_state import TableFolder, is_checksum
 from tests.recording.plugin import Recorder
 from tests.recording.transcript import NotOnRecord, difference_from_record, put_back, record_table
@@ -63,7 +63,7 @@ class DeltaLake:
         copy = self.folder / f"{shape.name}_{self._copies}"
         shutil.copytree(template, copy)
         if self.recorder.transcript is not None:
-            self.recorder.transcript.place(self._table_folder(copy), _on_record(shape))
+            self.recorder.transcript.place(self._table_folder(copy), _on_record(shape), _described(shape))
         if shape.name not in self._histories:
             self._histories[shape.name] = {
                 version: rows_of_delta_rs(copy, version) for version in commits(copy)
@@ -78,12 +78,8 @@ class DeltaLake:
                 self._template(shape.source)
             if self.recorder.live:
                 self._write_anew(shape, folder)
-            if _on_record(shape).exists():
-                if load(_on_record(shape))[0]["shape"] != _described(shape):
-                    raise NotOnRecord(f"another {shape.name} is on record: run a live test with --record")
-                put_back(self._table_folder(folder), _on_record(shape))
-            elif not self.recorder.live:
-                raise NotOnRecord(f"{shape.name} is not on record: run a live test with --record")
+            if not self.recorder.live or _on_record(shape).exists():
+                put_back(self._table_folder(folder), _on_record(shape), _described(shape))
         return folder
 
     def _write_anew(self, shape: Shape, folder: Path) -> None:
@@ -93,7 +89,7 @@ class DeltaLake:
         (rows,) = self.spark.queries([f"SELECT * FROM delta.`{folder}`"], forget=True)
         assert in_order(rows) == rows_of_delta_rs(folder, newest)
         if self.recorder.record and self.recorder.transcript is not None:
-            record_table(self._table_folder(folder), _on_record(shape), {"shape": _described(shape)})
+            record_table(self._table_folder(folder), _on_record(shape), _described(shape))
         if _on_record(shape).exists() and (
             other := difference_from_record(self._table_folder(folder), _on_record(shape))
         ):
@@ -185,7 +181,8 @@ def _described(shape: Shape) -> dict[str, Any]:
     """What makes it another table."""
     source = shape.source and shape.source.name
     conf = {key: value for key, value in shape.conf.items() if key != _TXN_VERSION}
-    return {"create": shape.create, "conf": conf, "history": list(shape.history), "source": source}
+    made = {"create": shape.create, "conf": conf, "history": list(shape.history), "source": source}
+    return {"shape": made}
 
 
 def _of(statement: str, table: Path) -> str:

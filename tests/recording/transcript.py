@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import Any
@@ -55,18 +56,13 @@ class Transcript:
 
     # -- tables that are on record -------------------------------------------------------------------------------
 
-    def place(self, folder: TableFolder, table: Path) -> None:
-        """Put a table that is on record where a test wants it.
-
-        Args:
-            folder: where.
-            table: its archive.
-        """
-        document, contents = archives.load(table)
+    def place(self, folder: TableFolder, table: Path, document: Mapping[str, Any]) -> None:
+        """Put a table that is on record where a test wants it; see `put_back`."""
+        files, contents = _table_on_record(table, document)
         self._contents |= contents
         self._shared |= contents.keys()
-        self._put(folder, document["files"])
-        for name, (digest, _, _) in document["files"].items():
+        self._put(folder, files)
+        for name, (digest, _, _) in files.items():
             self._tokens |= _tokens_of(name, contents[digest])
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -266,10 +262,30 @@ def record_table(folder: TableFolder, path: Path, document: Mapping[str, Any]) -
     archives.save(path, {**document, "table": table, "files": files}, contents)
 
 
-def put_back(folder: TableFolder, path: Path) -> None:
-    """Put a table that is on record where it was, for a test that has no transcript."""
-    document, contents = archives.load(path)
-    folder.put(_as_here(document["files"], contents, folder.stand_ins))
+def put_back(folder: TableFolder, path: Path, document: Mapping[str, Any]) -> None:
+    """Put a table that is on record where it was, for a test that has no transcript.
+
+    Args:
+        folder: where.
+        path: of its archive.
+        document: what is known of it, as it was recorded.
+
+    Raises:
+        NotOnRecord: there is none, or another one.
+    """
+    files, contents = _table_on_record(path, document)
+    folder.put(_as_here(files, contents, folder.stand_ins))
+
+
+def _table_on_record(
+    path: Path, document: Mapping[str, Any]
+) -> tuple[Mapping[str, list[Any]], Mapping[str, bytes]]:
+    if not path.exists():
+        raise NotOnRecord(f"{path.name} is not on record: run a live test with --record")
+    known, contents = archives.load(path)
+    if any(known[key] != value for key, value in document.items()):
+        raise NotOnRecord(f"another {path.name} is on record: run a live test with --record")
+    return known["files"], contents
 
 
 def _for_the_record(folder: TableFolder, state: State) -> dict[str, bytes]:
@@ -324,9 +340,10 @@ def _outline(contents: Mapping[str, bytes], stand_ins: Mapping[str, str]) -> set
     return texts
 
 
-def _tokens_of(name: str, data: bytes) -> set[str]:
+@lru_cache(maxsize=4096)  # many tests begin with the same tables
+def _tokens_of(name: str, data: bytes) -> frozenset[str]:
     """Those in a file's name and in what it says."""
-    return {*TOKEN.findall(name), *form_of_file(name, data).tokens}
+    return frozenset({*TOKEN.findall(name), *form_of_file(name, data).tokens})
 
 
 def _answer_of(entry: Mapping[str, Any]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tests.recording.archives import ENDING, RECORDED, load
+from tests.recording.archives import ENDING, RECORDED
 from tests.recording.transcript import NotOnRecord, difference_from_record, put_back, record_table
 from tests.spark_tables.lake import Lake, Saved
 
@@ -84,27 +84,23 @@ class Writing:
             lake.recorder.transcript,
             RECORDED / "iceberg_tables" / lake.catalog / f"{table}{ENDING}",
         )
+        document = {"shape": described(shape)}
         is_new = (lake.catalog, table) not in self._known
         if lake.recorder.live and is_new:
             with lake.recorder.off():
                 _write(lake, table, shape)
             if lake.recorder.record and transcript is not None:
-                record_table(lake.table_folder(table), on_record, {"shape": described(shape)})
+                record_table(lake.table_folder(table), on_record, document)
             self._known[lake.catalog, table] = None if on_record.exists() else lake.save(table, self.folder)
             if on_record.exists() and (other := difference_from_record(lake.table_folder(table), on_record)):
                 raise NotOnRecord(f"Spark writes another {table} than the one on record:\n{other}")
-        if transcript is not None and on_record.exists():
-            if load(on_record)[0]["shape"] != described(shape):
-                raise NotOnRecord(f"another {table} is on record: run the live test with --record")
-            transcript.place(lake.table_folder(table), on_record)
-        elif lake.recorder.live:
-            saved = self._known[lake.catalog, table]
-            if saved is not None:
-                lake.restore(table, saved)
-            else:
-                put_back(lake.table_folder(table), on_record)
+        saved = self._known.get((lake.catalog, table))
+        if saved is not None:
+            lake.restore(table, saved)
+        elif transcript is not None:
+            transcript.place(lake.table_folder(table), on_record, document)
         else:
-            raise NotOnRecord(f"{table} is not on record: run the live test with --record")
+            put_back(lake.table_folder(table), on_record, document)
         return table
 
 
