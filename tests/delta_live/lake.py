@@ -21,7 +21,7 @@ from tests.delta_spark import DELTA, DeltaSpark, plain
 from tests.recording.archives import ENDING, RECORDED
 from tests.recording.folder_state import TableFolder, is_checksum
 from tests.recording.plugin import Recorder
-from tests.recording.transcript import NotOnRecord, difference_from_record, put_back, record_table
+from tests.recording.transcript import put_back, record_or_check
 from tests.spark_jars import DELTA as DELTA_JARS
 from tests.spark_settings import settings_of_jvm, starting
 
@@ -88,12 +88,8 @@ class DeltaLake:
         newest = max(commits(folder))
         (rows,) = self.spark.queries([f"SELECT * FROM delta.`{folder}`"], forget=True)
         assert in_order(rows) == rows_of_delta_rs(folder, newest)
-        if self.recorder.record and self.recorder.transcript is not None:
-            record_table(self._table_folder(folder), _on_record(shape), _described(shape))
-        if _on_record(shape).exists() and (
-            other := difference_from_record(self._table_folder(folder), _on_record(shape))
-        ):
-            raise NotOnRecord(f"Delta Spark writes another {shape.name} than the one on record:\n{other}")
+        record = self.recorder.record and self.recorder.transcript is not None
+        record_or_check(self._table_folder(folder), _on_record(shape), _described(shape), record=record)
 
     def _table_folder(self, table: Path) -> TableFolder:
         return TableFolder({"": table}, stand_ins={"{table}": str(table), "{lake}": str(self.folder)})

@@ -34,7 +34,7 @@ _SIZES = frozenset({
 _SUM_OF_SIZES = re.compile(r"files-size$|^sidecarSizeInBytes$")
 _IS_SIZE = re.compile(r"[sS]ize|[bB]ytes|length|offset")
 _NUMBER_OF_SPARK = re.compile(
-    r"(?<=#)\d+L?|(?<=\d{5}-)\d+(?=-<drawn>)|(?<=<drawn>-)\d{5}(?=-deletes)|(?<=part-)\d{5}|(?<=-0-)\d{5}(?=\.)"
+    r"(?<=#)\d+L?|(?<=/)\d{5}(?=-\d+-<drawn>)|(?<=\d{5}-)\d+(?=-<drawn>)|(?<=<drawn>-)\d{5}(?=-deletes)|(?<=part-)\d{5}|(?<=-0-)\d{5}(?=\.)"
     r"|(?<=-)[0-9a-f]{16}(?=-)"
 )
 # Names of files of vectors, the test that began the session, and which of several files a commit lists first.

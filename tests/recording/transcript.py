@@ -242,24 +242,28 @@ class _Given:
     token_at: Mapping[str, str]
 
 
-def record_table(folder: TableFolder, path: Path, document: Mapping[str, Any]) -> None:
-    """Put a table on record, unless the one that is there has the same outline.
+def record_or_check(folder: TableFolder, path: Path, document: Mapping[str, Any], *, record: bool) -> None:
+    """Of a table that an engine has just written: see that it is the one on record, or put it there.
 
     Args:
         folder: of the table.
-        path: of its archive.
+        path: of its archive; there may be none.
         document: what else is to be known of it.
+        record: write what is missing or has another outline instead of failing.
+
+    Raises:
+        NotOnRecord: another one is on record.
     """
-    state = folder.state()
-    table = _outline_of_table(folder, state)
-    if path.exists():
-        known, _ = archives.load(path)
-        if known["table"] == table and all(known[key] == value for key, value in document.items()):
-            return
-    data = _for_the_record(folder, state)
-    files = {name: [digest_of(data[name]), content.days, True] for name, content in state.items()}
-    contents = {digest: data[name] for name, (digest, _, _) in files.items()}
-    archives.save(path, {**document, "table": table, "files": files}, contents)
+    is_there = path.exists()
+    other = _difference_from_record(folder, path) if is_there else ""
+    if record and (other or not is_there or not _is_of(archives.load(path)[0], document)):
+        state = folder.state()
+        data = _for_the_record(folder, state)
+        files = {name: [digest_of(data[name]), content.days, True] for name, content in state.items()}
+        contents = {digest: data[name] for name, (digest, _, _) in files.items()}
+        archives.save(path, {**document, "files": files}, contents)
+    elif other:
+        raise NotOnRecord(f"the engine writes another {path.name} than the one on record:\n{other}")
 
 
 def put_back(folder: TableFolder, path: Path, document: Mapping[str, Any]) -> None:
@@ -283,9 +287,14 @@ def _table_on_record(
     if not path.exists():
         raise NotOnRecord(f"{path.name} is not on record: run a live test with --record")
     known, contents = archives.load(path)
-    if any(known[key] != value for key, value in document.items()):
+    if not _is_of(known, document):
         raise NotOnRecord(f"another {path.name} is on record: run a live test with --record")
     return known["files"], contents
+
+
+def _is_of(known: dict[str, Any], document: Mapping[str, Any]) -> bool:
+    """Whether a record has all that is known of a table."""
+    return {**known, **document} == known
 
 
 def _for_the_record(folder: TableFolder, state: State) -> dict[str, bytes]:
@@ -305,7 +314,7 @@ def _as_here(
     return {name: file for name, file in here.items() if name not in stale}
 
 
-def difference_from_record(folder: TableFolder, path: Path) -> str:
+def _difference_from_record(folder: TableFolder, path: Path) -> str:
     """What a table and the one on record do not have in common; nothing where both have the same outline."""
     document, contents = archives.load(path)
     recorded = {name: contents[digest] for name, (digest, _, _) in document["files"].items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.recording.archives import ENDING, RECORDED
-from tests.recording.transcript import NotOnRecord, difference_from_record, put_back, record_table
+from tests.recording.transcript import put_back, record_or_check
 from tests.spark_tables.lake import Lake, Saved
 
 # A statement for `Lake.sql`, or what no statement can do, on a table of a lake.
@@ -66,7 +66,7 @@ class Writing:
     A table on record is put back as it is there, in live tests after Spark wrote one of the same canonical form.
 
     Args:
-        folder: where tables that are not on record are set aside.
+        folder: where tables that are not on record are set aside, a folder for each catalog.
     """
 
     folder: Path
@@ -89,11 +89,11 @@ class Writing:
         if lake.recorder.live and is_new:
             with lake.recorder.off():
                 _write(lake, table, shape)
-            if lake.recorder.record and transcript is not None:
-                record_table(lake.table_folder(table), on_record, document)
-            self._known[lake.catalog, table] = None if on_record.exists() else lake.save(table, self.folder)
-            if on_record.exists() and (other := difference_from_record(lake.table_folder(table), on_record)):
-                raise NotOnRecord(f"Spark writes another {table} than the one on record:\n{other}")
+            record = lake.recorder.record and transcript is not None
+            record_or_check(lake.table_folder(table), on_record, document, record=record)
+            self._known[lake.catalog, table] = (
+                None if on_record.exists() else lake.save(table, self.folder / lake.catalog)
+            )
         saved = self._known.get((lake.catalog, table))
         if saved is not None:
             lake.restore(table, saved)
