@@ -30,7 +30,7 @@ from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.iceberg.catalogs.filesystem import open_folder
 from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.operation.apply import apply

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from iceberg_cli.engines.selection import EngineChoice
 from iceberg_cli.errors import CorruptFile, DeletesFailed, Refused, StalePlan, UsageError
-from iceberg_cli.formats import format_of
+from iceberg_cli.formats import VERB_NAMES, format_of, policy_for
 from iceberg_cli.formats.inspection import (
     SAMPLE_ROWS,
     CheckedTable,
@@ -290,7 +290,6 @@ class Plan:
             CorruptFile: the plan and its removals do not fit.
         """
         from iceberg_cli.encoding.strict_json import loads
-        from iceberg_cli.formats import VERB_NAMES
         from iceberg_cli.operation.removal_files import load_beside
         from iceberg_cli.plan.documents import plan_from_json
 
@@ -627,7 +626,7 @@ class Table:
         return self._opened
 
     def _check_format(self, policy: Policy) -> None:
-        own = format_of(self.format).verbs[policy.verb].policy
+        own = policy_for(self.format, policy.verb)
         if not isinstance(policy, own):
             kind = f"{type(policy).__module__.split('.')[1]}.{type(policy).__name__}"
             raise UsageError(

@@ -15,7 +15,7 @@ import fastavro
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.outcomes import Attempt

@@ -18,7 +18,7 @@ from iceberg_cli.cli.help_texts import epilog
 from iceberg_cli.cli.plain_command import PlainGroup
 from iceberg_cli.cli.streams import OutputLost, give_up_output, guard_streams
 from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
-from iceberg_cli.formats import VERB_NAMES
+from iceberg_cli.formats import VERB_NAMES, plugged_verbs
 
 EXIT_CODES = {
     0: "done, nothing to do, or nothing that applies to the table: go on",
@@ -75,12 +75,12 @@ def make_app(commands: Iterable[str] = _COMMANDS, *, kind: type[typer.Typer] = t
     )
     app.callback()(_root)
     for command in commands:
-        if command in VERB_NAMES:
+        if command in _MODULES:
+            import_module(f"iceberg_cli.cli.commands.{_MODULES[command]}").register(app)
+        else:
             from iceberg_cli.cli.commands import verb
 
             verb.register(app, command)
-        else:
-            import_module(f"iceberg_cli.cli.commands.{_MODULES[command]}").register(app)
     return app
 
 
@@ -230,8 +230,18 @@ def _app_for(argv: list[str]) -> typer.Typer:
     if argv == ["--version"]:
         return make_app(())
     if argv in ([], ["-h"], ["--help"]):
-        return make_app(kind=CommandList)
-    return make_app(argv[:1] if argv[0] in _COMMANDS else _COMMANDS)
+        return make_app((*_COMMANDS, *_plugged_verbs()), kind=CommandList)
+    is_one = argv[0] in _COMMANDS or argv[0] in _plugged_verbs()
+    return make_app(argv[:1] if is_one else _COMMANDS)
+
+
+def _plugged_verbs() -> Iterable[str]:
+    """The verbs of formats of installed packages; a package that cannot be loaded takes nothing from the others."""
+    try:
+        return plugged_verbs()
+    except UsageError as error:
+        typer.echo(f"warning: {error.message}", err=True)
+        return ()
 
 
 def _every_command() -> dict[str, Mapping[str, Argument]]:

@@ -18,7 +18,7 @@ import typer
 from typer.models import OptionInfo
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.formats import format_of
+from iceberg_cli.formats import format_of, policy_for
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Table
@@ -248,20 +248,22 @@ class VerbOptions:
             now_ms: the "now" of every age.
 
         Raises:
-            UsageError: an option has no meaning, or none for the table's format.
+            UsageError: the table's format has no such verb, or an option has no meaning, or none for that format.
         """
         title = " ".join(format_of(table.format).title)
         own = self.policies.get(table.format)
         if own is None:
+            for known in self.policies.values():
+                policy_for(table.format, known.verb)  # which says so where the format has no such verb
             raise UsageError(
                 f"No command has options for {table.name}, which is {title} table",
                 next_step="Maintain it from Python: `iceberg_cli.open_table`.",
             )
-        known = {flag for each in own.options() for flag in each.help_of}
+        flags = {flag for each in own.options() for flag in each.help_of}
         for other, policy in self.policies.items():
             for each in policy.options():
                 # A variable or a file speaks to tables of both formats.
-                for flag in each.help_of.keys() & set(self.typed) - known:
+                for flag in each.help_of.keys() & set(self.typed) - flags:
                     raise UsageError(
                         f"{flag} is an option of {format_of(other).title[1]} tables, and {table.name} is {title} table",
                         next_step=f"Use {each.elsewhere}." if each.elsewhere else "Leave it out.",

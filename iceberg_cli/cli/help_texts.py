@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from iceberg_cli.formats import VERB_NAMES, policies_of
+from iceberg_cli.formats import policies_of
 
 WHAT_TO_DO: Final = "What to do"
 SAFETY: Final = "Safety"
@@ -83,7 +83,7 @@ _EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 
 def examples_of(command: str) -> tuple[tuple[str, str], ...]:
     """The examples of a command, "" being the program itself: a description, and the words after `iceberg-cli`."""
-    if command not in VERB_NAMES:
+    if command in _EXAMPLES:
         return _EXAMPLES[command]
     return tuple(example for policy in policies_of(command).values() for example in policy.examples)
 
@@ -101,4 +101,4 @@ def epilog(command: str) -> str:
     lines = [
         line for text, words in examples_of(command) for line in (f"  {text}", f"    iceberg-cli {words}")
     ]
-    return "\b\nExamples:\n" + "\n".join(lines)
+    return "\b\nExamples:\n" + "\n".join(lines) if lines else ""

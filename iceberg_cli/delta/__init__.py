@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from iceberg_cli.operation.verbs import Verbs, policy_called, policy_of
+from iceberg_cli.delta.verb_registry import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ __all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteManifests", "U
 
 def __getattr__(name: str) -> Any:
     """A policy, imported when it is used."""
-    return policy_called(__name__, name)
+    return VERBS.policy_called(name)
 
 
 class DeltaFormat:
@@ -60,7 +60,7 @@ class DeltaFormat:
     stateless: Final = ("history",)
     recounts: Final = False
     deep_reads: Final = "reads every checkpoint and opens Parquet files too"
-    verbs: Final = Verbs(f"{__name__}.verbs")
+    verbs: Final = VERBS
 
     def detect(self, request: OpenRequest) -> bool:
         """Whether the folder has a log."""
@@ -90,7 +90,11 @@ class DeltaFormat:
 
     def policy(self, verb: str) -> type[Policy]:
         """The policies of a verb."""
-        return policy_of(__name__, verb)
+        return VERBS.policy(verb)
+
+    def instead(self, verb: str) -> str | None:  # noqa: ARG002 - the port's signature
+        """Nothing: every verb of the other format is one here."""
+        return None
 
     def inspector(self, table: DeltaTable, state: StateSelector, *, as_of_ms: int) -> DeltaTableInspector:
         """Reads about the version that is selected."""

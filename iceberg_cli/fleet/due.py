@@ -42,18 +42,19 @@ class FleetPolicy:
         """What the policy file has for the table of these names; None where it has nothing, or there is no file."""
         return None if self.file is None else self.file.of_table(names)
 
-    def verbs(self, own: TablePolicy | None) -> list[VerbPolicy]:
-        """The verbs that are looked at on a table, in the order in which they run.
+    def verbs(self, own: TablePolicy | None, format_name: str) -> list[VerbPolicy]:
+        """The verbs that are looked at on a table, in the order in which they run; those of other formats are not.
 
         Args:
             own: what the policy file has for it.
+            format_name: of the table.
         """
         having: Mapping[str, VerbPolicy] = _unnamed()
         if self.file is not None:
             having = {} if own is None or not own.maintain else own.verbs
         return [
             having[verb]
-            for verb in verbs_in_order()
+            for verb in verbs_in_order(format_name)
             if verb in having and having[verb].when != NEVER and (not self.only or verb in self.only)
         ]
 

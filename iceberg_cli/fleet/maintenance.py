@@ -293,7 +293,7 @@ class Maintenance:
                 if done.exit_code == CommitStateUnknown.exit_code:
                     unknown = done.report.operation_id
         failed: set[str] = set()
-        for verb in self.policy.verbs(own):
+        for verb in self.policy.verbs(own, table.format):
             if unknown is not None:
                 reason = f"what came of operation {unknown} is not known"
                 yield VerbRun(table=_identity(listed, table), verb=verb.verb, status=SKIPPED, reason=reason)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.patterns import Pattern, parse_pattern
 from iceberg_cli.fleet.windows import Window, parse_window
-from iceberg_cli.formats import VERB_NAMES, is_only_by_name, policies_of
+from iceberg_cli.formats import VERB_NAMES, is_only_by_name, policy_for
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.policy import DEFAULT, may_keep_less
 from iceberg_cli.storage.router import located
@@ -100,9 +100,7 @@ class VerbPolicy:
         Raises:
             UsageError: an option has no meaning; it says where the value comes from.
         """
-        own = policies_of(self.verb).get(format_name)
-        if own is None:
-            raise UsageError(f"{self.verb} is not known for tables of the format {format_name!r}")
+        own = policy_for(format_name, self.verb)
         flags = {flag for each in own.options() for flag in each.help_of}
         by_default = {
             each.flag: each.in_policy_files for each in own.options() if each.in_policy_files is not None

@@ -228,7 +228,7 @@ class Survey:
     def _verbs(self, listed: ListedTable, location: str) -> tuple[TablePolicy | None, list[VerbPolicy]]:
         """What the policy has for a table, and the verbs that are looked at."""
         own = self.policy.of_table(names_of(listed, location))
-        return own, self.policy.verbs(own)
+        return own, self.policy.verbs(own, listed.format)
 
     def _decision_key(self, verb: VerbPolicy, decision: Decision) -> str:
         return decision_key(verb.verb, [decision.decided, self.opener.vouched])

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.operation.verbs import VERB_NAMES
+from iceberg_cli.plan.text import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,8 +36,11 @@ __all__ = [
     "is_only_by_name",
     "place_of",
     "plugged_formats",
+    "plugged_verbs",
     "policies_of",
+    "policy_for",
     "verbs_in_order",
+    "verbs_of",
 ]
 BUILT_IN: Final = ("iceberg", "delta")
 GROUP: Final = "iceberg_cli.formats"
@@ -196,7 +199,15 @@ class Format(Protocol):
         ...
 
     def policy(self, verb: str) -> type[Policy]:
-        """The policies of a verb, with nothing of the verb loaded."""
+        """The policies of a verb, with nothing else of the verb loaded.
+
+        Raises:
+            KeyError: it is none of `verbs`.
+        """
+        ...
+
+    def instead(self, verb: str) -> str | None:
+        """What does here what a verb does that only other formats have, as an error can advise it; None: nothing."""
         ...
 
     def inspector(self, table: Any, state: StateSelector, *, as_of_ms: int) -> Inspector:
@@ -343,21 +354,64 @@ def plugged_formats() -> Iterator[Format]:
             ) from error
 
 
-def place_of(format_name: str, verb: str) -> VerbPlace:
-    """Where a verb stands among others of a format, with nothing else of it loaded.
+VERB_NAMES: Final = tuple(dict.fromkeys(verb for name in BUILT_IN for verb in format_of(name).verbs))
+"""The verbs of the built-in formats, each once."""
+
+
+def plugged_verbs() -> dict[str, dict[str, type[Policy]]]:
+    """The policies of verbs that only formats of installed packages have, by verb and by format.
+
+    Raises:
+        UsageError: a package does not have what it says it brings.
+    """
+    found: dict[str, dict[str, type[Policy]]] = {}
+    for plugged in plugged_formats():
+        for verb in plugged.verbs:
+            if verb not in VERB_NAMES:
+                found.setdefault(verb, {})[plugged.name] = plugged.policy(verb)
+    return found
+
+
+def verbs_of(format_name: str) -> tuple[str, ...]:
+    """Those of `VERB_NAMES` that a format has.
 
     Raises:
         UsageError: there is no such format.
     """
-    return format_of(format_name).policy(verb).place
+    found = format_of(format_name).verbs
+    return tuple(verb for verb in VERB_NAMES if verb in found)
+
+
+def policy_for(format_name: str, verb: str) -> type[Policy]:
+    """The policies of a verb for tables of a format, with nothing else of the verb loaded.
+
+    Raises:
+        UsageError: there is no such format, or it has no such verb.
+    """
+    found = format_of(format_name)
+    if verb in found.verbs:
+        return found.policy(verb)
+    instead, having = found.instead(verb), listed([format_of(name).title[1] for name in policies_of(verb)])
+    raise UsageError(
+        f"{verb} is no verb of {found.title[1]} tables",
+        next_step=instead or f"It is for {having} tables alone.",
+    )
+
+
+def place_of(format_name: str, verb: str) -> VerbPlace:
+    """Where a verb stands among others of a format; raises as `policy_for`."""
+    return policy_for(format_name, verb).place
 
 
 @cache
-def verbs_in_order() -> tuple[str, ...]:
-    """All verbs, in the order in which those that are due on a table run."""
-    return tuple(
-        sorted(VERB_NAMES, key=lambda verb: max(each.place.order for each in policies_of(verb).values()))
-    )
+def verbs_in_order(format_name: str | None = None) -> tuple[str, ...]:
+    """The verbs of a format, or all, in the order in which those that are due on a table run.
+
+    Raises:
+        UsageError: there is no such format.
+    """
+    names = VERB_NAMES if format_name is None else verbs_of(format_name)
+    return tuple(sorted(names, key=lambda verb: max(each.place.order for each in policies_of(verb).values())))
 
 
 @cache
@@ -367,5 +421,6 @@ def is_only_by_name(verb: str) -> bool:
 
 
 def policies_of(verb: str) -> dict[str, type[Policy]]:
-    """The policy of a verb on tables of each format, by format, with nothing else of a format loaded."""
-    return {name: format_of(name).policy(verb) for name in BUILT_IN}
+    """The policy of a verb on tables of each format that has it, by format, with nothing else of a format loaded."""
+    built_in = {name: format_of(name).policy(verb) for name in BUILT_IN if verb in format_of(name).verbs}
+    return built_in or plugged_verbs().get(verb, {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from iceberg_cli.operation.verbs import Verbs, policy_called, policy_of
+from iceberg_cli.iceberg.verb_registry import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ __all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteManifests", "U
 
 def __getattr__(name: str) -> Any:
     """A policy, imported when it is used."""
-    return policy_called(__name__, name)
+    return VERBS.policy_called(name)
 
 
 class IcebergFormat:
@@ -58,7 +58,7 @@ class IcebergFormat:
     )  # fmt: skip
     recounts: Final = True
     deep_reads: Final = "opens Puffin and Parquet files too"
-    verbs: Final = Verbs(f"{__name__}.verbs")
+    verbs: Final = VERBS
 
     def detect(self, request: OpenRequest) -> bool:  # noqa: ARG002 - the port's signature
         """Whatever no other format knows, so that it is refused by what Iceberg's would be."""
@@ -84,7 +84,11 @@ class IcebergFormat:
 
     def policy(self, verb: str) -> type[Policy]:
         """The policies of a verb."""
-        return policy_of(__name__, verb)
+        return VERBS.policy(verb)
+
+    def instead(self, verb: str) -> str | None:  # noqa: ARG002 - the port's signature
+        """Nothing: every verb of the other format is one here."""
+        return None
 
     def inspector(self, table: IcebergTable, state: StateSelector, *, as_of_ms: int) -> TableInspector:
         """Reads about the snapshot that is selected."""

@@ -44,13 +44,13 @@ from iceberg_cli.iceberg.unknown_metadata import (
     read_unknown,
     unlogged,
 )
+from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.workspace import IcebergWorkspace
 from iceberg_cli.operation.nested_tables import METADATA, NestedFiles, NestedTables
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.own_removals import with_own_removals
 from iceberg_cli.operation.ports import Retries
 from iceberg_cli.operation.table import OpenTable
-from iceberg_cli.operation.verbs import policy_of
 from iceberg_cli.paths import Roots, canonical
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Voucher
 from iceberg_cli.plan.removal_rows import SCHEMA
@@ -287,7 +287,7 @@ class IcebergTable(OpenTable):
             )
             plan = replace(plan, blocked_by=(*plan.blocked_by, encrypts))
         reason = hides.hidden_snapshots_reason() if isinstance(hides, HidesSnapshots) else None
-        removes = policy_of("iceberg_cli.iceberg", plan.verb).place.removes
+        removes = VERBS.policy(plan.verb).place.removes
         harmless = plan.only_adds_snapshots if plan.due else not removes
         if reason is None or harmless:
             return plan

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.operation import removal_files
 from iceberg_cli.plan import removal_rows
 from iceberg_cli.plan.removals import Removals

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.errors import CommitConflict, Refused, StalePlan, TakenOver
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.plan.report import Report

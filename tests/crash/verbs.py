@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs import VERBS as REAL_VERBS
+from iceberg_cli.iceberg.verb_registry import VERBS as REAL_VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.operation.outcomes import Attempt
 from iceberg_cli.operation.ports import Build, Planned, Verb

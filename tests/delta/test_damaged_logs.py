@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as PeerTable
 
-from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.testing.delta_writer import (
     NOW_MS,

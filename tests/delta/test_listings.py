@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from iceberg_cli.delta.table import DeltaTable
-from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.formats.open import iceberg_files

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.delta.spec.checkpoint_columns import inferred
-from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.errors import Refused
 from iceberg_cli.plan.plan import Change, Step
 from iceberg_cli.testing.delta_writer import a_metadata, a_protocol, a_protocol_with, an_add, write_log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,20 @@ import iceberg_cli as ic
 from iceberg_cli.errors import TableNotFound, UsageError
 from iceberg_cli.formats import format_of
 from iceberg_cli.storage import plugins
+from tests.cli.lakes import four_snapshots
 from tests.cli.running import iceberg_cli
 
 PLUG_IN = """
 from dataclasses import dataclass
 
+from typing import ClassVar
+
+from iceberg_cli.errors import Refused
 from iceberg_cli.plan.events import unheard
 from iceberg_cli.plan.findings import CheckResult, Findings, error
 from iceberg_cli.plan.inspection import Column, Lines, NUMBER
+from iceberg_cli.plan.policy import Policy, Whole, option
+from iceberg_cli.plan.verb_place import VerbPlace
 
 
 @dataclass(kw_only=True)
@@ -34,6 +41,9 @@ class Table:
     @property
     def identity(self):
         return {"name": self.name, "location": self.name, "format": self.format}
+
+    def base(self):
+        return "two lines"
 
     def notices(self):
         return []
@@ -81,6 +91,19 @@ class Checker:
         return CheckResult(rules=rules, found=found, deep=False, checked={"lines": 2})
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SortLines(Policy):
+    verb: ClassVar[str] = "sort-lines"
+    place: ClassVar = VerbPlace(order=1)
+    about: ClassVar[str] = "Sort the lines of a table."
+    column: int = option(Whole(), "The first column that counts.", default=1)
+
+
+class SortLinesVerb:
+    def plan(self, table, policy, **_):
+        raise Refused(f"the lines of {table.name} cannot be sorted from column {policy.column}")
+
+
 class LinesFormat:
     name = "lines"
     title = ("a", "Lines")
@@ -91,7 +114,13 @@ class LinesFormat:
     stateless = ()
     recounts = False
     deep_reads = "counts words too"
-    verbs = {}
+    verbs = {"sort-lines": SortLinesVerb()}
+
+    def policy(self, verb):
+        return {"sort-lines": SortLines}[verb]
+
+    def instead(self, verb):
+        return "Use sort-lines." if verb == "rewrite-manifests" else None
 
     def detect(self, request):
         return request.storage.holds_any(f"{request.folder}/_lines")
@@ -120,6 +149,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (metadata / "entry_points.txt").write_text("[iceberg_cli.formats]\nlines = lines_format:FORMAT\n")
     (site / "lines_format.py").write_text(PLUG_IN)
     monkeypatch.syspath_prepend(site)
+    monkeypatch.delitem(sys.modules, "lines_format", raising=False)
     folder = tmp_path / "t"
     (folder / "_lines").mkdir(parents=True)
     (folder / "_lines" / "1").write_text("one")
@@ -161,7 +191,29 @@ def test_its_findings_are_printed_with_the_sections_and_remedies_of_its_rules(ta
 def test_commands_of_verbs_refuse_its_tables(table: Path) -> None:
     ran = iceberg_cli("merge-dvs", table, "--dry-run")
     assert ran.code == 2
-    assert f"No command has options for {table}, which is a Lines table" in ran.err
+    assert "merge-dvs is no verb of Lines tables" in ran.err
+    assert "It is for Iceberg and Delta tables alone." in ran.err
+    assert "Use sort-lines." in iceberg_cli("rewrite-manifests", table, "--dry-run").err
+
+
+def test_a_verb_that_only_it_has_is_a_command(table: Path, tmp_path: Path) -> None:
+    assert "  sort-lines         Sort the lines of a table.\n" in iceberg_cli("--help").out
+    assert "The first column that counts." in iceberg_cli("sort-lines", "--help").out
+    ran = iceberg_cli("sort-lines", table, "--column", 3, "--dry-run")
+    assert (ran.code, f"the lines of {table} cannot be sorted from column 3" in ran.err) == (11, True)
+    other = four_snapshots(tmp_path / "iceberg").publish()
+    ran = iceberg_cli("sort-lines", other, "--dry-run")
+    assert ran.code == 2
+    assert "sort-lines is no verb of Iceberg tables" in ran.err
+    assert "It is for Lines tables alone." in ran.err
+
+
+def test_a_package_that_cannot_be_loaded_takes_no_command_from_others(table: Path) -> None:
+    (table.parent / "site" / "lines_format.py").write_text("raise ImportError('too old')")
+    ran = iceberg_cli("--help")
+    assert ran.code == 0
+    assert "  expire-snapshots" in ran.out
+    assert ran.err.startswith("warning: Cannot look for tables of the format 'lines'")
 
 
 def test_its_rows_and_summaries_are_printed_by_what_it_says_of_them(table: Path) -> None:

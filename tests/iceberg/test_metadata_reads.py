@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import ASSIGN, REPAIR, UpgradeV3
 from iceberg_cli.operation.apply import apply

@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 
 from iceberg_cli.errors import IcebergCliError, Refused, TakenOver
-from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.testing.crash.world import crash
 from tests.budget import few_or_many, some

@@ -19,7 +19,7 @@ from iceberg_cli.errors import (
     Interrupted,
     Refused,
 )
-from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.operation.apply import abandon, apply
 from iceberg_cli.operation.outcomes import Committed, Outcome
 from iceberg_cli.operation.recovery import operations

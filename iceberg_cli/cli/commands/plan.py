@@ -12,7 +12,7 @@ from iceberg_cli.cli.arguments import Argument, ArgumentGroup, ReportOption, Ver
 from iceberg_cli.cli.commands.many_tables import WORST_FIRST
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.errors import IcebergCliError, UsageError
-from iceberg_cli.formats import VERB_NAMES, policies_of
+from iceberg_cli.formats import VERB_NAMES, policies_of, verbs_of
 from iceberg_cli.plan.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -63,9 +63,8 @@ def register(app: typer.Typer) -> None:
         _check_report(report)
         opened = run.open(table)
         policies = {
-            name: options.policy(opened, now_ms=run.as_of_ms)
-            for name, options in chosen.items()
-            if verb in (None, name)
+            name: chosen[name].policy(opened, now_ms=run.as_of_ms)
+            for name in (verbs_of(opened.format) if verb is None else [verb])
         }
         plans: list[Plan] = []
         failed: dict[str, IcebergCliError] = {}

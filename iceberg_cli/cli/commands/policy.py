@@ -200,7 +200,7 @@ def _options(run: Run, chosen: FleetPolicy, found: TablePolicy, table: Table) ->
     from iceberg_cli.plan.plan import Option
 
     options: dict[str, Option] = {}
-    for verb in verbs_in_order():
+    for verb in verbs_in_order(table.format):
         if (own := found.verbs.get(verb)) is None:
             continue
         options[f"{verb}.when"] = Option(value=own.when, source=own.when_source)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.cli.page.distributions import SizeDistribution
 from iceberg_cli.errors import IcebergCliError, UsageError
-from iceberg_cli.formats import BUILT_IN, VERB_NAMES, format_of, place_of
+from iceberg_cli.formats import BUILT_IN, format_of, place_of
 from iceberg_cli.plan.inspection import SIZES, Row, partition_text
 from iceberg_cli.plan.policy import Policy
 
@@ -226,7 +226,8 @@ def _partition(row: Row, deleted: str) -> PartitionDeletes:
 
 def _expiry(table: Table, *, as_of_ms: int) -> Plan | None:
     """What the verb that removes would do by default, where metadata alone tells that: no file is looked for."""
-    kinds = (format_of(table.format).policy(verb) for verb in VERB_NAMES)
+    found = format_of(table.format)
+    kinds = (found.policy(verb) for verb in found.verbs)
     kind = next((each for each in kinds if each.place.removes), None)
     if kind is None or "cleanup" not in kind.schema()["properties"]:
         return None

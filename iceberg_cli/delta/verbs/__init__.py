@@ -1,12 +1,1 @@
-"""The verbs of Delta tables by name.
-
-A verb's rules are pure and in `delta/`; here is the shell around them.
-"""
-
-from __future__ import annotations
-
-from typing import Final
-
-from iceberg_cli.operation.verbs import Verbs
-
-VERBS: Final = Verbs(__name__)
+"""The verbs of Delta tables, a folder each: its rules and its policy are pure, `plan.py` reads the table."""

@@ -9,12 +9,12 @@ from typing import Any
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.delta.table import DeltaTable
-from iceberg_cli.delta.verbs import VERBS as DELTA_VERBS
+from iceberg_cli.delta.verb_registry import VERBS as DELTA_VERBS
 from iceberg_cli.formats.open import iceberg_files
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs import VERBS as ICEBERG_VERBS
+from iceberg_cli.iceberg.verb_registry import VERBS as ICEBERG_VERBS
 from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.operation.ports import Planned, Verb
 from iceberg_cli.operation.recovery import recover_all

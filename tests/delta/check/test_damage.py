@@ -18,7 +18,7 @@ import pytest
 from iceberg_cli.delta.check.table_check import DeltaTableCheck
 from iceberg_cli.delta.spec.checkpoint import read_part
 from iceberg_cli.delta.spec.snapshot import Snapshot
-from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.errors import CorruptFile, IcebergCliError
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.testing.crash.delta_reader import LOG, vector_id

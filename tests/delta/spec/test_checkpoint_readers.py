@@ -21,7 +21,7 @@ import pytest
 
 from iceberg_cli.delta.spec.statistics_columns import primitive
 from iceberg_cli.delta.spec.text_values import partition_values
-from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.testing.delta_writer import (
     Action,
     a_commit_info,

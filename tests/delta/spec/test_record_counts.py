@@ -14,7 +14,7 @@ import pytest
 
 from iceberg_cli.delta.spec.columns import ADD
 from iceberg_cli.delta.spec.row_ids import UNKNOWN, record_counts, with_record_count
-from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.testing.delta_writer import a_field, a_metadata, a_protocol, an_add
 from tests.delta_opened import Operator, a_log, opened

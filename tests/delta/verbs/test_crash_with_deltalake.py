@@ -12,7 +12,7 @@ import pytest
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.delta.table import DeltaTable
-from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CommitConflict, Refused, StalePlan
 from iceberg_cli.formats.open import iceberg_files

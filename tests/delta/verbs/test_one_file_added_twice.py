@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, unreadable_reason
-from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.errors import Refused
 from iceberg_cli.testing.delta_writer import (
     a_commit,

@@ -25,7 +25,7 @@ from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
 from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
 from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown

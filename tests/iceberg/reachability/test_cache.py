@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
 from iceberg_cli.iceberg.reachability.cache_format import CacheEntry, decode, encode, identity
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, EXISTING
 from tests.budget import deep_unless

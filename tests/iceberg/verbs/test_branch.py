@@ -12,7 +12,7 @@ import pytest
 
 from iceberg_cli.errors import CommitConflict, CorruptFile, StalePlan
 from iceberg_cli.iceberg.spec.manifest_writer import write_manifest_list
-from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.testing.crash.engine import OtherEngine
 from iceberg_cli.testing.crash.world import crash
 from iceberg_cli.testing.iceberg_files import Json

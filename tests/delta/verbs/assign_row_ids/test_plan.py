@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.delta.verbs.assign_row_ids.policy import AssignRowIds
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.operation.apply import apply, resume

@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import pytest
 
-from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.errors import IcebergCliError
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.plan.report import Report

@@ -13,7 +13,7 @@ import pytest
 
 from iceberg_cli.delta.spec.paths import dv_path
 from iceberg_cli.delta.table import DeltaTable
-from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.documents import plan_from_json

@@ -13,7 +13,7 @@ import deltalake
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import checkpoint_task
 from iceberg_cli.delta.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.errors import Refused, UsageError

@@ -11,7 +11,7 @@ from deltalake import DeltaTable as DeltaRsTable
 
 from iceberg_cli.delta.spec.clients import missing_features
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol
-from iceberg_cli.delta.verbs import VERBS
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.delta.verbs.upgrade_v3.rules import upgraded
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.plan.plan import Plan

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.operation.apply import apply

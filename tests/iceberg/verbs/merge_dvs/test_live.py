@@ -16,7 +16,7 @@ import pytest
 
 from iceberg_cli.cli.context import now_ms
 from iceberg_cli.formats.open import open_table
-from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from tests.budget import deep_unless
 from tests.spark_tables import COMPACT, UPGRADE, Lake, Shape, Writing, insert, shapes, write

@@ -12,7 +12,7 @@ import fastavro
 import pytest
 
 from iceberg_cli.errors import CommitStateUnknown
-from iceberg_cli.iceberg.verbs import VERBS
+from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.testing.crash.world import Script, SimStorage, World
 from iceberg_cli.testing.iceberg_files import DELETED
