@@ -21,7 +21,7 @@ def main() -> None:
     if getattr(iceberg_cli, "DISTRIBUTION", None) != DISTRIBUTION:
         sys.stderr.write(_of_others(list(getattr(iceberg_cli, "__path__", ()))))
         raise SystemExit(USAGE)
-    from iceberg_cli.__main__ import main as program
+    from iceberg_cli.cli.starting import main as program
 
     program()
 

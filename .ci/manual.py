@@ -9,7 +9,7 @@ from command_tree import NAME, WRITTEN_BY, Command, Parameter, is_of_tables, sha
 
 from iceberg_cli import __version__
 from iceberg_cli.cli.app import EXIT_CODES
-from iceberg_cli.cli.help_texts import examples_of
+from iceberg_cli.cli.options.help_texts import examples_of
 
 ENVIRONMENT = {
     "ICEBERG_CLI_OPTION": "The value of an option that is not on the command line, such as ICEBERG_CLI_OLDER_THAN for "

@@ -8,7 +8,7 @@ from typing import Any
 
 from command_tree import NAME, WRITTEN_BY, Command, Parameter, is_of_tables, shared_options
 
-from iceberg_cli.cli.help_texts import GROUPS, examples_of, group_of
+from iceberg_cli.cli.options.help_texts import GROUPS, examples_of, group_of
 from iceberg_cli.formats import VERB_NAMES, policies_of
 from iceberg_cli.plan.policy import Policy, Switches
 

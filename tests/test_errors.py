@@ -18,7 +18,6 @@ PACKAGE = Path(iceberg_cli.__file__).parent
 NEEDED_ELSEWHERE = (
     "iceberg_cli.engines.spark.engine",
     "iceberg_cli.iceberg.catalogs.sql",
-    "iceberg_cli.__main__",
 )
 
 

@@ -10,13 +10,15 @@ from importlib import import_module
 import typer
 
 from iceberg_cli import DISTRIBUTION, __version__
-from iceberg_cli.cli import listeners, stopping, subject
-from iceberg_cli.cli.arguments import Argument, Values
-from iceberg_cli.cli.configuration import FILE_NAME, Configuration, variable_of
+from iceberg_cli.cli import subject
 from iceberg_cli.cli.context import CommandList, leave_with
-from iceberg_cli.cli.help_texts import epilog
-from iceberg_cli.cli.plain_command import PlainGroup
-from iceberg_cli.cli.streams import OutputLost, give_up_output, guard_streams
+from iceberg_cli.cli.listening import listeners
+from iceberg_cli.cli.options.arguments import Argument, Values
+from iceberg_cli.cli.options.configuration import FILE_NAME, Configuration, variable_of
+from iceberg_cli.cli.options.help_texts import epilog
+from iceberg_cli.cli.options.plain_command import PlainGroup
+from iceberg_cli.cli.terminal import stopping
+from iceberg_cli.cli.terminal.streams import OutputLost, give_up_output, guard_streams
 from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
 from iceberg_cli.formats import VERB_NAMES, plugged_verbs
 
@@ -103,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
     guard_streams()
     argv = sys.argv[1:] if arguments is None else arguments
     if argv[:1] == ["__complete"]:  # a completion script asks
-        from iceberg_cli.cli.candidates import answer
+        from iceberg_cli.cli.options.candidates import answer
 
         answer(argv[1:])
     code = run(argv)

@@ -14,19 +14,29 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from iceberg_cli.cli import listeners, stopping, subject
-from iceberg_cli.cli.arguments import ArgumentGroup, Idle, group_of, key_value, positive, spelled, values_of
+from iceberg_cli.cli import subject
 from iceberg_cli.cli.clock import now_ms
-from iceberg_cli.cli.help_texts import epilog
-from iceberg_cli.cli.plain_command import PlainCommand
-from iceberg_cli.cli.settings import Settings, all_typed
-from iceberg_cli.cli.streams import OutputLost, after
+from iceberg_cli.cli.listening import listeners
+from iceberg_cli.cli.options.arguments import (
+    ArgumentGroup,
+    Idle,
+    group_of,
+    key_value,
+    positive,
+    spelled,
+    values_of,
+)
+from iceberg_cli.cli.options.help_texts import epilog
+from iceberg_cli.cli.options.plain_command import PlainCommand
+from iceberg_cli.cli.options.settings import Settings, all_typed
+from iceberg_cli.cli.terminal import stopping
+from iceberg_cli.cli.terminal.streams import OutputLost, after
 from iceberg_cli.errors import Cancelled, IcebergCliError, UsageError
 from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Runtime, Table
-    from iceberg_cli.cli.progress import Progress
+    from iceberg_cli.cli.listening.progress import Progress
     from iceberg_cli.cli.render.screen import Screen
     from iceberg_cli.plan.events import Listener
     from iceberg_cli.plan.report import Report
@@ -202,7 +212,7 @@ class Run:
             UsageError: an option for these has no meaning, or the log file cannot be written.
         """
         if self.log_file is not None:
-            from iceberg_cli.cli import log_file
+            from iceberg_cli.cli.listening import log_file
 
             self._hide_secrets(dict(self._storage_options()))
             log_file.listen(self.log_file, as_of_ms=self.as_of_ms)
@@ -216,7 +226,7 @@ class Run:
     @functools.cached_property
     def progress(self) -> Progress:
         """The progress display on standard error."""
-        from iceberg_cli.cli.progress import Progress, mode_of
+        from iceberg_cli.cli.listening.progress import Progress, mode_of
 
         requested = "none" if self.no_progress else self.progress_mode
         return Progress(sys.stderr, mode_of(requested, sys.stderr, silent=self.quiet))
@@ -249,7 +259,7 @@ class Run:
         if self.no_pager or self.json or self.quiet or not sys.stdout.isatty():
             yield
             return
-        from iceberg_cli.cli.paging import paged
+        from iceberg_cli.cli.terminal.paging import paged
 
         with paged(self.out):
             yield

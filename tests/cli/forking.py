@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from iceberg_cli.cli import app as cli
-from iceberg_cli.cli import stopping
+from iceberg_cli.cli.terminal import stopping
 from iceberg_cli.storage.local import LocalStorage
 
 _METHODS = ("read", "stat", "paths", "put_if_absent", "replace", "delete", "prune")

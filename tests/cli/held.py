@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from iceberg_cli.cli import stopping
+from iceberg_cli.cli.terminal import stopping
 from iceberg_cli.storage.local import LocalStorage
 
 

@@ -17,9 +17,9 @@ import pytest
 import typer
 
 from iceberg_cli.cli.app import make_app
-from iceberg_cli.cli.arguments import Argument, Values, VerbOptions, values_of
-from iceberg_cli.cli.configuration import Configuration, variable_of
-from iceberg_cli.cli.plain_command import PlainCommand, PlainGroup
+from iceberg_cli.cli.options.arguments import Argument, Values, VerbOptions, values_of
+from iceberg_cli.cli.options.configuration import Configuration, variable_of
+from iceberg_cli.cli.options.plain_command import PlainCommand, PlainGroup
 from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF, AS_OF_MS, FolderTable, delta_with_removed_files, unchanged
 from tests.cli.running import as_nobody, dry, going, iceberg_cli, process
@@ -447,7 +447,7 @@ def test_without_a_file_nothing_is_loaded_that_reads_one(place: Path, table: Fol
             [sys.executable, "-c", script, *words],
             cwd=place, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
         )  # fmt: skip
-        assert done.stdout.endswith("['iceberg_cli.cli.configuration']\n")
+        assert done.stdout.endswith("['iceberg_cli.cli.options.configuration']\n")
 
 
 # -- what cannot be used -----------------------------------------------------------------------------------------------

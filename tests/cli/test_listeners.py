@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli.cli import listeners
+from iceberg_cli.cli.listening import listeners
 from iceberg_cli.plan.events import AnyEvent, CommitEnded, FilesDeleted, PhaseBegun
 from tests.cli.lakes import AS_OF, GONE, four_snapshots
 from tests.cli.running import iceberg_cli

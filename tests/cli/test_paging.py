@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli.cli.paging import paged
 from iceberg_cli.cli.render.screen import Screen
-from iceberg_cli.cli.stopping import Stopped
+from iceberg_cli.cli.terminal.paging import paged
+from iceberg_cli.cli.terminal.stopping import Stopped
 from iceberg_cli.demo import create_demo
 from tests.cli.printed import Terminal
 from tests.cli.running import process

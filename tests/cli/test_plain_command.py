@@ -8,8 +8,8 @@ import pytest
 import typer
 from typer.core import TyperCommand
 
-from iceberg_cli.cli.arguments import integer
-from iceberg_cli.cli.plain_command import PlainCommand
+from iceberg_cli.cli.options.arguments import integer
+from iceberg_cli.cli.options.plain_command import PlainCommand
 
 WORDS = (
     ["t"],

@@ -14,8 +14,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from iceberg_cli.cli import stopping, subject
-from iceberg_cli.cli.progress import Progress, mode_of
+from iceberg_cli.cli import subject
+from iceberg_cli.cli.listening.progress import Progress, mode_of
+from iceberg_cli.cli.terminal import stopping
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.events import AnyEvent, Event, PhaseBegun, PhaseEnded
 from tests.budget import deep_unless
@@ -317,7 +318,7 @@ def test_no_thread_looks_at_the_clock_while_the_process_forks() -> None:
         "import io, os, threading\n"
         "names = lambda: sorted(each.name for each in threading.enumerate())\n"
         "os.register_at_fork(before=lambda: print(names(), flush=True))  # called after those that come later\n"
-        "from iceberg_cli.cli.progress import Progress\n"
+        "from iceberg_cli.cli.listening.progress import Progress\n"
         "from iceberg_cli.plan.events import PhaseBegun\n"
         "progress = Progress(io.StringIO(), 'lines')\n"
         "progress(PhaseBegun(phase='plan', table='t'))\n"

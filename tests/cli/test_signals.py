@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli.cli import stopping
+from iceberg_cli.cli.terminal import stopping
 from tests.budget import few_or_many
 from tests.cli.forking import Ended, Program, program
 from tests.cli.lakes import AS_OF_MS, delta_with_removed_files, four_snapshots, listing
@@ -166,7 +166,7 @@ class Finder:
         if name == {module!r}:
             os.kill(os.getpid(), {number})
 sys.meta_path.insert(0, Finder())
-from iceberg_cli.__main__ import main
+from iceberg_cli.cli.starting import main
 main()"""
 
 
@@ -174,7 +174,7 @@ main()"""
 @pytest.mark.parametrize(
     ("module", "number"),
     [
-        ("iceberg_cli.cli.stopping", INT),
+        ("iceberg_cli.cli.terminal.stopping", INT),
         ("typer", INT),
         ("typer", TERM),
         ("iceberg_cli.cli.commands.plan", TERM),

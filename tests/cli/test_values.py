@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli.cli.arguments import key_value, positive
+from iceberg_cli.cli.options.arguments import key_value, positive
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.policy import Size
 from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms

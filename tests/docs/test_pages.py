@@ -13,7 +13,7 @@ import typer
 
 import iceberg_cli as ic
 from iceberg_cli.cli.app import EXIT_CODES, make_app
-from iceberg_cli.cli.configuration import Configuration
+from iceberg_cli.cli.options.configuration import Configuration
 from iceberg_cli.fleet.policy_file import load_policy
 from tests.cli.command_names import COMMANDS
 from tests.cli.running import iceberg_cli

@@ -33,7 +33,7 @@ REFUSED = 11
 # On another machine nobody can see that the process is only stopped.
 ELSEWHERE = """import socket
 socket.gethostname = lambda: "elsewhere"
-from iceberg_cli.__main__ import main
+from iceberg_cli.cli.starting import main
 main()"""
 
 

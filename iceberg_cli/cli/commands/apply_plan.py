@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iceberg_cli.cli.arguments import group_of
 from iceberg_cli.cli.commands.carry_out import ApplyOptions, finish, leave_if_due, recover_open, show_before
 from iceberg_cli.cli.context import Run, command
-from iceberg_cli.cli.stopping import at_safe_points
+from iceberg_cli.cli.options.arguments import group_of
+from iceberg_cli.cli.terminal.stopping import at_safe_points
 from iceberg_cli.errors import StalePlan
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from iceberg_cli.cli import subject
-from iceberg_cli.cli.arguments import VerbOptions, integer
 from iceberg_cli.cli.context import Run
-from iceberg_cli.cli.stopping import at_safe_points, changed
-from iceberg_cli.cli.streams import after
+from iceberg_cli.cli.options.arguments import VerbOptions, integer
+from iceberg_cli.cli.terminal.stopping import at_safe_points, changed
+from iceberg_cli.cli.terminal.streams import after
 from iceberg_cli.errors import CommitStateUnknown, DeletesFailed, Refused, UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def measure(path: str | None, *, looks: bool) -> None:
         UsageError: no file can be written there.
     """
     if path is not None:
-        from iceberg_cli.cli import metrics
+        from iceberg_cli.cli.listening import metrics
 
         metrics.listen(path, looks=looks)
 

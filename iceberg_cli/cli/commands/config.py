@@ -14,7 +14,7 @@ from iceberg_cli.plan.policy import DEFAULT
 from iceberg_cli.plan.text import count, did_you_mean
 
 if TYPE_CHECKING:
-    from iceberg_cli.cli.settings import EverySettings, Settings
+    from iceberg_cli.cli.options.settings import EverySettings, Settings
     from iceberg_cli.plan.plan import Option
 
 CONFIG_SCHEMA: Final = "iceberg-cli/config/1"
@@ -102,7 +102,7 @@ def _of_all(every: EverySettings) -> dict[str, Option]:
 
 
 def _option(every: EverySettings, command_name: str, flag: str, settings: Settings) -> Option:
-    from iceberg_cli.cli.configured_values import without_secrets
+    from iceberg_cli.cli.options.configured_values import without_secrets
     from iceberg_cli.plan.plan import Option
 
     argument = every.commands[command_name][flag]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from iceberg_cli.cli.context import Run, command
-from iceberg_cli.cli.stopping import changed
+from iceberg_cli.cli.terminal.stopping import changed
 
 
 def register(app: typer.Typer) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from iceberg_cli.cli.arguments import ReportOption, integer, positive
 from iceberg_cli.cli.context import Run, TableArgument, command
+from iceberg_cli.cli.options.arguments import ReportOption, integer, positive
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
 from iceberg_cli.formats import Format, format_of
 from iceberg_cli.formats.inspection import DOCUMENTS, SAMPLE_ROWS, WHAT, check_what

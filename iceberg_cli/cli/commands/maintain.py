@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from iceberg_cli.cli import stopping
-from iceberg_cli.cli.arguments import ReportOption, integer, positive
 from iceberg_cli.cli.commands.carry_out import Metrics, measure
 from iceberg_cli.cli.commands.many_tables import (
     DEFAULT_JOBS,
@@ -32,6 +30,8 @@ from iceberg_cli.cli.commands.many_tables import (
     tell_failures,
 )
 from iceberg_cli.cli.context import Run, command
+from iceberg_cli.cli.options.arguments import ReportOption, integer, positive
+from iceberg_cli.cli.terminal import stopping
 from iceberg_cli.errors import Interrupted, UsageError
 from iceberg_cli.plan.events import FleetCounted
 from iceberg_cli.plan.text import duration_ms, size_bytes

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 
 import typer
 
-from iceberg_cli.cli.arguments import integer
-from iceberg_cli.cli.configuration import variable_of
 from iceberg_cli.cli.context import Run
+from iceberg_cli.cli.options.arguments import integer
+from iceberg_cli.cli.options.configuration import variable_of
 from iceberg_cli.errors import IcebergCliError, UsageError
 from iceberg_cli.formats import VERB_NAMES
 from iceberg_cli.plan.events import Event

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iceberg_cli.cli.arguments import integer
 from iceberg_cli.cli.commands.carry_out import Metrics, measure
 from iceberg_cli.cli.context import Run, TableArgument, command
-from iceberg_cli.cli.stopping import at_safe_points, changed
-from iceberg_cli.cli.streams import after
+from iceberg_cli.cli.options.arguments import integer
+from iceberg_cli.cli.terminal.stopping import at_safe_points, changed
+from iceberg_cli.cli.terminal.streams import after
 
 if TYPE_CHECKING:
     from iceberg_cli.api import OpenOperation, Table

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from iceberg_cli.cli.arguments import ReportOption, integer, positive
 from iceberg_cli.cli.commands.carry_out import Metrics, measure
 from iceberg_cli.cli.commands.many_tables import (
     DEFAULT_JOBS,
@@ -30,6 +29,7 @@ from iceberg_cli.cli.commands.many_tables import (
     tell_failures,
 )
 from iceberg_cli.cli.context import Run, command
+from iceberg_cli.cli.options.arguments import ReportOption, integer, positive
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.events import FleetCounted
 

@@ -7,9 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from iceberg_cli.cli.arguments import Argument, ArgumentGroup, VerbOptions, group_of, spelled, verb_group
 from iceberg_cli.cli.commands.carry_out import ApplyOptions, carry_out
 from iceberg_cli.cli.context import Run, TableArgument, command
+from iceberg_cli.cli.options.arguments import (
+    Argument,
+    ArgumentGroup,
+    VerbOptions,
+    group_of,
+    spelled,
+    verb_group,
+)
 from iceberg_cli.errors import Refused, UsageError
 from iceberg_cli.formats import policies_of
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from iceberg_cli import __version__
-from iceberg_cli.cli import listeners, subject
+from iceberg_cli.cli import subject
 from iceberg_cli.cli.clock import now_ms
+from iceberg_cli.cli.listening import listeners
 from iceberg_cli.errors import IcebergCliError, UsageError
 from iceberg_cli.plan.events import (
     AnyEvent,

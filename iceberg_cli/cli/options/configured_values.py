@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import typer
 
-from iceberg_cli.cli.arguments import Argument, key_value
+from iceberg_cli.cli.options.arguments import Argument, key_value
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
 

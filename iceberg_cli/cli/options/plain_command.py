@@ -13,8 +13,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from iceberg_cli.cli import subject
-from iceberg_cli.cli.arguments import Values
-from iceberg_cli.cli.help_texts import GROUPS, group_of
+from iceberg_cli.cli.options.arguments import Values
+from iceberg_cli.cli.options.help_texts import GROUPS, group_of
 
 _ASK_TYPER: Final = object()
 

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from iceberg_cli.cli import listeners, subject
+from iceberg_cli.cli import subject
 from iceberg_cli.cli.clock import now_ms
-from iceberg_cli.cli.listeners import warn
+from iceberg_cli.cli.listening import listeners
+from iceberg_cli.cli.listening.listeners import warn
 from iceberg_cli.cli.render.kinds import KIND_NAMES
 from iceberg_cli.errors import IcebergCliError, UsageError
 from iceberg_cli.plan.events import (

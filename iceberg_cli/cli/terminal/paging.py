@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from iceberg_cli.cli.stopping import deferred
+from iceberg_cli.cli.terminal.stopping import deferred
 
 if TYPE_CHECKING:
     from iceberg_cli.cli.render.screen import Screen

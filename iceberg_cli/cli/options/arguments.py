@@ -22,7 +22,7 @@ from iceberg_cli.formats import format_of, policy_for
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Table
-    from iceberg_cli.cli.settings import Settings
+    from iceberg_cli.cli.options.settings import Settings
     from iceberg_cli.plan.policy import Kind, Policy, PolicyOption
 
 

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
-from iceberg_cli.cli import stopping, subject
+from iceberg_cli.cli import subject
+from iceberg_cli.cli.terminal import stopping
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.events import AnyEvent, Event, PhaseBegun, PhaseEnded
 from iceberg_cli.plan.text import age, size

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from iceberg_cli.cli.arguments import Argument
 from iceberg_cli.cli.clock import now_ms
-from iceberg_cli.cli.settings import Settings, all_typed
+from iceberg_cli.cli.options.arguments import Argument
+from iceberg_cli.cli.options.settings import Settings, all_typed
 from iceberg_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from iceberg_cli.cli.configuration_file import ConfigurationFile
+    from iceberg_cli.cli.options.configuration_file import ConfigurationFile
 
 PREFIX: Final = "ICEBERG_CLI_"
 FILE_VARIABLE: Final = "ICEBERG_CLI_CONFIG"
@@ -127,7 +127,7 @@ class Configuration:
                     if needed
                     else "",
                 ) from error
-            from iceberg_cli.cli.configuration_file import parse  # most runs have no file
+            from iceberg_cli.cli.options.configuration_file import parse  # most runs have no file
 
             with _correcting(path):
                 return parse(path, data)
@@ -193,7 +193,7 @@ class Configuration:
         Raises:
             UsageError: a variable is of an option that is taken from the command line alone.
         """
-        from iceberg_cli.cli.configuration_file import command_line_alone
+        from iceberg_cli.cli.options.configuration_file import command_line_alone
         from iceberg_cli.plan.text import did_you_mean
 
         lines: list[str] = []
@@ -273,7 +273,7 @@ class _Resolver:
         """The value of an option that is not on the command line, its source and its strength."""
         if not self.configuration.variables and self.configuration.file is None:
             return None
-        from iceberg_cli.cli.configured_values import read_text, read_value
+        from iceberg_cli.cli.options.configured_values import read_text, read_value
 
         name = variable_of(argument.flag)
         if (text := self.configuration.variables.get(name)) is not None:

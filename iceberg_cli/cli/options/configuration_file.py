@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from iceberg_cli.cli.arguments import Argument
-from iceberg_cli.cli.configured_values import read_value
+from iceberg_cli.cli.options.arguments import Argument
+from iceberg_cli.cli.options.configured_values import read_value
 from iceberg_cli.encoding.toml_file import parse_toml
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.text import did_you_mean

@@ -1,0 +1,1 @@
+"""The terminal: standard streams, the pager, and Ctrl-C."""
