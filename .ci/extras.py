@@ -1,9 +1,9 @@
-"""Resolve what users install: `all` extras together, and pairs of extras that have a library in common.
+"""Resolve what users install: the wheel, `all` extras together, and pairs of extras that have a library in common.
 
-Each is resolved by pip as on a machine that has none of it; nothing is installed. Which libraries an extra brings is
-read off the environment that runs this, which has all of them. A run has a third of the pairs, in turn as deep tests
-are; with FULL_SUITES=1 all. Exits 1 where one cannot be resolved, or takes long: pip gives up on some only after a
-very long search.
+The wheel is built, and must have the completion scripts. Each set of extras is resolved by pip as on a machine that has
+none of it; nothing is installed. Which libraries an extra brings is read off the environment that runs this, which has
+all of them. A run has a third of the pairs, in turn as deep tests are; with FULL_SUITES=1 all. Exits 1 where one cannot
+be resolved, or takes long: pip gives up on some only after a very long search.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, requires
 from itertools import combinations
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
+from zipfile import ZipFile
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -76,16 +78,28 @@ def resolve(extras: tuple[str, ...]) -> str:
     return f"{wanted}: {ran.stderr.strip()}" if ran.returncode else ""
 
 
+def missing_of_the_wheel() -> list[str]:
+    """What a wheel must have that stands outside of the package here, and has not."""
+    with TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, "."]
+        subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603 - pip
+        [built] = Path(folder).glob("*.whl")
+        with ZipFile(built) as wheel:
+            scripts = {f"iceberg_cli/completions/{path.name}" for path in (ROOT / "completions").iterdir()}
+            return sorted(scripts - set(wheel.namelist()))
+
+
 def main() -> int:
     """1 where users cannot install what they need together."""
     found = pairs()
     chosen = [("all",), *(found if FULL else found[suite_number() % SHARDS :: SHARDS])]
     with ThreadPoolExecutor(2) as pool:
         faults = [fault for fault in pool.map(resolve, chosen) if fault]
-    for fault in faults:
+    missing = missing_of_the_wheel()
+    for fault in (*faults, *(f"the wheel has no {name}" for name in missing)):
         print(fault)
     print(f"{len(chosen) - len(faults)} of {len(chosen)} sets of extras can be installed")
-    return int(bool(faults))
+    return int(bool(faults or missing))
 
 
 if __name__ == "__main__":

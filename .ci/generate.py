@@ -23,7 +23,7 @@ from iceberg_cli.cli.commands.completion import SCRIPTS
 from iceberg_cli.formats import VERB_NAMES, policies_of
 
 ROOT = Path(__file__).resolve().parents[1]
-COMPLETIONS = "iceberg_cli/cli/completions"
+COMPLETIONS = "completions"
 REFERENCE = "docs/pages/reference"
 FOLDERS = (COMPLETIONS, "man", REFERENCE)
 SCHEMAS = "iceberg_cli/schemas"

@@ -13,7 +13,7 @@ import pytest
 
 from iceberg_cli import __version__
 from iceberg_cli.cli.app import EXIT_CODES
-from iceberg_cli.cli.help_texts import examples_of
+from iceberg_cli.cli.options.help_texts import examples_of
 from tests.cli.command_names import COMMANDS
 from tests.cli.running import iceberg_cli
 from tests.paths import ROOT
@@ -93,9 +93,9 @@ def test_manual_pages_have_files_and_the_examples_of_the_help() -> None:
 @pytest.mark.parametrize(
     ("program", "arguments", "file"),
     [
-        ("bash", ["-n"], "iceberg_cli/cli/completions/iceberg-cli.bash"),
-        ("zsh", ["-n"], "iceberg_cli/cli/completions/_iceberg-cli"),
-        ("fish", ["--no-execute"], "iceberg_cli/cli/completions/iceberg-cli.fish"),
+        ("bash", ["-n"], "completions/iceberg-cli.bash"),
+        ("zsh", ["-n"], "completions/_iceberg-cli"),
+        ("fish", ["--no-execute"], "completions/iceberg-cli.fish"),
         *(("mandoc", ["-T", "lint", "-W", "warning"], f"man/{page.name}") for page in MANUAL),
     ],
 )

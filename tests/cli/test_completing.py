@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli.cli.candidates import candidates
+from iceberg_cli.cli.options.candidates import candidates
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import format_of
 from iceberg_cli.formats.inspection import WHAT, check_request
@@ -161,14 +161,14 @@ def test_the_question_is_no_command(tmp_path: Path) -> None:
 def complete_in_bash(program: Path, folder: Path, *words: str) -> list[str]:
     line = " ".join(shlex.quote(word) for word in words)
     script = (
-        f"source {shlex.quote(str(ROOT))}/iceberg_cli/cli/completions/iceberg-cli.bash; "
+        f"source {shlex.quote(str(ROOT))}/completions/iceberg-cli.bash; "
         f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _iceberg_cli; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     )
     return ran(["bash", "-c", script], program, folder)
 
 
 def complete_in_fish(program: Path, folder: Path, *words: str) -> list[str]:
-    script = f"source {ROOT}/iceberg_cli/cli/completions/iceberg-cli.fish; complete -C {shlex.quote(' '.join(words))}"
+    script = f"source {ROOT}/completions/iceberg-cli.fish; complete -C {shlex.quote(' '.join(words))}"
     return [line.split("\t")[0] for line in ran(["fish", "-c", script], program, folder)]
 
 

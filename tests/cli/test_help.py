@@ -14,9 +14,9 @@ import pytest
 import typer
 
 from iceberg_cli import __version__
-from iceberg_cli.cli import help_texts
 from iceberg_cli.cli.app import make_app
 from iceberg_cli.cli.commands.completion import SCRIPTS
+from iceberg_cli.cli.options import help_texts
 from iceberg_cli.errors import IcebergCliError
 from tests.cli.command_names import COMMANDS
 from tests.cli.running import iceberg_cli, process
@@ -122,7 +122,7 @@ def test_demo_offers_no_option_that_means_nothing_to_it() -> None:
 def test_completion_prints_the_script_of_the_shell(shell: str) -> None:
     shown = iceberg_cli("completion", shell)
     assert (shown.code, shown.err) == (0, "")
-    assert shown.out == (ROOT / "iceberg_cli" / "cli" / "completions" / SCRIPTS[shell]).read_text()
+    assert shown.out == (ROOT / "completions" / SCRIPTS[shell]).read_text()
     assert shell in shown.out or shell == "zsh"
 
 

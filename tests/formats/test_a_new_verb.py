@@ -62,7 +62,7 @@ VERB = RegroupManifestsVerb()
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The package and what is generated of it, with a verb more that Iceberg alone has."""
     root = tmp_path_factory.mktemp("house")
-    for name in ("iceberg_cli", ".ci", "docs", "man"):
+    for name in ("iceberg_cli", ".ci", "completions", "docs", "man"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "venv"))
     shutil.copy(ROOT / "CHANGELOG.md", root)
     folder = root / "iceberg_cli" / "iceberg" / "verbs" / VERB.replace("-", "_")
@@ -104,10 +104,7 @@ def test_help_schemas_manual_pages_and_completions_have_it(house: Path) -> None:
         "iceberg_cli/schemas/plan-2.json",
         f"docs/pages/reference/{VERB}.md",
         "docs/pages/reference/policies.md",
-        *(
-            f"iceberg_cli/cli/completions/{name}"
-            for name in ("iceberg-cli.bash", "_iceberg-cli", "iceberg-cli.fish")
-        ),
+        *(f"completions/{name}" for name in ("iceberg-cli.bash", "_iceberg-cli", "iceberg-cli.fish")),
     ):
         text = (house / path).read_text()
         assert "twice" in text, path

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from iceberg_cli.cli.help_texts import epilog
-from iceberg_cli.cli.plain_command import PlainCommand
+import iceberg_cli
+from iceberg_cli.cli.options.help_texts import epilog
+from iceberg_cli.cli.options.plain_command import PlainCommand
 from iceberg_cli.errors import UsageError
 
 SCRIPTS: Final = {"bash": "iceberg-cli.bash", "zsh": "_iceberg-cli", "fish": "iceberg-cli.fish"}
@@ -36,5 +37,11 @@ def register(app: typer.Typer) -> None:
                 f"There is no completion script for {shell!r}",
                 next_step=f"SHELL is one of: {', '.join(SCRIPTS)}.",
             )
-        script = files("iceberg_cli") / "cli" / "completions" / SCRIPTS[shell]
-        typer.echo(script.read_text(encoding="utf-8"), nl=False)
+        typer.echo((_folder() / SCRIPTS[shell]).read_text(encoding="utf-8"), nl=False)
+
+
+def _folder() -> Path:
+    """Where the scripts are: a wheel has them in the package, a checkout beside it."""
+    package = Path(iceberg_cli.__file__).parent
+    built = package / "completions"
+    return built if built.is_dir() else package.parent / "completions"
