@@ -15,7 +15,7 @@ from iceberg_cli.api import new_runtime
 from iceberg_cli.errors import Refused
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft, assign_first_row_ids, bind_snapshot
-from iceberg_cli.iceberg.inspect.table_columns import columns_of
+from iceberg_cli.iceberg.rows.table_columns import columns_of
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.schema import Schema

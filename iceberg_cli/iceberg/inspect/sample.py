@@ -20,21 +20,21 @@ from iceberg_cli.encoding.projection import Field
 from iceberg_cli.encoding.row_batches import FileSplit, splits_for
 from iceberg_cli.engines import Scan, Source
 from iceberg_cli.iceberg.inspect import metadata_rows as rows_of
-from iceberg_cli.iceberg.inspect.data_files import (
+from iceberg_cli.iceberg.reachability.question import snapshot_files
+from iceberg_cli.iceberg.reachability.scan import Reachability
+from iceberg_cli.iceberg.rows.data_files import (
     DataFile,
     RowReader,
 )
-from iceberg_cli.iceberg.inspect.live_entries import ENTRY_COLUMNS, LiveEntries, LiveEntryReader
-from iceberg_cli.iceberg.inspect.row_deletes import (
+from iceberg_cli.iceberg.rows.live_entries import ENTRY_COLUMNS, LiveEntries, LiveEntryReader
+from iceberg_cli.iceberg.rows.row_deletes import (
     DELETE_COLUMNS,
     RowDeletes,
     joined,
     refuse_unfit,
     with_path_bounds,
 )
-from iceberg_cli.iceberg.inspect.table_columns import columns_of
-from iceberg_cli.iceberg.reachability.question import snapshot_files
-from iceberg_cli.iceberg.reachability.scan import Reachability
+from iceberg_cli.iceberg.rows.table_columns import columns_of
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.snapshot import BRANCH
 from iceberg_cli.operation.stored_files import true_sizes

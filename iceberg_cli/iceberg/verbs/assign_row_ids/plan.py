@@ -12,6 +12,9 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.string_hash import among
 from iceberg_cli.errors import UsageError
+from iceberg_cli.iceberg.branch.head import BranchHead, branches, head_of
+from iceberg_cli.iceberg.branch.manifest_headers import losses
+from iceberg_cli.iceberg.branch.row_ids import given_again
 from iceberg_cli.iceberg.reachability.keys import NO_KEYS, Keys, live
 from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource, waiting, with_ids
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
@@ -20,9 +23,6 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
 from iceberg_cli.iceberg.verbs.assign_row_ids.policy import VERB_NAME, AssignRowIds
 from iceberg_cli.iceberg.verbs.assign_row_ids.share import PHASE, ManifestRewrite, file_keys, share
-from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of
-from iceberg_cli.iceberg.verbs.manifest_headers import losses
-from iceberg_cli.iceberg.verbs.row_ids import given_again
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Change, Plan, StagedFile, Step, Task, Verdict
 

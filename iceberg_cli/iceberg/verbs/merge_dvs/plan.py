@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.iceberg.branch.head import BranchHead, head_of
+from iceberg_cli.iceberg.branch.manifest_headers import losses
+from iceberg_cli.iceberg.branch.row_ids import given_again
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.snapshot import MAIN
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs.branch import BranchHead, head_of
-from iceberg_cli.iceberg.verbs.manifest_headers import losses
 from iceberg_cli.iceberg.verbs.merge_dvs import rules
 from iceberg_cli.iceberg.verbs.merge_dvs.build import MergeBuild
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import (
@@ -45,7 +46,6 @@ from iceberg_cli.iceberg.verbs.merge_dvs.rules import MOVED, NEW, OUTPUTS_SCHEMA
 from iceberg_cli.iceberg.verbs.merge_dvs.vectors import MergedVectors
 from iceberg_cli.iceberg.verbs.merge_dvs.verdicts import delete_file_verdicts, puffin_verdicts, warnings_of
 from iceberg_cli.iceberg.verbs.merge_dvs.where import parse_where
-from iceberg_cli.iceberg.verbs.row_ids import given_again
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
 

@@ -13,6 +13,9 @@ import pyarrow as pa
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.codecs import deflate
 from iceberg_cli.iceberg.avro.container import SYNC_BYTES
+from iceberg_cli.iceberg.branch.head import BranchHead, head_of, with_lengths
+from iceberg_cli.iceberg.branch.manifest_headers import Losses, losses
+from iceberg_cli.iceberg.branch.row_ids import given_again
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.reachability.keys import sources_of
@@ -20,8 +23,6 @@ from iceberg_cli.iceberg.spec.manifest import ManifestSource, open_manifest
 from iceberg_cli.iceberg.spec.manifest_writer import BLOCK_BYTES
 from iceberg_cli.iceberg.spec.snapshot import MAIN
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs.branch import BranchHead, head_of, with_lengths
-from iceberg_cli.iceberg.verbs.manifest_headers import Losses, losses
 from iceberg_cli.iceberg.verbs.rewrite_manifests import rules
 from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild, rehearse
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import VERB_NAME, RewriteManifests
@@ -33,7 +34,6 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import (
     groups,
     settings_of,
 )
-from iceberg_cli.iceberg.verbs.row_ids import given_again
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.engines import Scan, Source
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.branch.head import branches
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.reachability.keys import live
 from iceberg_cli.iceberg.reachability.question import snapshot_files
@@ -24,7 +25,6 @@ from iceberg_cli.iceberg.verbs.assign_row_ids import plan as assign_row_ids
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules as row_ids
 from iceberg_cli.iceberg.verbs.assign_row_ids.plan import AssignmentParts
 from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignRowIds
-from iceberg_cli.iceberg.verbs.branch import branches
 from iceberg_cli.iceberg.verbs.merge_dvs import plan as merge_dvs
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.iceberg.verbs.upgrade_v3 import rules

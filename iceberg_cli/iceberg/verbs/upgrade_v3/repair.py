@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from iceberg_cli.engines import Scan, Source
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.branch.head import BranchHead, branches, head_of, with_lengths
+from iceberg_cli.iceberg.branch.row_ids import given_again
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.reachability.keys import sources_of
@@ -28,9 +30,7 @@ from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.partition_spec import fields_in_header
 from iceberg_cli.iceberg.spec.snapshot import TAG
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.verbs.branch import BranchHead, branches, head_of, with_lengths
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
-from iceberg_cli.iceberg.verbs.row_ids import given_again
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import DROP, KEEP, REFUSE, REPAIR
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import ListFacts, PreflightReads, obstructing, some
 from iceberg_cli.plan.plan import Change, Plan, Step, Verdict

@@ -18,15 +18,15 @@ from iceberg_cli.encoding.deletion_vector import decode, encode
 from iceberg_cli.encoding.projection import Field, concat_rows
 from iceberg_cli.engines import FileParts, Scan, Source
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.inspect.data_files import (
+from iceberg_cli.iceberg.rows.data_files import (
     DataFile,
     EqualityColumns,
     batches,
     columns_for,
     keys_of,
 )
-from iceberg_cli.iceberg.inspect.data_files import rows_of as projected
-from iceberg_cli.iceberg.inspect.live_entries import ENTRY_COLUMNS
+from iceberg_cli.iceberg.rows.data_files import rows_of as projected
+from iceberg_cli.iceberg.rows.live_entries import ENTRY_COLUMNS
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.position_deletes import FILE_PATH_ID, POS_ID, read_position_deletes
 from iceberg_cli.iceberg.spec.unfit_entries import VECTOR_FIELDS, unfit_entries

@@ -160,7 +160,7 @@ def batches(
         case "orc":
             return orc_batches(parts, file.path, choose, batch_rows=batch_rows)
         case "avro":
-            from iceberg_cli.iceberg.inspect.avro_rows import avro_batches
+            from iceberg_cli.iceberg.rows.avro_rows import avro_batches
 
             return avro_batches(stream_of(parts), file.path, choose, batch_rows=batch_rows)
     raise Refused(f"Cannot read {file.path}: files of the format {file.file_format!r} are not read here")

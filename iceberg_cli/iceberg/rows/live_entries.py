@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import encrypted_file
-from iceberg_cli.iceberg.inspect.table_columns import scalar_of
 from iceberg_cli.iceberg.reachability.keys import live
+from iceberg_cli.iceberg.rows.table_columns import scalar_of
 from iceberg_cli.iceberg.spec.partition_keys import in_spec_order, partition_keys
 from iceberg_cli.iceberg.spec.transforms import parse, result_type
 
