@@ -59,8 +59,6 @@ from iceberg_cli.telemetry import traced
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.catalogs.configured import Catalogs
     from iceberg_cli.operation.ports import Build, Planned
-    from iceberg_cli.operation.recovery import OpenOperation as OpenOperation  # noqa: PLC0414 - for callers
-    from iceberg_cli.operation.table import OpenTable
     from iceberg_cli.plan.decision import Decision
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.plan import Option, Step, Verdict
@@ -69,6 +67,8 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.preflight import Preflight
     from iceberg_cli.plan.removals import Removals
     from iceberg_cli.plan.report import RecoveredOperation, Report
+    from iceberg_cli.table.recovery import OpenOperation as OpenOperation  # noqa: PLC0414 - for callers
+    from iceberg_cli.table.table import OpenTable
 
     _Read = TypeVar("_Read")
     OnSettled = Callable[[RecoveredOperation], None]
@@ -738,7 +738,7 @@ class Table:
         Raises:
             UsageError: the table has no such open operation.
         """
-        from iceberg_cli.operation.recovery import operations
+        from iceberg_cli.table.recovery import operations
 
         with phase(RECOVER, self._opened.on_event, table=self.name):
             open_operations = operations(self._opened, now_ms=_now_ms())
@@ -772,7 +772,7 @@ class Table:
             UsageError: the table has no such open operation.
             Interrupted: `stop_requested`.
         """
-        from iceberg_cli.operation.recovery import close, finish
+        from iceberg_cli.table.recovery import close, finish
 
         runtime = runtime or new_runtime()
         open_operations = self.operations(operation_id)
@@ -803,7 +803,7 @@ class Table:
         Raises:
             Interrupted: `stop_requested`.
         """
-        from iceberg_cli.operation.recovery import recover_all
+        from iceberg_cli.table.recovery import recover_all
 
         runtime = runtime or new_runtime()
         with phase(RECOVER, runtime.on_event, table=self.name):
@@ -815,7 +815,7 @@ class Table:
 
     def remove_leftovers(self) -> list[str]:
         """Delete the temporary files that killed runs left more than a day ago; those that are gone."""
-        from iceberg_cli.operation.table import remove_leftovers
+        from iceberg_cli.table.table import remove_leftovers
 
         return remove_leftovers(self._opened, now_ms=_now_ms())
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from iceberg_cli.delta.verbs.rewrite_manifests.policy import RewriteManifests
     from iceberg_cli.delta.verbs.upgrade_v3.policy import UpgradeV3
     from iceberg_cli.errors import CorruptFile
-    from iceberg_cli.operation.table import OpenRequest
     from iceberg_cli.plan.decision import Decision, Glances
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.inspection import Row, StateSelector
     from iceberg_cli.plan.plan import Plan
     from iceberg_cli.plan.policy import Policy
     from iceberg_cli.storage import Storage
+    from iceberg_cli.table.table import OpenRequest
 
 __all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteManifests", "UpgradeV3"]
 

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 from iceberg_cli.delta.spec.log import LOG
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
-from iceberg_cli.operation.next_version import CONDITIONAL_WRITES, NextVersionCommitter
 from iceberg_cli.operation.outcomes import (
     Attempt,
     Committed,
@@ -35,6 +34,7 @@ from iceberg_cli.plan.plan import Voucher
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.conditional_create import unwritable_reason
 from iceberg_cli.storage.router import NO_OVERRIDES, UnsafeOverrides
+from iceberg_cli.table.next_version import CONDITIONAL_WRITES, NextVersionCommitter
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.commit import LogCommit

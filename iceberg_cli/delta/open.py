@@ -15,8 +15,8 @@ from iceberg_cli.delta.spec.log import LOG, Segment
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.engines.local import engine_of
 from iceberg_cli.errors import CorruptFile, Refused, UsageError
-from iceberg_cli.operation.table import OpenRequest
 from iceberg_cli.paths import METADATA_SUFFIXES, scheme_of, whole_store
+from iceberg_cli.table.table import OpenRequest
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.unreadable_table import UnreadableDeltaTable

@@ -40,17 +40,17 @@ from iceberg_cli.delta.spec.protocol import Protocol
 from iceberg_cli.delta.spec.snapshot import Snapshot, repeated_add
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused
-from iceberg_cli.operation.nested_tables import NestedTables
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
-from iceberg_cli.operation.own_removals import with_own_removals
 from iceberg_cli.operation.ports import Retries
-from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.paths import Roots, scheme_of
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Verdict, Voucher
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.writer_loss import CLIENT, accepts_loss, loss_reason
+from iceberg_cli.table.nested_tables import NestedTables
+from iceberg_cli.table.own_removals import with_own_removals
+from iceberg_cli.table.table import OpenTable
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.reachability import DeltaReachability, IcebergReachability

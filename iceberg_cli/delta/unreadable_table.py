@@ -12,10 +12,10 @@ from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.delta.spec.log import Listing
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.errors import CorruptFile, Refused, UsageError
-from iceberg_cli.operation.unreadable_table import UnreadableTable, newest_readable_message
 from iceberg_cli.plan.findings import CheckResult, Findings, reason_of
 from iceberg_cli.plan.inspection import INSPECTION_SCHEMA
 from iceberg_cli.plan.text import iso
+from iceberg_cli.table.unreadable_table import UnreadableTable, newest_readable_message
 
 _TRIES: Final = 20  # older versions that are tried
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from iceberg_cli import delta, iceberg
     from iceberg_cli.errors import CorruptFile
     from iceberg_cli.operation.ports import Verb
-    from iceberg_cli.operation.table import OpenRequest, OpenTable
     from iceberg_cli.plan.decision import Decision, FileGlances, Glances
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.inspection import Column, Part, Row, StateSelector
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.policy import Policy
     from iceberg_cli.plan.verb_place import VerbPlace
     from iceberg_cli.storage import Storage
+    from iceberg_cli.table.table import OpenRequest, OpenTable
 
 __all__ = [
     "BUILT_IN",

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
-from iceberg_cli.operation.nested_tables import DELTA_LOG, METADATA, has_iceberg_metadata
 from iceberg_cli.paths import METADATA_SUFFIXES, OPERATIONS_FOLDER, scheme_of
 from iceberg_cli.storage import Storage
+from iceberg_cli.table.nested_tables import DELTA_LOG, METADATA, has_iceberg_metadata
 
 VIEW: Final = "view"  # what stands for a format where a folder is no table's, but a view's
 _VIEW_ID: Final = "view-uuid"

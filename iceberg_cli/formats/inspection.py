@@ -13,8 +13,8 @@ from iceberg_cli.plan.text import did_you_mean, listed
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from iceberg_cli.operation.table import OpenTable
     from iceberg_cli.plan.inspection import StateSelector
+    from iceberg_cli.table.table import OpenTable
 
 WHAT: Final = tuple(dict.fromkeys(what for name in BUILT_IN for what in format_of(name).inspected))
 
@@ -171,8 +171,8 @@ def checked(
     Raises:
         UsageError: see `inspector_of`.
     """
-    from iceberg_cli.operation.unreadable_table import UnreadableTable
     from iceberg_cli.plan.findings import ERROR, UNANSWERED
+    from iceberg_cli.table.unreadable_table import UnreadableTable
 
     if isinstance(table, UnreadableTable):
         if state.given():

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, TableNotFound
 from iceberg_cli.formats import format_of, plugged_formats
-from iceberg_cli.operation.table import OpenRequest, OpenTable
 from iceberg_cli.plan.events import ENGINE, Listener, phase
 from iceberg_cli.storage.router import UnsafeOverrides, located
+from iceberg_cli.table.table import OpenRequest, OpenTable
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.log_reader import DeltaLog

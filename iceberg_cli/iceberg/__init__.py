@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
     from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
     from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
-    from iceberg_cli.operation.table import OpenRequest
     from iceberg_cli.plan.decision import Decision, FileGlances
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.inspection import Row, StateSelector
     from iceberg_cli.plan.plan import Plan
     from iceberg_cli.plan.policy import Policy
     from iceberg_cli.storage import Storage
+    from iceberg_cli.table.table import OpenRequest
 
 __all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteManifests", "UpgradeV3"]
 

@@ -19,11 +19,11 @@ from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.catalogs.read_only import ReadOnlyCommitter
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.operation.table import OpenRequest
 from iceberg_cli.paths import METADATA_SUFFIXES, canonical, scheme_of
 from iceberg_cli.plan.events import Listener
 from iceberg_cli.storage.relocated import RelocatedStorage
 from iceberg_cli.storage.router import RoutedStorage, UnsafeOverrides, storage_of
+from iceberg_cli.table.table import OpenRequest
 
 if TYPE_CHECKING:
     from iceberg_cli.errors import CorruptFile

@@ -17,9 +17,9 @@ import pyarrow as pa
 from iceberg_cli.engines import Engine, OnEvent
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.catalogs.folder_versions import number_of
-from iceberg_cli.operation.nested_tables import DELTA_LOG, METADATA
 from iceberg_cli.paths import METADATA_SUFFIXES, scheme_of
 from iceberg_cli.storage import FileInfo, Storage
+from iceberg_cli.table.nested_tables import DELTA_LOG, METADATA
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.reachability.keys import KnownKeys

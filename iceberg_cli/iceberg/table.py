@@ -46,17 +46,17 @@ from iceberg_cli.iceberg.unknown_metadata import (
 )
 from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.workspace import IcebergWorkspace
-from iceberg_cli.operation.nested_tables import METADATA, NestedFiles, NestedTables
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
-from iceberg_cli.operation.own_removals import with_own_removals
 from iceberg_cli.operation.ports import Retries
-from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.paths import Roots, canonical
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Voucher
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage import FileInfo
 from iceberg_cli.storage.aliases import OtherNames
+from iceberg_cli.table.nested_tables import METADATA, NestedFiles, NestedTables
+from iceberg_cli.table.own_removals import with_own_removals
+from iceberg_cli.table.table import OpenTable
 
 if TYPE_CHECKING:
     from iceberg_cli.operation.records import CommitIntent

@@ -11,11 +11,11 @@ from iceberg_cli.iceberg.catalogs.folder_versions import number_of
 from iceberg_cli.iceberg.check.rules import METADATA_UNREADABLE
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
-from iceberg_cli.operation.unreadable_table import UnreadableTable, newest_readable_message
 from iceberg_cli.paths import METADATA_SUFFIXES
 from iceberg_cli.plan.findings import CheckResult, Findings, reason_of
 from iceberg_cli.plan.inspection import INSPECTION_SCHEMA
 from iceberg_cli.plan.text import iso
+from iceberg_cli.table.unreadable_table import UnreadableTable, newest_readable_message
 
 _TRIES: Final = 20  # older metadata files that are tried
 

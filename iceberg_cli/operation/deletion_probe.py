@@ -1,4 +1,4 @@
-"""Finds out before a commit whether the storage lets this user delete where a plan deletes."""
+"""What the storage does where a plan deletes: whether it lets this user, and where it tags files instead."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from iceberg_cli.errors import AccessDenied
 from iceberg_cli.paths import folder_column, scheme_of
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import Removals
+from iceberg_cli.storage import SoftDeletion, SoftStorage, Storage
 
 _MOST_FOLDERS: Final = 16  # in a bucket with versions each gets a delete marker
 
@@ -42,6 +44,15 @@ def check_deletable(
         f"Cannot {plan.verb} {plan.table['name']}: the storage refuses deletions in {path.rpartition('/')[0]}, where "
         f"files would go after the commit: {reason}"
     )
+
+
+def soft_folders(storage: Storage, paths: pa.ChunkedArray) -> dict[str, SoftDeletion]:
+    """The folders of n paths in which deletions are turned off, each with what is done in place of one."""
+    if not isinstance(storage, SoftStorage) or not len(paths):
+        return {}
+    folders = pc.unique(folder_column(paths)).to_pylist()
+    found = {folder: storage.soft_deletion(f"{folder}/") for folder in folders if not folder.startswith("/")}
+    return {folder: deletion for folder, deletion in found.items() if deletion is not None}
 
 
 def _name_beside(path: str, stem: str) -> str:

@@ -71,7 +71,7 @@ class Workspace(ABC):
 
     def tagged_in(self, paths: pa.ChunkedArray) -> Sequence[str]:
         """The folders of n paths in which `delete` tags files in place of deleting them."""
-        from iceberg_cli.operation.own_removals import soft_folders
+        from iceberg_cli.operation.deletion_probe import soft_folders
 
         return [*soft_folders(self.storage, paths)]
 

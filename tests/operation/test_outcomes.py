@@ -22,7 +22,7 @@ from iceberg_cli.errors import (
 from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.operation.apply import abandon, apply
 from iceberg_cli.operation.outcomes import Committed, Outcome
-from iceberg_cli.operation.recovery import operations
+from iceberg_cli.table.recovery import operations
 from iceberg_cli.testing.crash.world import Script, SimStorage, World, crash
 from iceberg_cli.testing.iceberg_reader import entries_of, manifests_of, snapshot_of
 from tests.builders import DAY_MS, HOUR_MS, LOCATION, NOW_MS, TableWriter

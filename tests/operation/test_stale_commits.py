@@ -16,10 +16,10 @@ from iceberg_cli.formats import format_of
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.operation.apply import abandon, apply, resume
-from iceberg_cli.operation.recovery import operations, recover_all
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.report import RecoveredOperation, Report
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.table.recovery import operations, recover_all
 from iceberg_cli.testing.delta_writer import NOW_MS, a_metadata, a_protocol_with, an_add, write_vectors
 from tests.cli.lakes import listing, listing_of_table
 from tests.delta_opened import a_log, a_shell, the_log, unseen

@@ -15,8 +15,8 @@ import pytest
 
 from iceberg_cli.errors import CommitStateUnknown, DeletesFailed
 from iceberg_cli.operation.apply import abandon
-from iceberg_cli.operation.recovery import close, operations, recover_all
 from iceberg_cli.plan.report import RecoveredOperation
+from iceberg_cli.table.recovery import close, operations, recover_all
 from iceberg_cli.testing.crash.process import Process
 from iceberg_cli.testing.crash.world import Script, SimStorage, crash
 from iceberg_cli.testing.iceberg_reader import check_table

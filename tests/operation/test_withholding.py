@@ -12,9 +12,9 @@ from iceberg_cli.errors import Refused
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.records import Operation
-from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.operation.withholding import EarlierOperation, check_others, earlier_operation
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.table.table import OpenTable
 from tests.cli.lakes import four_snapshots
 from tests.journals import BEGIN, append, intent, outcome
 

@@ -21,14 +21,14 @@ from iceberg_cli.delta.stored_files import list_files
 from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.operation.stored_files import (
+from iceberg_cli.plan.findings import Findings, Ints, reason_of
+from iceberg_cli.table.stored_files import (
     GONE,
     check_content,
     check_row_counts,
     check_sizes,
     stored_sizes,
 )
-from iceberg_cli.plan.findings import Findings, Ints, reason_of
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.table import DeltaTable

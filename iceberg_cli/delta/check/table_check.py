@@ -31,8 +31,8 @@ from iceberg_cli.delta.spec.log import MULTI_PART, Checkpoint, Listing, LogFile
 from iceberg_cli.delta.spec.protocol import FILES_DEFAULT_MS, FILES_PROPERTY
 from iceberg_cli.delta.spec.snapshot import Snapshot, reconcile
 from iceberg_cli.errors import CorruptFile, InvalidMetadata, Refused, UsageError
-from iceberg_cli.operation.table import check_leftovers
 from iceberg_cli.plan.findings import CheckResult, Findings, reason_of
+from iceberg_cli.table.table import check_leftovers
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.table import DeltaTable

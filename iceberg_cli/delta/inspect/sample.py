@@ -44,8 +44,8 @@ from iceberg_cli.encoding.row_batches import (
 )
 from iceberg_cli.engines import FileParts, Scan, Source
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
-from iceberg_cli.operation.stored_files import true_sizes
 from iceberg_cli.plan.sample import SampleInspector
+from iceberg_cli.table.stored_files import true_sizes
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.spec.snapshot import Snapshot

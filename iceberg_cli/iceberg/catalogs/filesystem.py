@@ -26,7 +26,6 @@ from iceberg_cli.iceberg.catalogs.folder_versions import (
 )
 from iceberg_cli.iceberg.catalogs.metadata_swap import prepare_versioned
 from iceberg_cli.iceberg.catalogs.read_only import ReadOnlyCommitter
-from iceberg_cli.operation.next_version import CONDITIONAL_WRITES, NextVersionCommitter
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.paths import METADATA_SUFFIXES
 from iceberg_cli.plan.plan import Voucher
@@ -34,6 +33,7 @@ from iceberg_cli.storage import Storage
 from iceberg_cli.storage.conditional_create import unwritable_reason
 from iceberg_cli.storage.local.write import replace_file
 from iceberg_cli.storage.router import NO_OVERRIDES, UnsafeOverrides
+from iceberg_cli.table.next_version import CONDITIONAL_WRITES, NextVersionCommitter
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit

@@ -25,7 +25,8 @@ from iceberg_cli.iceberg.check.metadata import check_blobs
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.metadata import PartitionStatisticsFile, StatisticsFile
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.operation.stored_files import (
+from iceberg_cli.plan.findings import UNANSWERED, Findings, Ints, reason_of
+from iceberg_cli.table.stored_files import (
     GONE,
     OUT_OF_REACH,
     check_content,
@@ -33,7 +34,6 @@ from iceberg_cli.operation.stored_files import (
     check_sizes,
     stored_sizes,
 )
-from iceberg_cli.plan.findings import UNANSWERED, Findings, Ints, reason_of
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.spec.puffin import BlobMetadata, Footer

@@ -28,10 +28,10 @@ from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA, ManifestSource, read_manifest_list
 from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.operation.stored_files import within_reach
-from iceberg_cli.operation.table import check_leftovers
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.findings import CheckResult, Findings, Ints, reason_of
+from iceberg_cli.table.stored_files import within_reach
+from iceberg_cli.table.table import check_leftovers
 
 _LoadedList: TypeAlias = pa.Table | CorruptFile | tuple[pa.Table, CorruptFile] | None
 _Manifest = tuple[int, ManifestSource]  # its row and where it is

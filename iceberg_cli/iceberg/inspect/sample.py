@@ -37,8 +37,8 @@ from iceberg_cli.iceberg.rows.row_deletes import (
 from iceberg_cli.iceberg.rows.table_columns import columns_of
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.snapshot import BRANCH
-from iceberg_cli.operation.stored_files import true_sizes
 from iceberg_cli.plan.sample import SampleInspector
+from iceberg_cli.table.stored_files import true_sizes
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata

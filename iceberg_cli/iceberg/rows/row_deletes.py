@@ -30,7 +30,7 @@ from iceberg_cli.iceberg.rows.live_entries import ENTRY_COLUMNS
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.position_deletes import FILE_PATH_ID, POS_ID, read_position_deletes
 from iceberg_cli.iceberg.spec.unfit_entries import VECTOR_FIELDS, unfit_entries
-from iceberg_cli.operation.stored_files import true_sizes
+from iceberg_cli.table.stored_files import true_sizes
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.spec.metadata import TableMetadata

@@ -17,11 +17,11 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verb_registry import VERBS as ICEBERG_VERBS
 from iceberg_cli.operation.apply import apply, resume
 from iceberg_cli.operation.ports import Planned, Verb
-from iceberg_cli.operation.recovery import recover_all
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.policy import Policy
 from iceberg_cli.plan.report import Report
+from iceberg_cli.table.recovery import recover_all
 from iceberg_cli.testing.crash.catalogs import ServingCommitter, SimCommitter
 from iceberg_cli.testing.crash.parsed_once import ParsedOnce
 from iceberg_cli.testing.crash.world import (

@@ -14,8 +14,8 @@ from iceberg_cli.errors import BackendUnavailable, TableNotFound, UsageError
 from iceberg_cli.iceberg.catalogs.read_back import settle_pointer
 from iceberg_cli.iceberg.commit.update import Commit
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.operation.next_version import NextVersionCommitter
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
+from iceberg_cli.table.next_version import NextVersionCommitter
 from iceberg_cli.testing.crash.world import Script, SimStorage, World
 from tests.builders import LOCATION, NOW_MS, a_table_document
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from iceberg_cli.errors import BackendUnavailable, UsageError
-from iceberg_cli.operation.stored_files import within_reach
 from iceberg_cli.plan.findings import Findings
+from iceberg_cli.table.stored_files import within_reach
 
 ROOT = "/lake/t"
 OWN = [f"{ROOT}/{number}.parquet" for number in range(1_000)]

@@ -29,7 +29,6 @@ from iceberg_cli.iceberg.reachability.unreachable import (
 )
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.operation import removal_files
-from iceberg_cli.operation.own_removals import with_own_removals
 from iceberg_cli.operation.removal_files import collect_removals
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan.removal_rows import SCHEMA
@@ -37,6 +36,7 @@ from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.aliases import OtherNames
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.table.own_removals import with_own_removals
 from tests.budget import deep_unless
 from tests.large_tables import Made, Size, make_table
 from tests.plans import a_plan

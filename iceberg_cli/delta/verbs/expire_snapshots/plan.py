@@ -49,13 +49,13 @@ from iceberg_cli.delta.verbs.expire_snapshots.retention import (
 )
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.operation.nested_tables import NestedFiles
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.paths import path_key_column, scheme_of
 from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.plan.removal_rows import DELTA_KINDS, SCHEMA, total_bytes
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.text import count, iso
+from iceberg_cli.table.nested_tables import NestedFiles
 
 START_STEP: Final = "vacuum start"
 END_STEP: Final = "vacuum end"

@@ -22,9 +22,9 @@ from iceberg_cli.operation.journal import prune_folders
 from iceberg_cli.operation.ports import Verb
 from iceberg_cli.operation.records import Operation
 from iceberg_cli.operation.runtime import Runtime, process_started
-from iceberg_cli.operation.table import OpenTable, remove_leftovers
 from iceberg_cli.operation.withholding import earlier_operation
 from iceberg_cli.plan.report import AbandonedOperation, OrphanFiles, RecoveredOperation, Report
+from iceberg_cli.table.table import OpenTable, remove_leftovers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan.findings import CheckResult
 from iceberg_cli.plan.plan import Base, Task
+from iceberg_cli.table.table import OpenTable
 
 
 @dataclass(kw_only=True)

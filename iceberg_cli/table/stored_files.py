@@ -21,9 +21,9 @@ from iceberg_cli.encoding.parquet import (
 )
 from iceberg_cli.engines import Event, Scan, Source
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
-from iceberg_cli.operation.table import OpenTable
 from iceberg_cli.plan.findings import UNANSWERED, Findings, Ints
 from iceberg_cli.storage import FileInfo, Storage
+from iceberg_cli.table.table import OpenTable
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.operation.deletion_probe import soft_folders
 from iceberg_cli.operation.removal_files import collect_removals
 from iceberg_cli.paths import Roots, common_folders, folder_column, whole_store
 from iceberg_cli.plan.plan import Plan, TaggedFiles
 from iceberg_cli.plan.removal_rows import total_bytes
-from iceberg_cli.storage import ObstructedStorage, SoftDeletion, SoftStorage, Storage
+from iceberg_cli.storage import ObstructedStorage, Storage
 
 _EXAMPLES = 5
 _FOLDERS = 3
@@ -187,15 +188,6 @@ class _SoftlyDeleted:
         """That the others stay, in words."""
         reason = f"{self.option}, and no s3.delete.tags are set, by which a lifecycle rule could find"
         return self.untouched.stay(f"{reason} them", of_one=f"{reason} it")
-
-
-def soft_folders(storage: Storage, paths: pa.ChunkedArray) -> dict[str, SoftDeletion]:
-    """The folders of n paths in which deletions are turned off, each with what is done in place of one."""
-    if not isinstance(storage, SoftStorage) or not len(paths):
-        return {}
-    folders = pc.unique(folder_column(paths)).to_pylist()
-    found = {folder: storage.soft_deletion(f"{folder}/") for folder in folders if not folder.startswith("/")}
-    return {folder: deletion for folder, deletion in found.items() if deletion is not None}
 
 
 def _is_in(folder: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedArray:

@@ -13,10 +13,10 @@ from deltalake import DeltaTable as DeltaRs
 from deltalake import Field, Schema, convert_to_deltalake
 
 from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
-from iceberg_cli.operation.nested_tables import NestedTables
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.router import open_storage
+from iceberg_cli.table.nested_tables import NestedTables
 from iceberg_cli.testing.delta_writer import NOW_MS, a_remove, an_add, set_modified
 from iceberg_cli.testing.iceberg_files import ADDED, EXISTING
 from tests.cli.lakes import AS_OF_MS, listing
