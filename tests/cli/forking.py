@@ -21,8 +21,8 @@ from iceberg_cli.storage.local import LocalStorage
 
 _METHODS = ("read", "stat", "paths", "put_if_absent", "replace", "delete", "prune")
 _FIRST = (
-    *(f"iceberg_cli.{name}" for name in ("formats.open", "operation.recovery", "cli.render.plan")),
-    *(f"iceberg_cli.{name}.verbs" for name in ("delta", "iceberg")),
+    *(f"iceberg_cli.{name}" for name in ("formats.open", "table.recovery", "cli.render.plan")),
+    *(f"iceberg_cli.{name}.verb_registry" for name in ("delta", "iceberg")),
     *(f"iceberg_cli.cli.commands.{name}" for name in ("inspect", "plan", "verb", "resume")),
     "iceberg_cli.api",
 )

@@ -1,30 +1,15 @@
-"""Tables from Python: look, plan, carry out, resume. The command line and Airflow tasks call this and nothing below it.
-
-    import iceberg_cli as ic
-
-    table = ic.open_table("prod.sales.orders")
-    plan = table.plan(ic.iceberg.ExpireSnapshots(older_than="7d", retain_last=10))
-    plan.save("orders.plan")
-    print(plan.removals.count, plan.blocked_by)
-    report = table.apply(plan)
-
-Nothing is printed, no signal is handled, and one table has no state of another's: threads may each have their own.
-Where the program has set up OpenTelemetry there is a span for each phase, below the current one. Errors are those of
-`iceberg_cli.errors`: `message`, `state` (of table and files now), `next_step` and `exit_code`.
-"""
+"""One table: looked at, planned for, changed, and its open operations."""
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from iceberg_cli.engines.selection import EngineChoice
-from iceberg_cli.errors import CorruptFile, DeletesFailed, Refused, StalePlan, UsageError
-from iceberg_cli.formats import VERB_NAMES, format_of, policy_for
+from iceberg_cli.api.plan import Plan, refuse_additions
+from iceberg_cli.api.runtime import new_runtime
+from iceberg_cli.errors import CorruptFile, DeletesFailed, Refused, UsageError
+from iceberg_cli.formats import format_of, policy_for
 from iceberg_cli.formats.inspection import (
     SAMPLE_ROWS,
     CheckedTable,
@@ -34,18 +19,13 @@ from iceberg_cli.formats.inspection import (
     inspector_of,
     sample_of,
 )
-from iceberg_cli.formats.open import open_table as open_format_table
-from iceberg_cli.operation.runtime import DeletionAllowance as DeletionAllowance  # noqa: PLC0414 - for callers
-from iceberg_cli.operation.runtime import Runtime as Runtime  # noqa: PLC0414 - for callers
-from iceberg_cli.operation.runtime import process_started, system_runtime
-from iceberg_cli.paths import METADATA_SUFFIXES, Roots, canonical
+from iceberg_cli.operation.runtime import Runtime
+from iceberg_cli.paths import canonical
 from iceberg_cli.plan.events import (
     CHECK,
     INSPECT,
-    OPEN,
     PLAN,
     RECOVER,
-    SAVE,
     Listener,
     OperationEnded,
     PlanMade,
@@ -54,20 +34,17 @@ from iceberg_cli.plan.events import (
 )
 from iceberg_cli.plan.inspection import StateSelector
 from iceberg_cli.plan.text import iso
-from iceberg_cli.telemetry import traced
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.catalogs.configured import Catalogs
-    from iceberg_cli.operation.ports import Build, Planned
+    from iceberg_cli.operation.ports import Planned
     from iceberg_cli.plan.decision import Decision
     from iceberg_cli.plan.findings import CheckResult
-    from iceberg_cli.plan.plan import Option, Step, Verdict
+    from iceberg_cli.plan.plan import Option
     from iceberg_cli.plan.plan import Plan as PlanContent
     from iceberg_cli.plan.policy import Policy
     from iceberg_cli.plan.preflight import Preflight
-    from iceberg_cli.plan.removals import Removals
     from iceberg_cli.plan.report import RecoveredOperation, Report
-    from iceberg_cli.table.recovery import OpenOperation as OpenOperation  # noqa: PLC0414 - for callers
+    from iceberg_cli.table.recovery import OpenOperation
     from iceberg_cli.table.table import OpenTable
 
     _Read = TypeVar("_Read")
@@ -75,246 +52,6 @@ if TYPE_CHECKING:
 
 _MOVES: Final = 3  # commits of others during one look, after each of which it is taken again
 _FRESH_S: Final = 1.0  # how long what was read of a table in opening it is as good as another look
-_PLAN_AGAIN: Final = "The file is not as `plan --output` wrote it: plan again."
-
-
-def open_table(
-    name: str,
-    *,
-    storage_options: Mapping[str, str] | None = None,
-    catalog_config: str | None = None,
-    catalogs: Catalogs | None = None,
-    seen: str | None = None,
-    forks: bool = True,
-    allow_roots: Sequence[str] = (),
-    trust_lists: bool = False,
-    conditional_writes: bool = False,
-    single_writer: bool = False,
-    forget_metadata: Sequence[str] = (),
-    engine: EngineChoice | None = None,
-    cache_bytes: int | None = None,
-    even_unreadable: bool = False,
-    on_event: Listener = unheard,
-) -> Table:
-    """Open a table.
-
-    Args:
-        name: a folder or URI, a metadata file, or `catalog.namespace.table`.
-        storage_options: for the storage, as `--storage-option`.
-        catalog_config: a `.pyiceberg.yaml`; None: where PyIceberg looks for it.
-        catalogs: configured ones, with the connections of tables that the same thread opened before; in place of
-            `catalog_config`.
-        seen: where the table's catalog was just seen to point; None: it is asked.
-        forks: whether large scans may be split among forked processes; False where other threads are alive.
-        allow_roots: as `--unsafe-allow-root`.
-        trust_lists: as `--unsafe-trust-lists`.
-        conditional_writes: as `--unsafe-conditional-writes`.
-        single_writer: as `--unsafe-single-writer`.
-        forget_metadata: as `--unsafe-forget-metadata`.
-        engine: which reads; None: the local one.
-        cache_bytes: room for what runs learn of immutable files; None: nothing is read from there or kept.
-        even_unreadable: open one whose current state cannot be read, too: it can be checked, and `resume` can abandon
-            its operations; all else of it is the error.
-        on_event: gets progress and what else happens: see `iceberg_cli.plan.events`.
-
-    Raises:
-        UsageError: the name or an argument has no meaning.
-        TableNotFound: no table is there.
-        Refused: the table may not be opened so.
-        CorruptFile: its metadata cannot be read.
-        BackendUnavailable: storage or catalog did not answer.
-    """
-    on_event = traced(on_event)
-    for root in allow_roots:
-        if not Roots.of((), allowed=[root]).folders:
-            raise UsageError(
-                f"--unsafe-allow-root: {root!r} is no folder or bucket; a whole disk cannot be allowed"
-            )
-    for file_name in forget_metadata:
-        if not file_name.endswith(METADATA_SUFFIXES) or "/" in file_name:
-            raise UsageError(
-                f"--unsafe-forget-metadata: {file_name!r} is no name of a metadata file, which ends in "
-                f"{' or '.join(METADATA_SUFFIXES)} and has no folder"
-            )
-    cache = None
-    if cache_bytes is not None:
-        from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
-
-        folder = cache_folder(os.environ)
-        cache = None if folder is None else (folder, cache_bytes)
-    with phase(OPEN, on_event, table=name):
-        opened = open_format_table(
-            name,
-            storage_options=storage_options or {},
-            catalog_config=catalog_config,
-            catalogs=catalogs,
-            seen=seen,
-            forks=forks,
-            allow_roots=tuple(allow_roots),
-            trust_lists=trust_lists,
-            conditional_writes=conditional_writes,
-            single_writer=single_writer,
-            forget_metadata=tuple(forget_metadata),
-            engine=engine,
-            cache=cache,
-            even_unreadable=even_unreadable,
-            on_event=on_event,
-        )
-    return Table(opened)
-
-
-def new_runtime(
-    *,
-    on_event: Listener = unheard,
-    limit_deletes: int | None = None,
-    deadline_ms: int | None = None,
-    allowance: DeletionAllowance | None = None,
-    stop_requested: Callable[[], bool] = lambda: False,
-) -> Runtime:
-    """The clock and the limits of what changes a table.
-
-    Args:
-        on_event: see `open_table`.
-        limit_deletes: files, counted over all that gets the same runtime; None: no limit.
-        deadline_ms: a point in time after which nothing more is begun.
-        allowance: of deletions, shared with other runtimes.
-        stop_requested: whether to stop at the next safe point.
-    """
-    return system_runtime(
-        on_event=traced(on_event),
-        host=socket.gethostname(),
-        process_id=os.getpid(),
-        process_started=process_started(os.getpid()),
-        limit_deletes=limit_deletes,
-        deadline_ms=deadline_ms,
-        allowance=allowance,
-        stop_requested=stop_requested,
-    )
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a verb would do to a table: to be looked at, saved, compared, and carried out by `Table.apply`.
-
-    Args:
-        content: the value that is shown and saved.
-        build: writes its files; None for a plan that was loaded, which is planned again for that.
-    """
-
-    content: PlanContent
-    build: Build | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def verb(self) -> str:
-        """The verb's name."""
-        return self.content.verb
-
-    @property
-    def table(self) -> Mapping[str, Any]:
-        """The table's `name`, `location`, `format` and `format_version`."""
-        return self.content.table
-
-    @property
-    def as_of_ms(self) -> int:
-        """The "now" of every age."""
-        return self.content.as_of_ms
-
-    @property
-    def due(self) -> bool:
-        """Whether there is something to do."""
-        return self.content.due
-
-    @property
-    def steps(self) -> Sequence[Step]:
-        """What is done, in order."""
-        return self.content.steps
-
-    @property
-    def verdicts(self) -> Sequence[Verdict]:
-        """What stays and what goes, each with its reason."""
-        return self.content.verdicts
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """What the operator should know."""
-        return self.content.warnings
-
-    @property
-    def blocked_by(self) -> Sequence[str]:
-        """Why it is not carried out; empty where it is."""
-        return self.content.blocked_by
-
-    @property
-    def removals(self) -> Removals:
-        """The files that go: `count`, `size_bytes`, `by_kind`, and `rows`, an Arrow table."""
-        assert self.content.removals is not None
-        return self.content.removals
-
-    def additions_over(self, shown: Plan) -> Sequence[str]:
-        """What would go or change by this plan and not by another one, in words."""
-        return self.content.additions_over(shown.content)
-
-    def to_json(self, *, removals_file: str | None = None) -> dict[str, Any]:
-        """The `plan/2` document; `removals_file` is the name of the file with its removals."""
-        return self.content.to_json(removals_file=removals_file)
-
-    def save(self, path: str, *, on_event: Listener = unheard) -> None:
-        """Write it to a file, and its removals beside that; existing files are replaced.
-
-        Args:
-            path: of the file.
-            on_event: see `open_table`.
-
-        Raises:
-            UsageError: the file cannot be written.
-        """
-        from iceberg_cli.operation.removal_files import save_beside, write_file
-        from iceberg_cli.plan.plan import encode
-
-        beside = removals_beside(path)
-        try:
-            with phase(SAVE, on_event, table=self.table["name"]):
-                save_beside(self.removals, beside, on_event)
-                write_file(path, encode(self.to_json(removals_file=os.path.basename(beside))))
-        except OSError as error:
-            raise UsageError(
-                f"Cannot write the plan to {error.filename or path}: {error.strerror}"
-            ) from error
-
-    @classmethod
-    def load(cls, path: str) -> Self:
-        """A plan that `save` wrote.
-
-        Raises:
-            UsageError: no such file, or no verb of ours.
-            CorruptFile: the plan and its removals do not fit.
-        """
-        from iceberg_cli.encoding.strict_json import loads
-        from iceberg_cli.operation.removal_files import load_beside
-        from iceberg_cli.plan.documents import plan_from_json
-
-        try:
-            with open(path, "rb") as file:
-                document = loads(file.read(), path)
-            recorded = document.get("removals")
-            name = recorded.get("file") if isinstance(recorded, dict) else None
-            if not isinstance(name, str) or not name or os.path.basename(name) != name:
-                raise UsageError(f"{path} was not written by `plan --output`: it names no removals file")
-            removals = load_beside(os.path.join(os.path.dirname(path), name))
-            content = plan_from_json(document, removals=removals, path=path)
-        except OSError as error:
-            raise UsageError(f"Cannot read the plan: {error.filename}: {error.strerror}") from error
-        except CorruptFile as error:
-            error.next_step = _PLAN_AGAIN
-            raise
-        if content.verb not in VERB_NAMES:
-            raise UsageError(f"{path} is a plan of {content.verb!r}, which is no verb here")
-        return cls(content)
-
-
-def removals_beside(path: str) -> str:
-    """Where the removals of a saved plan are."""
-    return f"{path}.removals.parquet"
 
 
 class Table:
@@ -818,23 +555,6 @@ class Table:
         from iceberg_cli.table.table import remove_leftovers
 
         return remove_leftovers(self._opened, now_ms=_now_ms())
-
-
-def refuse_additions(additions: Sequence[str]) -> None:
-    """Refuse a plan that would do what the one that was shown does not list.
-
-    Args:
-        additions: see `Plan.additions_over`.
-
-    Raises:
-        StalePlan: there are some.
-    """
-    if additions:
-        raise StalePlan(
-            f"Cannot apply this plan: the table moved, and {len(additions)} things that the file does not list would "
-            f"go, such as {additions[0]}",
-            next_step="Plan again and look at it.",
-        )
 
 
 def _settled(

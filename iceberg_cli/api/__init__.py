@@ -1,0 +1,132 @@
+"""Tables from Python: look, plan, carry out, resume. The command line and Airflow tasks call this and nothing below it.
+
+    import iceberg_cli as ic
+
+    table = ic.open_table("prod.sales.orders")
+    plan = table.plan(ic.iceberg.ExpireSnapshots(older_than="7d", retain_last=10))
+    plan.save("orders.plan")
+    print(plan.removals.count, plan.blocked_by)
+    report = table.apply(plan)
+
+Nothing is printed, no signal is handled, and one table has no state of another's: threads may each have their own.
+Where the program has set up OpenTelemetry there is a span for each phase, below the current one. Errors are those of
+`iceberg_cli.errors`: `message`, `state` (of table and files now), `next_step` and `exit_code`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from iceberg_cli.api.plan import Plan, refuse_additions, removals_beside
+from iceberg_cli.api.runtime import new_runtime
+from iceberg_cli.api.table import Table
+from iceberg_cli.engines.selection import EngineChoice
+from iceberg_cli.errors import UsageError
+from iceberg_cli.formats.open import open_table as open_format_table
+from iceberg_cli.operation.runtime import DeletionAllowance, Runtime
+from iceberg_cli.paths import METADATA_SUFFIXES, Roots
+from iceberg_cli.plan.events import OPEN, Listener, phase, unheard
+from iceberg_cli.telemetry import traced
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.catalogs.configured import Catalogs
+    from iceberg_cli.table.recovery import OpenOperation as OpenOperation
+
+__all__ = [
+    "DeletionAllowance",
+    "EngineChoice",
+    "Plan",
+    "Runtime",
+    "Table",
+    "new_runtime",
+    "open_table",
+    "refuse_additions",
+    "removals_beside",
+]
+
+
+def open_table(
+    name: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    catalog_config: str | None = None,
+    catalogs: Catalogs | None = None,
+    seen: str | None = None,
+    forks: bool = True,
+    allow_roots: Sequence[str] = (),
+    trust_lists: bool = False,
+    conditional_writes: bool = False,
+    single_writer: bool = False,
+    forget_metadata: Sequence[str] = (),
+    engine: EngineChoice | None = None,
+    cache_bytes: int | None = None,
+    even_unreadable: bool = False,
+    on_event: Listener = unheard,
+) -> Table:
+    """Open a table.
+
+    Args:
+        name: a folder or URI, a metadata file, or `catalog.namespace.table`.
+        storage_options: for the storage, as `--storage-option`.
+        catalog_config: a `.pyiceberg.yaml`; None: where PyIceberg looks for it.
+        catalogs: configured ones, with the connections of tables that the same thread opened before; in place of
+            `catalog_config`.
+        seen: where the table's catalog was just seen to point; None: it is asked.
+        forks: whether large scans may be split among forked processes; False where other threads are alive.
+        allow_roots: as `--unsafe-allow-root`.
+        trust_lists: as `--unsafe-trust-lists`.
+        conditional_writes: as `--unsafe-conditional-writes`.
+        single_writer: as `--unsafe-single-writer`.
+        forget_metadata: as `--unsafe-forget-metadata`.
+        engine: which reads; None: the local one.
+        cache_bytes: room for what runs learn of immutable files; None: nothing is read from there or kept.
+        even_unreadable: open one whose current state cannot be read, too: it can be checked, and `resume` can abandon
+            its operations; all else of it is the error.
+        on_event: gets progress and what else happens: see `iceberg_cli.plan.events`.
+
+    Raises:
+        UsageError: the name or an argument has no meaning.
+        TableNotFound: no table is there.
+        Refused: the table may not be opened so.
+        CorruptFile: its metadata cannot be read.
+        BackendUnavailable: storage or catalog did not answer.
+    """
+    on_event = traced(on_event)
+    for root in allow_roots:
+        if not Roots.of((), allowed=[root]).folders:
+            raise UsageError(
+                f"--unsafe-allow-root: {root!r} is no folder or bucket; a whole disk cannot be allowed"
+            )
+    for file_name in forget_metadata:
+        if not file_name.endswith(METADATA_SUFFIXES) or "/" in file_name:
+            raise UsageError(
+                f"--unsafe-forget-metadata: {file_name!r} is no name of a metadata file, which ends in "
+                f"{' or '.join(METADATA_SUFFIXES)} and has no folder"
+            )
+    cache = None
+    if cache_bytes is not None:
+        from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
+
+        folder = cache_folder(os.environ)
+        cache = None if folder is None else (folder, cache_bytes)
+    with phase(OPEN, on_event, table=name):
+        opened = open_format_table(
+            name,
+            storage_options=storage_options or {},
+            catalog_config=catalog_config,
+            catalogs=catalogs,
+            seen=seen,
+            forks=forks,
+            allow_roots=tuple(allow_roots),
+            trust_lists=trust_lists,
+            conditional_writes=conditional_writes,
+            single_writer=single_writer,
+            forget_metadata=tuple(forget_metadata),
+            engine=engine,
+            cache=cache,
+            even_unreadable=even_unreadable,
+            on_event=on_event,
+        )
+    return Table(opened)

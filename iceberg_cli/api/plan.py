@@ -1,0 +1,168 @@
+"""What a verb would do to a table: shown, saved to a file, compared, and carried out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from iceberg_cli.errors import CorruptFile, StalePlan, UsageError
+from iceberg_cli.formats import VERB_NAMES
+from iceberg_cli.plan.events import (
+    SAVE,
+    Listener,
+    phase,
+    unheard,
+)
+
+if TYPE_CHECKING:
+    from iceberg_cli.operation.ports import Build
+    from iceberg_cli.plan.plan import Plan as PlanContent
+    from iceberg_cli.plan.plan import Step, Verdict
+    from iceberg_cli.plan.removals import Removals
+
+
+_PLAN_AGAIN: Final = "The file is not as `plan --output` wrote it: plan again."
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a verb would do to a table: to be looked at, saved, compared, and carried out by `Table.apply`.
+
+    Args:
+        content: the value that is shown and saved.
+        build: writes its files; None for a plan that was loaded, which is planned again for that.
+    """
+
+    content: PlanContent
+    build: Build | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def verb(self) -> str:
+        """The verb's name."""
+        return self.content.verb
+
+    @property
+    def table(self) -> Mapping[str, Any]:
+        """The table's `name`, `location`, `format` and `format_version`."""
+        return self.content.table
+
+    @property
+    def as_of_ms(self) -> int:
+        """The "now" of every age."""
+        return self.content.as_of_ms
+
+    @property
+    def due(self) -> bool:
+        """Whether there is something to do."""
+        return self.content.due
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """What is done, in order."""
+        return self.content.steps
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]:
+        """What stays and what goes, each with its reason."""
+        return self.content.verdicts
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What the operator should know."""
+        return self.content.warnings
+
+    @property
+    def blocked_by(self) -> Sequence[str]:
+        """Why it is not carried out; empty where it is."""
+        return self.content.blocked_by
+
+    @property
+    def removals(self) -> Removals:
+        """The files that go: `count`, `size_bytes`, `by_kind`, and `rows`, an Arrow table."""
+        assert self.content.removals is not None
+        return self.content.removals
+
+    def additions_over(self, shown: Plan) -> Sequence[str]:
+        """What would go or change by this plan and not by another one, in words."""
+        return self.content.additions_over(shown.content)
+
+    def to_json(self, *, removals_file: str | None = None) -> dict[str, Any]:
+        """The `plan/2` document; `removals_file` is the name of the file with its removals."""
+        return self.content.to_json(removals_file=removals_file)
+
+    def save(self, path: str, *, on_event: Listener = unheard) -> None:
+        """Write it to a file, and its removals beside that; existing files are replaced.
+
+        Args:
+            path: of the file.
+            on_event: see `open_table`.
+
+        Raises:
+            UsageError: the file cannot be written.
+        """
+        from iceberg_cli.operation.removal_files import save_beside, write_file
+        from iceberg_cli.plan.plan import encode
+
+        beside = removals_beside(path)
+        try:
+            with phase(SAVE, on_event, table=self.table["name"]):
+                save_beside(self.removals, beside, on_event)
+                write_file(path, encode(self.to_json(removals_file=os.path.basename(beside))))
+        except OSError as error:
+            raise UsageError(
+                f"Cannot write the plan to {error.filename or path}: {error.strerror}"
+            ) from error
+
+    @classmethod
+    def load(cls, path: str) -> Self:
+        """A plan that `save` wrote.
+
+        Raises:
+            UsageError: no such file, or no verb of ours.
+            CorruptFile: the plan and its removals do not fit.
+        """
+        from iceberg_cli.encoding.strict_json import loads
+        from iceberg_cli.operation.removal_files import load_beside
+        from iceberg_cli.plan.documents import plan_from_json
+
+        try:
+            with open(path, "rb") as file:
+                document = loads(file.read(), path)
+            recorded = document.get("removals")
+            name = recorded.get("file") if isinstance(recorded, dict) else None
+            if not isinstance(name, str) or not name or os.path.basename(name) != name:
+                raise UsageError(f"{path} was not written by `plan --output`: it names no removals file")
+            removals = load_beside(os.path.join(os.path.dirname(path), name))
+            content = plan_from_json(document, removals=removals, path=path)
+        except OSError as error:
+            raise UsageError(f"Cannot read the plan: {error.filename}: {error.strerror}") from error
+        except CorruptFile as error:
+            error.next_step = _PLAN_AGAIN
+            raise
+        if content.verb not in VERB_NAMES:
+            raise UsageError(f"{path} is a plan of {content.verb!r}, which is no verb here")
+        return cls(content)
+
+
+def removals_beside(path: str) -> str:
+    """Where the removals of a saved plan are."""
+    return f"{path}.removals.parquet"
+
+
+def refuse_additions(additions: Sequence[str]) -> None:
+    """Refuse a plan that would do what the one that was shown does not list.
+
+    Args:
+        additions: see `Plan.additions_over`.
+
+    Raises:
+        StalePlan: there are some.
+    """
+    if additions:
+        raise StalePlan(
+            f"Cannot apply this plan: the table moved, and {len(additions)} things that the file does not list would "
+            f"go, such as {additions[0]}",
+            next_step="Plan again and look at it.",
+        )

@@ -1,0 +1,40 @@
+"""The clock and the limits of what changes a table."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+
+from iceberg_cli.operation.runtime import DeletionAllowance, Runtime, process_started, system_runtime
+from iceberg_cli.plan.events import Listener, unheard
+from iceberg_cli.telemetry import traced
+
+
+def new_runtime(
+    *,
+    on_event: Listener = unheard,
+    limit_deletes: int | None = None,
+    deadline_ms: int | None = None,
+    allowance: DeletionAllowance | None = None,
+    stop_requested: Callable[[], bool] = lambda: False,
+) -> Runtime:
+    """The clock and the limits of what changes a table.
+
+    Args:
+        on_event: see `open_table`.
+        limit_deletes: files, counted over all that gets the same runtime; None: no limit.
+        deadline_ms: a point in time after which nothing more is begun.
+        allowance: of deletions, shared with other runtimes.
+        stop_requested: whether to stop at the next safe point.
+    """
+    return system_runtime(
+        on_event=traced(on_event),
+        host=socket.gethostname(),
+        process_id=os.getpid(),
+        process_started=process_started(os.getpid()),
+        limit_deletes=limit_deletes,
+        deadline_ms=deadline_ms,
+        allowance=allowance,
+        stop_requested=stop_requested,
+    )
