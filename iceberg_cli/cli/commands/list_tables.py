@@ -8,22 +8,19 @@ from typing import Annotated, Any, Final
 import typer
 
 from iceberg_cli.cli.commands.many_tables import (
+    FleetCommand,
     JsonLines,
     Patterns,
     TableOutput,
-    failed_json,
     leave_with_worst,
     patterns_of,
-    show_left_out,
-    tables_of,
-    tell_failures,
 )
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.errors import UsageError
+from iceberg_cli.formats import BUILT_IN
 
 LIST_SCHEMA: Final = "iceberg-cli/list/1"
 _LINE_SCHEMA: Final = "iceberg-cli/list-table/1"
-_KINDS: Final = ("iceberg", "delta")
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +31,7 @@ def register(app: typer.Typer) -> None:
         run: Run,
         patterns: Patterns = None,
         kind: Annotated[
-            str | None, typer.Option(metavar="iceberg|delta", help="Only tables of this format.")
+            str | None, typer.Option(metavar="|".join(BUILT_IN), help="Only tables of this format.")
         ] = None,
         jsonl: JsonLines = False,
     ) -> None:
@@ -44,20 +41,20 @@ def register(app: typer.Typer) -> None:
         s3://lake/db/*); without one, every catalog that PyIceberg's configuration names. Two names of one table are
         one row, the other name beside it.
         """
-        if kind is not None and kind not in _KINDS:
-            raise UsageError(f"--kind must be {' or '.join(_KINDS)}, not {kind!r}")
-        found = tables_of(run, patterns_of(patterns))
+        if kind is not None and kind not in BUILT_IN:
+            raise UsageError(f"--kind must be {' or '.join(BUILT_IN)}, not {kind!r}")
+        fleet = FleetCommand(run, patterns_of(patterns))
         output = TableOutput(run, LIST_SCHEMA, _LINE_SCHEMA, partial(_show, run), jsonl=jsonl)
         total = 0
-        for table in found:
+        for table in fleet.tables:
             if kind in (None, table.format):
                 output.row(table.to_json())
                 total += 1
-        errors = tell_failures(run, found)
-        output.end({"tables": total}, {"failed": failed_json(errors)})
+        failures = fleet.show_failures()
+        output.end({"tables": total}, {"failed": failures.to_json()})
         if not jsonl:
-            show_left_out(run, found)
-        leave_with_worst([error.exit_code for _, error in errors])
+            fleet.show_left_out()
+        leave_with_worst(failures.codes)
 
 
 def _show(run: Run, rows: list[dict[str, Any]]) -> None:

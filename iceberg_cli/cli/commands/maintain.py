@@ -13,21 +13,16 @@ import typer
 from iceberg_cli.cli.commands.carry_out import Metrics, measure
 from iceberg_cli.cli.commands.many_tables import (
     DEFAULT_JOBS,
+    FleetCommand,
     Jobs,
     JsonLines,
     Outcomes,
     Patterns,
     TableOutput,
-    facts_of,
-    failed_json,
     fleet_policy,
     leave_with_worst,
-    opener_of,
     patterns_of,
     policy_json,
-    show_left_out,
-    tables_of,
-    tell_failures,
 )
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.cli.options.arguments import ReportOption, integer, positive
@@ -39,7 +34,6 @@ from iceberg_cli.plan.text import duration_ms, size_bytes
 if TYPE_CHECKING:
     from iceberg_cli.api import DeletionAllowance, Plan
     from iceberg_cli.fleet.due import FleetPolicy
-    from iceberg_cli.fleet.listing import TableList
     from iceberg_cli.fleet.maintenance import Maintenance, VerbRun
 
 MAINTENANCE_SCHEMA: Final = "iceberg-cli/maintenance/1"
@@ -121,20 +115,20 @@ def register(app: typer.Typer) -> None:
                 raise typer.Exit(0)
         with stopping.at_safe_points(last=True):
             codes = work.carry_out(output, bounds, dry_run=dry_run, settle=not no_resume, shown=shown)
-            errors = tell_failures(run, work.found)
-            codes += [error.exit_code for _, error in errors]
+            failures = work.fleet.show_failures()
+            codes += failures.codes
             totals = work.totals
             worst = totals.to_json(codes)
             head = {"run_id": work.run_id, "as_of_ms": run.as_of_ms, "policy": policy_json(chosen.file)}
             more = {
                 "left": work.left,
-                "failed": failed_json(errors),
+                "failed": failures.to_json(),
                 "exit_code": worst["exit_code"],
             }
             output.end(worst, more, head=head)
             if not (jsonl or run.json or run.quiet):
                 _show_totals(run, totals, work.left, dry=dry_run)
-                show_left_out(run, work.found)
+                work.fleet.show_left_out()
             leave_with_worst(
                 [*codes, Interrupted.exit_code] if stopping.heard() and totals.is_any_changed else codes
             )
@@ -179,7 +173,7 @@ class _Work:
         self._run, self._policy, self._jobs = run, policy, jobs
         self._patterns = patterns_of(patterns) or policy.file.patterns
         self.run_id = str(uuid.uuid4())
-        self.found: TableList  # of the last time that they were listed
+        self.fleet: FleetCommand  # of the last time that the tables were listed
         self.totals = _Totals()
         self.left: list[dict[str, Any]] = []
 
@@ -187,17 +181,17 @@ class _Work:
         from iceberg_cli.fleet.maintenance import Maintenance
 
         run = self._run
-        self.found = tables_of(run, self._patterns, compared=True)
-        self.found.stop_requested = lambda: bool(stopping.heard())
+        self.fleet = FleetCommand(run, self._patterns, compared=True)
+        self.fleet.tables.stop_requested = lambda: bool(stopping.heard())
         return Maintenance(
-            tables=self.found,
-            opener=opener_of(run),
+            tables=self.fleet.tables,
+            opener=self.fleet.opener(),
             policy=self._policy,
             as_of_ms=run.as_of_ms,
             jobs=self._jobs,
             stop_requested=lambda: bool(stopping.heard()),
             on_event=run.on_event,
-            facts=facts_of(run),
+            facts=self.fleet.facts(),
             **more,
         )
 

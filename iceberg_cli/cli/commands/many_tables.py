@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 
 import typer
@@ -64,49 +65,99 @@ def patterns_of(texts: Sequence[str] | None) -> list[Pattern]:
     return [parse_pattern(text) for text in dict.fromkeys(texts or ())]
 
 
-def tables_of(run: Run, patterns: Sequence[Pattern], *, compared: bool = False) -> TableList:
-    """The tables that patterns mean, not listed yet; `compared`: see `TableList`."""
-    from iceberg_cli.fleet.listing import list_tables
+class FleetCommand:
+    """A command about many tables: which they are, what opens them, and what of them could not be listed.
 
-    return list_tables(
-        patterns,
-        catalog_config=run.catalog_config,
-        storage_options=run.storage_options(),
-        compared=compared,
-    )
-
-
-def opener_of(run: Run) -> TableOpener:
-    """What opens the tables of a run.
-
-    Raises:
-        UsageError: a storage option has no meaning.
+    Args:
+        run: the options of all commands.
+        patterns: of the tables, which are listed when they are iterated over.
+        compared: see `TableList`.
     """
-    from iceberg_cli.fleet.opening import TableOpener
 
-    if run.unsafe_forget_metadata:
-        raise UsageError(
-            "--unsafe-forget-metadata is about the metadata files of one table",
-            next_step="Run that table's verb by itself.",
+    def __init__(self, run: Run, patterns: Sequence[Pattern], *, compared: bool = False) -> None:
+        self._run, self._patterns, self._compared = run, patterns, compared
+
+    @cached_property
+    def tables(self) -> TableList:
+        """Its tables, not listed yet."""
+        from iceberg_cli.fleet.listing import list_tables
+
+        return list_tables(
+            self._patterns,
+            catalog_config=self._run.catalog_config,
+            storage_options=self._run.storage_options(),
+            compared=self._compared,
         )
-    return TableOpener(
-        storage_options=run.storage_options(),
-        catalog_config=run.catalog_config,
-        allow_roots=run.unsafe_allow_root or (),
-        trust_lists=run.unsafe_trust_lists,
-        conditional_writes=run.unsafe_conditional_writes,
-        single_writer=run.unsafe_single_writer,
-        engine=run.engine_choice,
-        cache_bytes=None if run.no_cache else size_bytes(run.cache_size, "--cache-size"),
-        on_event=run.on_event,
-    )
+
+    def opener(self) -> TableOpener:
+        """What opens its tables.
+
+        Raises:
+            UsageError: a storage option has no meaning.
+        """
+        from iceberg_cli.fleet.opening import TableOpener
+
+        run = self._run
+        if run.unsafe_forget_metadata:
+            raise UsageError(
+                "--unsafe-forget-metadata is about the metadata files of one table",
+                next_step="Run that table's verb by itself.",
+            )
+        return TableOpener(
+            storage_options=run.storage_options(),
+            catalog_config=run.catalog_config,
+            allow_roots=run.unsafe_allow_root or (),
+            trust_lists=run.unsafe_trust_lists,
+            conditional_writes=run.unsafe_conditional_writes,
+            single_writer=run.unsafe_single_writer,
+            engine=run.engine_choice,
+            cache_bytes=None if run.no_cache else size_bytes(run.cache_size, "--cache-size"),
+            on_event=run.on_event,
+        )
+
+    def facts(self) -> FactsStore:
+        """What earlier surveys read; with --no-cache nothing."""
+        from iceberg_cli.fleet.facts import FactsStore, facts_folder
+
+        return FactsStore(None if self._run.no_cache else facts_folder(os.environ))
+
+    # -- once its tables have been iterated over ---------------------------------------------------------------
+
+    def show_failures(self) -> Failures:
+        """Print on standard error which places could not be listed and which patterns mean nothing."""
+        found = self.tables
+        errors: list[tuple[str, IcebergCliError]] = [(each.name, each.error) for each in found.failed]
+        errors += [(pattern.text, error) for pattern, error in found.unmatched()]
+        if errors:
+            from iceberg_cli.cli.render.report import show_error
+
+            self._run.progress.close()
+            for _, error in errors:
+                show_error(self._run.err, error)
+        return Failures(errors)
+
+    def show_left_out(self) -> None:
+        """Print how many views were among its tables, where there are any and text is shown."""
+        run = self._run
+        if self.tables.views and not (run.json or run.quiet):
+            from iceberg_cli.plan.text import count
+
+            run.out.line(f"{count(self.tables.views, 'views')} left out")
 
 
-def facts_of(run: Run) -> FactsStore:
-    """What earlier surveys read; with --no-cache nothing."""
-    from iceberg_cli.fleet.facts import FactsStore, facts_folder
+class Failures(list[tuple[str, IcebergCliError]]):
+    """Tables, places and patterns by name, each with the error that there is in place of it."""
 
-    return FactsStore(None if run.no_cache else facts_folder(os.environ))
+    @property
+    def codes(self) -> list[int]:
+        """The exit codes."""
+        return [error.exit_code for _, error in self]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The field `failed` of a document."""
+        return [
+            {"name": name, "exit_code": error.exit_code, "message": error.message} for name, error in self
+        ]
 
 
 def fleet_policy(run: Run, path: str | None, *, only: Iterable[str] = ()) -> FleetPolicy:
@@ -309,45 +360,6 @@ class TableOutput:
             rows = {self._field: self._of_page}
             document = {"schema": self._schema, **head, **rows, **more, "totals": dict(totals)}
             write_page(document, self._report)
-
-
-def show_left_out(run: Run, found: TableList) -> None:
-    """Print how many views were among the tables, where there are any and text is shown.
-
-    Args:
-        run: the options of all commands.
-        found: iterated over already.
-    """
-    if found.views and not (run.json or run.quiet):
-        from iceberg_cli.plan.text import count
-
-        run.out.line(f"{count(found.views, 'views')} left out")
-
-
-def tell_failures(run: Run, found: TableList) -> list[tuple[str, IcebergCliError]]:
-    """Print on standard error which places could not be listed and which patterns mean nothing.
-
-    Args:
-        run: the options of all commands.
-        found: iterated over already.
-
-    Returns:
-        Each place or pattern with its error.
-    """
-    errors: list[tuple[str, IcebergCliError]] = [(each.name, each.error) for each in found.failed]
-    errors += [(pattern.text, error) for pattern, error in found.unmatched()]
-    if errors:
-        from iceberg_cli.cli.render.report import show_error
-
-        run.progress.close()
-        for _, error in errors:
-            show_error(run.err, error)
-    return errors
-
-
-def failed_json(errors: Iterable[tuple[str, IcebergCliError]]) -> list[dict[str, Any]]:
-    """The field `failed` of a document."""
-    return [{"name": name, "exit_code": error.exit_code, "message": error.message} for name, error in errors]
 
 
 def policy_json(file: PolicyFile | None) -> dict[str, str] | None:

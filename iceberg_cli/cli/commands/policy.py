@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from iceberg_cli.cli.commands.many_tables import (
-    failed_json,
+    Failures,
+    FleetCommand,
     fleet_policy,
     leave_with_worst,
-    opener_of,
     patterns_of,
-    tables_of,
-    tell_failures,
 )
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.errors import IcebergCliError, UsageError
@@ -115,30 +113,30 @@ def _check(run: Run, path: str, patterns: Sequence[str]) -> None:
     chosen = fleet_policy(run, path)
     assert chosen.file is not None, "a path was given"
     rows: list[dict[str, Any]] = []
-    errors: list[tuple[str, IcebergCliError]] = []
+    failures = Failures()
     unmatched = dict.fromkeys(each.text for each in chosen.file.patterns)
-    found = tables_of(run, patterns_of(patterns)) if patterns else None
-    opener = opener_of(run)
-    for each in found or ():
+    fleet = FleetCommand(run, patterns_of(patterns))
+    opener = fleet.opener()
+    for each in fleet.tables if patterns else ():
         for text in set(unmatched) - set(chosen.file.unmatched(names_of(each))):
             del unmatched[text]
         try:
             rows.append(_row(run, chosen, opener, each))
         except IcebergCliError as error:
-            errors.append((each.name, error))
+            failures.append((each.name, error))
             run.progress.close()
             show_error(run.err, error)
-    if found is not None:
-        errors += tell_failures(run, found)
+    if patterns:
+        failures += fleet.show_failures()
     run.progress.close()
-    checked = _Checked(rows=rows, errors=errors, unmatched=None if found is None else tuple(unmatched))
+    checked = _Checked(rows=rows, failures=failures, unmatched=tuple(unmatched) if patterns else None)
     if run.json:
         from iceberg_cli.cli.render import print_json
 
         print_json(_document(chosen.file, checked))
     else:
         _show(run, chosen.file, checked)
-    leave_with_worst(error.exit_code for _, error in errors)
+    leave_with_worst(failures.codes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,12 +145,12 @@ class _Checked:
 
     Args:
         rows: as the document has them.
-        errors: by name why a table could not be opened, a place not be listed, or what makes no sense for a table.
+        failures: by name why a table could not be opened, a place not be listed, or what makes no sense for a table.
         unmatched: patterns of the file that mean none of the tables; None where none are named.
     """
 
     rows: Sequence[dict[str, Any]]
-    errors: Sequence[tuple[str, IcebergCliError]]
+    failures: Failures
     unmatched: tuple[str, ...] | None
 
 
@@ -246,7 +244,7 @@ def _document(policy: PolicyFile, checked: _Checked) -> dict[str, Any]:
         "policy": {"path": policy.path, "digest": policy.digest},
         "entries": [_entry(each) for each in (policy.defaults, *policy.entries)],
         "tables": checked.rows,
-        "failed": failed_json(checked.errors),
+        "failed": checked.failures.to_json(),
         "unmatched": None if checked.unmatched is None else [{"match": text} for text in checked.unmatched],
     }
 

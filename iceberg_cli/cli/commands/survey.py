@@ -12,21 +12,16 @@ import typer
 from iceberg_cli.cli.commands.carry_out import Metrics, measure
 from iceberg_cli.cli.commands.many_tables import (
     DEFAULT_JOBS,
+    FleetCommand,
     Jobs,
     JsonLines,
     Outcomes,
     Patterns,
     TableOutput,
-    facts_of,
-    failed_json,
     fleet_policy,
     leave_with_worst,
-    opener_of,
     patterns_of,
     policy_json,
-    show_left_out,
-    tables_of,
-    tell_failures,
 )
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.cli.options.arguments import ReportOption, integer, positive
@@ -93,7 +88,7 @@ def register(app: typer.Typer) -> None:
             raise UsageError("--limit is about ranked rows, and --jsonl prints each as it is known")
         limit = positive(limit, "--limit")
         chosen = fleet_policy(run, policy)
-        found = tables_of(run, patterns_of(patterns))
+        fleet = FleetCommand(run, patterns_of(patterns))
         totals = _Totals()
         show = partial(_show, run, totals)
         output = TableOutput(run, FLEET_SCHEMA, _LINE_SCHEMA, show, jsonl=jsonl, report=report)
@@ -101,12 +96,12 @@ def register(app: typer.Typer) -> None:
         surveyed: list[SurveyedTable] = []
         for each in outcomes.of(
             Survey(
-                tables=found,
-                opener=opener_of(run),
+                tables=fleet.tables,
+                opener=fleet.opener(),
                 policy=chosen,
                 as_of_ms=run.as_of_ms,
                 now_ms=run.started_ms,
-                facts=facts_of(run),
+                facts=fleet.facts(),
                 quick=quick,
                 # Without manifests most of the time goes into work that threads do one after the other.
                 jobs=positive(jobs, "--jobs") or (1 if quick else DEFAULT_JOBS),
@@ -122,13 +117,13 @@ def register(app: typer.Typer) -> None:
         run.on_event(totals.counted())
         for place, each in enumerate(sorted(surveyed, key=_rank(sort))):
             output.row(each.row, is_printed=limit is None or place < limit)
-        errors = tell_failures(run, found)
+        failures = fleet.show_failures()
         head = {"as_of_ms": run.as_of_ms, "policy": policy_json(chosen.file)}
-        output.end(totals.to_json(), {"failed": failed_json(errors)}, head=head)
+        output.end(totals.to_json(), {"failed": failures.to_json()}, head=head)
         if not (jsonl or run.json or run.quiet):
             _show_totals(run, totals, shown=min(len(surveyed), limit or len(surveyed)), quick=quick)
-            show_left_out(run, found)
-        leave_with_worst([*outcomes.codes, *(error.exit_code for _, error in errors)])
+            fleet.show_left_out()
+        leave_with_worst([*outcomes.codes, *failures.codes])
         if exit_code and totals.due:
             raise typer.Exit(3)
 
