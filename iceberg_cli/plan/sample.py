@@ -6,8 +6,9 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.encoding.json_values import json_lines
@@ -18,9 +19,41 @@ from iceberg_cli.plan.text import did_you_mean
 
 _CHUNK_ROWS: Final = 4_096  # as text at once
 _SHOWN_LENGTH: Final = 60  # of a value, in text
+_MOST_FILES: Final = 512  # data files that are read at once
+_ROUND_BYTES: Final = 256 << 20  # of these
+Context = TypeVar("Context")
 
 
-class SampleInspector(ABC):
+class SampledFiles(NamedTuple, Generic[Context]):
+    """Data files whose rows may be shown.
+
+    Args:
+        rows: a row for each file.
+        size: the column that has the size of a file in bytes.
+        records: the column that has the number of its rows; below 1: not known.
+        path: the column that has its path.
+        context: what else there is to know of them all.
+    """
+
+    rows: pa.Table
+    size: str
+    records: str
+    path: str
+    context: Context
+
+    def in_order(self) -> pa.Table:
+        """The files, the smallest first: fewest bytes are read for a few rows."""
+        return self.rows.sort_by([(self.size, "ascending"), (self.path, "ascending")])
+
+    def enough(self, files: pa.Table, rows: int | None) -> int:
+        """How many of some files are read at once: as many as have so many rows, and at least one."""
+        records = np.cumsum(np.maximum(files[self.records].to_numpy(), 1))
+        sizes = np.cumsum(files[self.size].to_numpy())
+        most = min(_MOST_FILES, int(np.searchsorted(sizes, _ROUND_BYTES)) + 1)
+        return most if rows is None else max(1, min(most, int(np.searchsorted(records, rows)) + 1))
+
+
+class SampleInspector(ABC, Generic[Context]):
     """Reads rows of one state of a table, deletes applied: the base of those of the formats.
 
     Args:
@@ -51,8 +84,36 @@ class SampleInspector(ABC):
         """The columns of the state, each with its type in the format's words, and what its values are shown as."""
 
     @abstractmethod
+    def _files(self) -> Iterator[SampledFiles[Context]]:
+        """The data files of the state, as they are read."""
+
+    @abstractmethod
+    def _of_files(
+        self, fields: Sequence[Field], files: pa.Table, context: Context, limit: int | None
+    ) -> Iterator[pa.Table]:
+        """Rows of data files.
+
+        Args:
+            fields: of the rows.
+            files: rows of `SampledFiles`.
+            context: of these.
+            limit: at most about so many rows.
+        """
+
     def _rows(self, fields: Sequence[Field], limit: int | None) -> Iterator[pa.Table]:
         """Rows with these columns, at most about as many as the limit."""
+        left = limit
+        for found in self._files():
+            files, start = found.in_order(), 0
+            while start < files.num_rows:
+                some = files.slice(start, found.enough(files.slice(start), left)).combine_chunks()
+                start += some.num_rows
+                for table in self._of_files(fields, some, found.context, left):
+                    yield table
+                    if left is not None:
+                        left -= table.num_rows
+                        if left <= 0:
+                            return
 
     @cached_property
     def chosen(self) -> Sequence[tuple[Field, str, str]]:

@@ -8,11 +8,10 @@ Spec: "Scan Planning", "Column Projection", "Deletion Vectors", "Position Delete
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -37,7 +36,7 @@ from iceberg_cli.iceberg.rows.row_deletes import (
 from iceberg_cli.iceberg.rows.table_columns import columns_of
 from iceberg_cli.iceberg.spec.columns import column_types
 from iceberg_cli.iceberg.spec.snapshot import BRANCH
-from iceberg_cli.plan.sample import SampleInspector
+from iceberg_cli.plan.sample import SampledFiles, SampleInspector
 from iceberg_cli.table.stored_files import true_sizes
 
 if TYPE_CHECKING:
@@ -46,12 +45,10 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.table import IcebergTable
     from iceberg_cli.plan.inspection import StateSelector
 
-_MOST_FILES: Final = 512  # data files at once
-_ROUND_BYTES: Final = 256 << 20  # of these
 _MOST_MANIFESTS: Final = 64  # at once
 
 
-class SnapshotSample(SampleInspector):
+class SnapshotSample(SampleInspector[Sequence[LiveEntries]]):
     """Reads rows of one snapshot of one table.
 
     Args:
@@ -97,39 +94,24 @@ class SnapshotSample(SampleInspector):
 
     # -- files -----------------------------------------------------------------------------------------------------
 
-    def _rows(self, fields: Sequence[Field], limit: int | None) -> Iterator[pa.Table]:
-        left = limit
+    def _files(self) -> Iterator[SampledFiles[Sequence[LiveEntries]]]:
         for entries in self._data_entries():
-            files = pa.concat_tables([each.table for each in entries]).sort_by(
-                [("file_size_in_bytes", "ascending"), ("file_path", "ascending")]
+            yield SampledFiles(
+                pa.concat_tables([each.table for each in entries]),
+                size="file_size_in_bytes",
+                records="record_count",
+                path="file_path",
+                context=entries,
             )
-            start = 0
-            while start < files.num_rows:
-                some = files.slice(start, _enough(files.slice(start), left))
-                start += some.num_rows
-                constants = self._entry_reader.constants(entries, some["key"].combine_chunks())
-                for table in self._of_files(fields, some.combine_chunks(), constants, left):
-                    yield table
-                    if left is not None:
-                        left -= table.num_rows
-                        if left <= 0:
-                            return
 
     def _of_files(
         self,
         fields: Sequence[Field],
         files: pa.Table,
-        constants: Mapping[bytes, Mapping[int, pa.Scalar]],
+        context: Sequence[LiveEntries],
         limit: int | None,
     ) -> Iterator[pa.Table]:
-        """Rows of data files.
-
-        Args:
-            fields: of the rows.
-            files: entries.
-            constants: of their partitions.
-            limit: at most about so many rows.
-        """
+        constants = self._entry_reader.constants(context, files["key"].combine_chunks())
         hidden = self._deletes.of(files)
         sizes, notes = true_sizes(
             self._table, files["file_path"].to_pylist(), files["file_size_in_bytes"].to_pylist()
@@ -230,11 +212,3 @@ def schema_of(metadata: TableMetadata, snapshot: Snapshot | None, state: StateSe
     schema_id = None if snapshot is None or is_live else snapshot.schema_id
     found = next((each for each in metadata.schemas if each.schema_id == schema_id), None)
     return metadata.current_schema() if found is None else found
-
-
-def _enough(files: pa.Table, left: int | None) -> int:
-    """How many of some data files are read at once: as many as have the rows that are left, and at least one."""
-    records = np.cumsum(files["record_count"].to_numpy())
-    sizes = np.cumsum(files["file_size_in_bytes"].to_numpy())
-    most = min(_MOST_FILES, int(np.searchsorted(sizes, _ROUND_BYTES)) + 1)
-    return most if left is None else max(1, min(most, int(np.searchsorted(records, left)) + 1))
