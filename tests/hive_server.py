@@ -28,8 +28,8 @@ from tests.spark_jars import S3A, Jar, spark_jars
 from tests.spark_settings import Missing, NotStarted, starting
 
 if TYPE_CHECKING:  # most tests need none of it, and it takes half a second to load
-    from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection
-    from iceberg_cli.iceberg.catalogs.hive_entry import HiveEntry
+    from iceberg_cli.iceberg.catalogs.hive.client import HiveConnection
+    from iceberg_cli.iceberg.catalogs.hive.entry import HiveEntry
 
 FOLDER: Final = CACHE.parent / "hive-metastore"
 
@@ -117,7 +117,7 @@ class HiveMetastore:
 
     def connection(self, **properties: str) -> HiveConnection:
         """A connection as the catalog `cat` is configured."""
-        from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection
+        from iceberg_cli.iceberg.catalogs.hive.client import HiveConnection
 
         return HiveConnection("cat", {"uri": self.uri, **properties})
 

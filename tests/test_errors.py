@@ -17,7 +17,7 @@ from iceberg_cli.plan.text import did_you_mean
 PACKAGE = Path(iceberg_cli.__file__).parent
 NEEDED_ELSEWHERE = (
     "iceberg_cli.engines.spark.engine",
-    "iceberg_cli.iceberg.catalogs.sql",
+    "iceberg_cli.iceberg.catalogs.sql.committer",
 )
 
 

@@ -303,7 +303,7 @@ class TableList:
         if table.catalog is None:
             return _FOLDER + key_of_location(table.location or table.name), table
         if table.metadata_location is None and self.catalogs.kind(table.catalog) == "rest":
-            from iceberg_cli.iceberg.catalogs.rest_listing import metadata_of
+            from iceberg_cli.iceberg.catalogs.rest.listing import metadata_of
 
             levels = tuple((table.namespace or "").split("."))
             name = table.name.rpartition(".")[2]

@@ -93,7 +93,7 @@ class TableOpener:
             return Pointer(listed.metadata_location)
         if listed.catalog is None or self._catalogs().kind(listed.catalog) != "rest":
             return None
-        from iceberg_cli.iceberg.catalogs.rest_listing import metadata_of
+        from iceberg_cli.iceberg.catalogs.rest.listing import metadata_of
 
         levels = tuple((listed.namespace or "").split("."))
         found = metadata_of(

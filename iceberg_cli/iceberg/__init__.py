@@ -147,13 +147,13 @@ class IcebergFormat:
 
     def lasts(self, table: IcebergTable, plan: Plan, decision: Decision) -> bool:
         """All that goes is named by metadata; what else blocks a plan in a catalog may be otherwise next time."""
-        from iceberg_cli.iceberg.catalogs.filesystem import is_by_file_names
+        from iceberg_cli.iceberg.catalogs.files.committer import is_by_file_names
 
         return is_by_file_names(table.committer) or set(plan.blocked_by) <= set(decision.blocked_by)
 
     def folder_version(self, storage: Storage, folder: str) -> str | None:
         """By the metadata files and the version hint, for their names have numbers that may come again."""
-        from iceberg_cli.iceberg.catalogs.folder_versions import pointing_files
+        from iceberg_cli.iceberg.catalogs.files.versions import pointing_files
         from iceberg_cli.storage.listing_digest import listing_digest
 
         return listing_digest(f"{folder}/metadata", pointing_files(folder, storage))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from iceberg_cli.engines import Engine, OnEvent
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.iceberg.catalogs.folder_versions import number_of
+from iceberg_cli.iceberg.catalogs.files.versions import number_of
 from iceberg_cli.paths import METADATA_SUFFIXES, scheme_of
 from iceberg_cli.storage import FileInfo, Storage
 from iceberg_cli.table.nested_tables import DELTA_LOG, METADATA

@@ -26,7 +26,7 @@ from iceberg_cli.iceberg.catalogs import (
     ProvesCatalog,
     TakesLateRequests,
 )
-from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.commit.verification import mended_lengths, naming_the_way_out, read_kept
 from iceberg_cli.iceberg.reachability.cache import ReachabilityCache

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.iceberg.catalogs.folder_versions import number_of
+from iceberg_cli.iceberg.catalogs.files.versions import number_of
 from iceberg_cli.iceberg.ownership import files_of_metadata
 from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
 from iceberg_cli.iceberg.reachability.question import snapshot_files

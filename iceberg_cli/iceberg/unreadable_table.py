@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.catalogs import Committer
-from iceberg_cli.iceberg.catalogs.folder_versions import number_of
+from iceberg_cli.iceberg.catalogs.files.versions import number_of
 from iceberg_cli.iceberg.check.rules import METADATA_UNREADABLE
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file

@@ -20,7 +20,7 @@ import pytest
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.errors import CommitStateUnknown
-from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
 from iceberg_cli.testing.conformance.commits import load, properties_of, set_property
 from iceberg_cli.testing.conformance.delta_logs import add_version, names_of
 from tests.cli.lakes import catalog_table

@@ -92,8 +92,8 @@ def test_12_is_every_attempt_refused_with_nothing_changed(lake: CatalogTable) ->
 
 PLUG_IN = """
 from iceberg_cli.operation.outcomes import Unknown
-from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
-from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
+from iceberg_cli.iceberg.catalogs.sql.committer import SqlCommitter
+from iceberg_cli.iceberg.catalogs.sql.database import SqlDatabase
 
 
 class LostAnswers(SqlCommitter):

@@ -12,11 +12,11 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from iceberg_cli.iceberg.catalogs import Committer
-from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
-from iceberg_cli.iceberg.catalogs.glue import GlueCommitter
-from iceberg_cli.iceberg.catalogs.glue_connection import GlueConnection
-from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
-from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
+from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.glue.committer import GlueCommitter
+from iceberg_cli.iceberg.catalogs.glue.connection import GlueConnection
+from iceberg_cli.iceberg.catalogs.sql.committer import SqlCommitter
+from iceberg_cli.iceberg.catalogs.sql.database import SqlDatabase
 from iceberg_cli.operation.outcomes import digest_of
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.router import UnsafeOverrides, open_storage
@@ -87,8 +87,8 @@ class Catalog(CatalogUnderTest):
                 return GlueCommitter(connection, namespace=self.namespace, table="t", storage=storage)
             case "hive":
                 # Not at the top: no other kind takes the time to load it.
-                from iceberg_cli.iceberg.catalogs.hive import HiveCommitter
-                from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection
+                from iceberg_cli.iceberg.catalogs.hive.client import HiveConnection
+                from iceberg_cli.iceberg.catalogs.hive.committer import HiveCommitter
 
                 properties = {"uri": self.uri, **(self.properties or {})}
                 return HiveCommitter(

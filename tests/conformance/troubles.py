@@ -17,10 +17,11 @@ import sqlalchemy as sa
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.errors import BackendUnavailable
-from iceberg_cli.iceberg.catalogs import glue_connection, rest_connection
-from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
-from iceberg_cli.iceberg.catalogs.rest import RestCommitter
-from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
+from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.glue import connection as glue_connection
+from iceberg_cli.iceberg.catalogs.rest import connection as rest_connection
+from iceberg_cli.iceberg.catalogs.rest.committer import RestCommitter
+from iceberg_cli.iceberg.catalogs.sql.committer import SqlCommitter
 from iceberg_cli.operation.outcomes import Attempt, Outcome
 from iceberg_cli.storage import Storage, backoff, s3
 from iceberg_cli.storage.router import open_storage
@@ -330,8 +331,8 @@ class Hive(Scene):
     """The entry of a Hive Metastore, locked as long as the request is under way."""
 
     def make(self) -> None:
-        from iceberg_cli.iceberg.catalogs.hive import HiveCommitter
-        from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection, HiveSession
+        from iceberg_cli.iceberg.catalogs.hive.client import HiveConnection, HiveSession
+        from iceberg_cli.iceberg.catalogs.hive.committer import HiveCommitter
 
         hive: HiveMetastore = self.request.getfixturevalue("hive")
         self.catalog = make_table(

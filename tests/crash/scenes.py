@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Self, TypeVar
 from unittest.mock import patch
 
-from iceberg_cli.iceberg.catalogs.folder_versions import find_current
+from iceberg_cli.iceberg.catalogs.files.versions import find_current
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.operation import removal_files
 from iceberg_cli.plan.report import Report

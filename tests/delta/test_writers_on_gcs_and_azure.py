@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
-from iceberg_cli.iceberg.catalogs.filesystem import SINGLE_WRITER, FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.files.committer import SINGLE_WRITER, FilesystemCommitter
 from iceberg_cli.storage.router import UnsafeOverrides
 from iceberg_cli.table.next_version import CONDITIONAL_WRITES
 from iceberg_cli.testing.memory_storage import MemoryStorage

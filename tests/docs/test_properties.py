@@ -14,7 +14,7 @@ import pytest
 import iceberg_cli as ic
 from iceberg_cli.errors import Refused
 from iceberg_cli.formats.open import open_table
-from iceberg_cli.iceberg.catalogs.glue import GlueCommitter
+from iceberg_cli.iceberg.catalogs.glue.committer import GlueCommitter
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.plan.plan import Task
 from iceberg_cli.storage.gcs_options import GcsOptions

@@ -6,7 +6,7 @@ import pytest
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
 from iceberg_cli.storage.router import UnsafeOverrides, open_storage
 from iceberg_cli.testing.memory_storage import MemoryStorage
 

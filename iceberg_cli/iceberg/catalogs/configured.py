@@ -20,10 +20,10 @@ from iceberg_cli.storage.router import open_storage
 from iceberg_cli.storage.s3_options import TAGS, with_table_tags
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.catalogs.glue_connection import GlueConnection
-    from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection
-    from iceberg_cli.iceberg.catalogs.rest_connection import RestConnection
-    from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
+    from iceberg_cli.iceberg.catalogs.glue.connection import GlueConnection
+    from iceberg_cli.iceberg.catalogs.hive.client import HiveConnection
+    from iceberg_cli.iceberg.catalogs.rest.connection import RestConnection
+    from iceberg_cli.iceberg.catalogs.sql.database import SqlDatabase
 
 _FILE_NAME = ".pyiceberg.yaml"
 _MEND = "Mend the file, or name another one with --catalog-config."
@@ -100,7 +100,7 @@ class Catalogs:
         """
         if name not in self._databases:
             try:
-                from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
+                from iceberg_cli.iceberg.catalogs.sql.database import SqlDatabase
             except ImportError as error:
                 raise not_installed(name, error) from error
             self._databases[name] = SqlDatabase(self.uri(name))
@@ -114,7 +114,7 @@ class Catalogs:
         """
         if name not in self._glue:
             try:
-                from iceberg_cli.iceberg.catalogs.glue_connection import GlueConnection
+                from iceberg_cli.iceberg.catalogs.glue.connection import GlueConnection
             except ImportError as error:
                 raise not_installed(name, error) from error
             self._glue[name] = GlueConnection(name, self.configured(name)[1])
@@ -129,7 +129,7 @@ class Catalogs:
         if name not in self._connections:
             sections, properties = self.configured(name)
             try:
-                from iceberg_cli.iceberg.catalogs.rest_connection import RestConnection
+                from iceberg_cli.iceberg.catalogs.rest.connection import RestConnection
             except ImportError as error:
                 raise not_installed(name, error) from error
             self.uri(name)
@@ -145,7 +145,7 @@ class Catalogs:
         if name not in self._metastores:
             self.uri(name)
             try:
-                from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection
+                from iceberg_cli.iceberg.catalogs.hive.client import HiveConnection
             except ImportError as error:
                 raise not_installed(name, error) from error
             self._metastores[name] = HiveConnection(name, self.configured(name)[1])
@@ -211,21 +211,21 @@ def open_catalog_table(
 
 def _open_sql(catalogs: Catalogs, catalog: str, namespace: str, table: str, storage: Storage) -> Committer:
     database = catalogs.sql(catalog)
-    from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
+    from iceberg_cli.iceberg.catalogs.sql.committer import SqlCommitter
 
     return SqlCommitter(database, catalog_name=catalog, namespace=namespace, table=table, storage=storage)
 
 
 def _open_glue(catalogs: Catalogs, catalog: str, namespace: str, table: str, storage: Storage) -> Committer:
     connection = catalogs.glue(catalog)
-    from iceberg_cli.iceberg.catalogs.glue import GlueCommitter
+    from iceberg_cli.iceberg.catalogs.glue.committer import GlueCommitter
 
     return GlueCommitter(connection, namespace=namespace, table=table, storage=storage)
 
 
 def _open_hive(catalogs: Catalogs, catalog: str, namespace: str, table: str, storage: Storage) -> Committer:
     connection = catalogs.hive(catalog)
-    from iceberg_cli.iceberg.catalogs.hive import HiveCommitter
+    from iceberg_cli.iceberg.catalogs.hive.committer import HiveCommitter
 
     return HiveCommitter(connection, database=namespace, table=table, storage=storage)
 
@@ -234,7 +234,7 @@ def _open_rest(
     catalogs: Catalogs, catalog: str, identifier: tuple[str, ...], storage_options: Mapping[str, str]
 ) -> tuple[Committer, Mapping[str, str]]:
     connection = catalogs.rest(catalog)
-    from iceberg_cli.iceberg.catalogs.rest import RestCommitter
+    from iceberg_cli.iceberg.catalogs.rest.committer import RestCommitter
 
     sections, properties = catalogs.configured(catalog)
     *levels, table = identifier
@@ -251,7 +251,7 @@ def _open_python_class(
     storage_options: Mapping[str, str],
 ) -> tuple[Committer, Mapping[str, str]]:
     try:
-        from iceberg_cli.iceberg.catalogs.python_class import PythonClassCommitter
+        from iceberg_cli.iceberg.catalogs.python_class.committer import PythonClassCommitter
     except ImportError as error:
         raise not_installed(catalog, error) from error
     if "type" in properties:

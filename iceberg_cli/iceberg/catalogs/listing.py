@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.catalogs.configured import PYTHON_CLASS, Catalogs, not_installed
 from iceberg_cli.iceberg.catalogs.entries import CatalogEntry, MayMatch
-from iceberg_cli.iceberg.catalogs.sqlite_listing import duplicates_in_sqlite, list_sqlite, sqlite_file
+from iceberg_cli.iceberg.catalogs.sql.sqlite_listing import duplicates_in_sqlite, list_sqlite, sqlite_file
 
 
 def list_catalog(catalogs: Catalogs, name: str, may_match: MayMatch) -> Iterator[CatalogEntry]:
@@ -27,23 +27,23 @@ def list_catalog(catalogs: Catalogs, name: str, may_match: MayMatch) -> Iterator
         if kind == "sql" and (path := sqlite_file(catalogs.uri(name))) is not None:
             return list_sqlite(path, name, may_match)
         if kind == "sql":
-            from iceberg_cli.iceberg.catalogs.sql_listing import list_sql
+            from iceberg_cli.iceberg.catalogs.sql.listing import list_sql
 
             return list_sql(catalogs.sql(name), name, may_match)
         if kind == "rest":
-            from iceberg_cli.iceberg.catalogs.rest_listing import list_rest
+            from iceberg_cli.iceberg.catalogs.rest.listing import list_rest
 
             return list_rest(catalogs.rest(name), name, may_match)
         if kind == "glue":
-            from iceberg_cli.iceberg.catalogs.glue_listing import list_glue
+            from iceberg_cli.iceberg.catalogs.glue.listing import list_glue
 
             return list_glue(catalogs.glue(name), may_match)
         if kind == "hive":
-            from iceberg_cli.iceberg.catalogs.hive_listing import list_hive
+            from iceberg_cli.iceberg.catalogs.hive.listing import list_hive
 
             return list_hive(catalogs.hive(name), name, may_match)
         if kind == PYTHON_CLASS:
-            from iceberg_cli.iceberg.catalogs.python_class import list_python_class
+            from iceberg_cli.iceberg.catalogs.python_class.committer import list_python_class
 
             sections, properties = catalogs.configured(name)
             return list_python_class(name, {**sections, **properties}, may_match)
@@ -65,7 +65,7 @@ def duplicates_in(catalogs: Catalogs, name: str) -> dict[str, list[CatalogEntry]
     if (path := sqlite_file(catalogs.uri(name))) is not None:
         return duplicates_in_sqlite(path, name)
     try:
-        from iceberg_cli.iceberg.catalogs.sql_listing import duplicates_in_sql
+        from iceberg_cli.iceberg.catalogs.sql.listing import duplicates_in_sql
     except ImportError as error:
         raise not_installed(name, error) from error
     return duplicates_in_sql(catalogs.sql(name), name)

@@ -12,7 +12,7 @@ from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verb_registry import VERBS as DELTA_VERBS
 from iceberg_cli.formats.open import iceberg_files
 from iceberg_cli.iceberg.catalogs import Committer
-from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verb_registry import VERBS as ICEBERG_VERBS
 from iceberg_cli.operation.apply import apply, resume

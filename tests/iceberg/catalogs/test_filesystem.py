@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.errors import Refused, TableNotFound
-from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter, open_folder
+from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter, open_folder
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import an_attempt, first_metadata, properties_of, set_property

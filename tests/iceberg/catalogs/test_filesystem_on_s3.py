@@ -14,7 +14,7 @@ import pytest
 
 import iceberg_cli as ic
 from iceberg_cli.errors import BackendUnavailable, Refused
-from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.router import UnsafeOverrides, open_storage

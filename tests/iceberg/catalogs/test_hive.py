@@ -20,11 +20,11 @@ from pyiceberg.types import LongType, NestedField
 
 import iceberg_cli as ic
 from iceberg_cli.errors import BackendUnavailable, CommitStateUnknown, TableNotFound
-from iceberg_cli.iceberg.catalogs.hive import HiveCommitter
-from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection, HiveSession, Server
-from iceberg_cli.iceberg.catalogs.hive_entry import HiveEntry
-from iceberg_cli.iceberg.catalogs.hive_lock import TableLock
-from iceberg_cli.iceberg.catalogs.hive_proof import why_unproved
+from iceberg_cli.iceberg.catalogs.hive.client import HiveConnection, HiveSession, Server
+from iceberg_cli.iceberg.catalogs.hive.committer import HiveCommitter
+from iceberg_cli.iceberg.catalogs.hive.entry import HiveEntry
+from iceberg_cli.iceberg.catalogs.hive.lock import TableLock
+from iceberg_cli.iceberg.catalogs.hive.proof import why_unproved
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import an_attempt, first_metadata, properties_of, set_property

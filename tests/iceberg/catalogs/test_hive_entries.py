@@ -12,9 +12,9 @@ from thrift.transport.TTransport import TMemoryBuffer, TTransportException
 
 from iceberg_cli.errors import AccessDenied, UsageError
 from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
-from iceberg_cli.iceberg.catalogs.hive_client import HiveConnection
-from iceberg_cli.iceberg.catalogs.hive_entry import HiveEntry, RawStruct
-from iceberg_cli.iceberg.catalogs.hive_parameters import parameters_after, why_not_held
+from iceberg_cli.iceberg.catalogs.hive.client import HiveConnection
+from iceberg_cli.iceberg.catalogs.hive.entry import HiveEntry, RawStruct
+from iceberg_cli.iceberg.catalogs.hive.parameters import parameters_after, why_not_held
 
 
 def written(struct: Any) -> bytes:

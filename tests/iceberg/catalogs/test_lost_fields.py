@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.iceberg.catalogs.lost_fields import fields_of, lost_fields
+from iceberg_cli.iceberg.catalogs.rest.lost_fields import fields_of, lost_fields
 from tests.cli.running import iceberg_cli
 from tests.iceberg.catalogs.test_rest import Lake, expiry, lake, run
 from tests.metadata_documents import a_document, a_snapshot, parsed, without

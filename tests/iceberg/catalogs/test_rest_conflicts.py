@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from iceberg_cli.iceberg.catalogs.rest import RestCommitter
+from iceberg_cli.iceberg.catalogs.rest.committer import RestCommitter
 from iceberg_cli.operation.outcomes import Attempt, Outcome
 from tests.cli.running import Ran, iceberg_cli
 from tests.conformance.both_engines import with_deletes

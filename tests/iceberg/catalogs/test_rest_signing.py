@@ -17,7 +17,7 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable
-from iceberg_cli.iceberg.catalogs.rest import RestCommitter
+from iceberg_cli.iceberg.catalogs.rest.committer import RestCommitter
 from iceberg_cli.storage import Storage, backoff
 from iceberg_cli.storage.router import open_storage
 from tests.iceberg.catalogs.test_rest_credentials import VendedTable, VendingFront, vended

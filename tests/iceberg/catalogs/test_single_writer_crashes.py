@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from iceberg_cli.errors import CommitStateUnknown
-from iceberg_cli.iceberg.catalogs.filesystem import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
 from iceberg_cli.storage.router import UnsafeOverrides
 from iceberg_cli.testing.crash.world import World, crash
 from tests.budget import few_or_many, some

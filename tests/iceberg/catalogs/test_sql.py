@@ -22,8 +22,8 @@ from pyiceberg.types import IntegerType, NestedField
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, TableNotFound, TakenOver, UsageError
 from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
-from iceberg_cli.iceberg.catalogs.sql import SqlCommitter
-from iceberg_cli.iceberg.catalogs.sql_database import SqlDatabase
+from iceberg_cli.iceberg.catalogs.sql.committer import SqlCommitter
+from iceberg_cli.iceberg.catalogs.sql.database import SqlDatabase
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots

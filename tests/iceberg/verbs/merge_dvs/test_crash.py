@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.iceberg.catalogs.folder_versions import find_current
+from iceberg_cli.iceberg.catalogs.files.versions import find_current
 from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.operation.apply import apply

@@ -24,9 +24,8 @@ from iceberg_cli.errors import (
     IcebergCliError,
     TableNotFound,
 )
-from iceberg_cli.iceberg.catalogs.lost_fields import lost_fields
-from iceberg_cli.iceberg.catalogs.rest_client import Loaded, RestClient
-from iceberg_cli.iceberg.catalogs.rest_connection import (
+from iceberg_cli.iceberg.catalogs.rest.client import Loaded, RestClient
+from iceberg_cli.iceberg.catalogs.rest.connection import (
     DENIED,
     NoAnswer,
     RestConnection,
@@ -34,8 +33,9 @@ from iceberg_cli.iceberg.catalogs.rest_connection import (
     text_of,
     wait_of,
 )
-from iceberg_cli.iceberg.catalogs.rest_renewal import CredentialsRenewal
-from iceberg_cli.iceberg.catalogs.rest_signing import RemoteSigner
+from iceberg_cli.iceberg.catalogs.rest.lost_fields import lost_fields
+from iceberg_cli.iceberg.catalogs.rest.renewal import CredentialsRenewal
+from iceberg_cli.iceberg.catalogs.rest.signing import RemoteSigner
 from iceberg_cli.iceberg.commit.draft import OPERATION_ID
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file

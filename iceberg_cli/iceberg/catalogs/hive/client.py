@@ -17,7 +17,7 @@ from thrift.Thrift import TApplicationException, TException, TMessageType
 from thrift.transport import TSocket, TTransport
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, TableNotFound, UsageError, how_to_install
-from iceberg_cli.iceberg.catalogs.hive_entry import HiveEntry, RawStruct
+from iceberg_cli.iceberg.catalogs.hive.entry import HiveEntry, RawStruct
 from iceberg_cli.storage.redaction import redact, secrets_of
 
 CONNECT_S: Final = 10

@@ -14,7 +14,7 @@ from pyiceberg.catalog.rest import PAGE_SIZE, Capability, Endpoints
 
 from iceberg_cli.errors import AccessDenied, UsageError
 from iceberg_cli.iceberg.catalogs.entries import CatalogEntry, MayMatch, no_answer, walk_namespaces
-from iceberg_cli.iceberg.catalogs.rest_connection import DENIED, RestConnection, object_of
+from iceberg_cli.iceberg.catalogs.rest.connection import DENIED, RestConnection, object_of
 
 _GONE: Final = 404
 _NO_PARENTS: Final = (400, 405, 501)  # what servers say that have no namespaces below others

@@ -8,7 +8,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from iceberg_cli.iceberg.catalogs.entries import CatalogEntry, MayMatch, no_answer
-from iceberg_cli.iceberg.catalogs.sql_database import (
+from iceberg_cli.iceberg.catalogs.sql.database import (
     SqlDatabase,
     catalog_name,
     location,

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
-from iceberg_cli.iceberg.catalogs.glue_connection import TRANSPORT_ERRORS, GlueConnection, code_of, is_refused
-from iceberg_cli.iceberg.catalogs.glue_listing import METADATA, is_iceberg, tables_of
+from iceberg_cli.iceberg.catalogs.glue.connection import TRANSPORT_ERRORS, GlueConnection, code_of, is_refused
+from iceberg_cli.iceberg.catalogs.glue.listing import METADATA, is_iceberg, tables_of
 from iceberg_cli.operation.outcomes import Attempt, Conflict, Unknown
 from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage import Storage

@@ -15,8 +15,8 @@ from typing import Final
 
 from hive_metastore import ttypes as types
 
-from iceberg_cli.iceberg.catalogs.hive_client import FAILURES, MODIFIED, HiveConnection, HiveSession
-from iceberg_cli.iceberg.catalogs.hive_entry import METADATA_LOCATION, HiveEntry
+from iceberg_cli.iceberg.catalogs.hive.client import FAILURES, MODIFIED, HiveConnection, HiveSession
+from iceberg_cli.iceberg.catalogs.hive.entry import METADATA_LOCATION, HiveEntry
 
 _WRITERS: Final = 4
 _ROUNDS: Final = 5

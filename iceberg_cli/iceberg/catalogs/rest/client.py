@@ -1,4 +1,4 @@
-"""Requests to a REST catalog about one table; see `rest_connection.py` for how they are sent.
+"""Requests to a REST catalog about one table; see `connection.py` for how they are sent.
 
 Spec: Iceberg REST catalog specification, `loadTable`, `updateTable`, `loadCredentials`.
 """
@@ -15,8 +15,7 @@ from pyiceberg.catalog.rest import Capability, Endpoint, Endpoints, HttpMethod, 
 from pyiceberg.exceptions import RESTError
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, TableNotFound
-from iceberg_cli.iceberg.catalogs.lost_fields import fields_of
-from iceberg_cli.iceberg.catalogs.rest_connection import (
+from iceberg_cli.iceberg.catalogs.rest.connection import (
     DENIED,
     LONGEST_REQUEST_S,
     NoAnswer,
@@ -25,6 +24,7 @@ from iceberg_cli.iceberg.catalogs.rest_connection import (
     text_of,
     texts_of,
 )
+from iceberg_cli.iceberg.catalogs.rest.lost_fields import fields_of
 from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage.redaction import redact, secrets_of
 

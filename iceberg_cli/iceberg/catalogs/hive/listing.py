@@ -9,8 +9,8 @@ from hive_metastore import ttypes as types
 
 from iceberg_cli.errors import AccessDenied
 from iceberg_cli.iceberg.catalogs.entries import CatalogEntry, MayMatch, no_answer
-from iceberg_cli.iceberg.catalogs.hive_client import FAILURES, HiveConnection, HiveSession, is_denied
-from iceberg_cli.iceberg.catalogs.hive_entry import ICEBERG, METADATA_LOCATION
+from iceberg_cli.iceberg.catalogs.hive.client import FAILURES, HiveConnection, HiveSession, is_denied
+from iceberg_cli.iceberg.catalogs.hive.entry import ICEBERG, METADATA_LOCATION
 
 _PAGE_TABLES: Final = 200  # each comes with its columns
 

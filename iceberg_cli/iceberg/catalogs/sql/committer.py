@@ -11,8 +11,8 @@ from typing import Final
 import sqlalchemy as sa
 
 from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
-from iceberg_cli.iceberg.catalogs import sql_database as db
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
+from iceberg_cli.iceberg.catalogs.sql import database as db
 from iceberg_cli.operation.outcomes import Attempt, Unknown
 from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage import Storage

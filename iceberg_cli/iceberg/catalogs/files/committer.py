@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
-from iceberg_cli.iceberg.catalogs.folder_versions import (
+from iceberg_cli.iceberg.catalogs.files.versions import (
     HINT,
     find_current,
     of_catalog,

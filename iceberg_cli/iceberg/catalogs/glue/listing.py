@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from iceberg_cli.iceberg.catalogs.entries import CatalogEntry, MayMatch
-from iceberg_cli.iceberg.catalogs.glue_connection import GlueConnection
+from iceberg_cli.iceberg.catalogs.glue.connection import GlueConnection
 
 METADATA: Final = "metadata_location"
 

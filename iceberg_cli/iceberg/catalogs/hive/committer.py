@@ -19,7 +19,7 @@ from hive_metastore import ttypes as types
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, TableNotFound, UsageError
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
-from iceberg_cli.iceberg.catalogs.hive_client import (
+from iceberg_cli.iceberg.catalogs.hive.client import (
     FAILURES,
     HiveConnection,
     HiveSession,
@@ -27,10 +27,10 @@ from iceberg_cli.iceberg.catalogs.hive_client import (
     is_answer,
     is_denied,
 )
-from iceberg_cli.iceberg.catalogs.hive_entry import METADATA_LOCATION, HiveEntry
-from iceberg_cli.iceberg.catalogs.hive_lock import NotNeeded, TableLock
-from iceberg_cli.iceberg.catalogs.hive_parameters import parameters_after, why_not_held, why_read_only
-from iceberg_cli.iceberg.catalogs.hive_proof import why_unproved
+from iceberg_cli.iceberg.catalogs.hive.entry import METADATA_LOCATION, HiveEntry
+from iceberg_cli.iceberg.catalogs.hive.lock import NotNeeded, TableLock
+from iceberg_cli.iceberg.catalogs.hive.parameters import parameters_after, why_not_held, why_read_only
+from iceberg_cli.iceberg.catalogs.hive.proof import why_unproved
 from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.plan.text import did_you_mean

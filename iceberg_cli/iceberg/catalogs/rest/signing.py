@@ -16,8 +16,8 @@ from typing import Any, Final
 import requests
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable
-from iceberg_cli.iceberg.catalogs.rest_client import ConnectedTable, Loaded, RestClient
-from iceberg_cli.iceberg.catalogs.rest_connection import NoAnswer, object_of, text_of
+from iceberg_cli.iceberg.catalogs.rest.client import ConnectedTable, Loaded, RestClient
+from iceberg_cli.iceberg.catalogs.rest.connection import NoAnswer, object_of, text_of
 from iceberg_cli.storage import RequestToSign, SignedRequest
 
 _PROVIDER: Final = "s3"

@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 from hive_metastore import ttypes as types
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable
-from iceberg_cli.iceberg.catalogs.hive_client import (
+from iceberg_cli.iceberg.catalogs.hive.client import (
     FAILURES,
     HiveConnection,
     HiveSession,

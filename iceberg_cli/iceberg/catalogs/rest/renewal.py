@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from iceberg_cli.iceberg.catalogs.rest_client import ConnectedTable
+from iceberg_cli.iceberg.catalogs.rest.client import ConnectedTable
 from iceberg_cli.storage.credential_options import with_options
 
 

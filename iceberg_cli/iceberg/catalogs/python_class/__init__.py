@@ -1,0 +1,1 @@
+"""Tables of any Python class that is a PyIceberg catalog."""
