@@ -147,9 +147,7 @@ class IcebergFormat:
 
     def lasts(self, table: IcebergTable, plan: Plan, decision: Decision) -> bool:
         """All that goes is named by metadata; what else blocks a plan in a catalog may be otherwise next time."""
-        from iceberg_cli.iceberg.catalogs.files.committer import is_by_file_names
-
-        return is_by_file_names(table.committer) or set(plan.blocked_by) <= set(decision.blocked_by)
+        return table.committer.by_file_names or set(plan.blocked_by) <= set(decision.blocked_by)
 
     def folder_version(self, storage: Storage, folder: str) -> str | None:
         """By the metadata files and the version hint, for their names have numbers that may come again."""

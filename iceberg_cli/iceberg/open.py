@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow.compute as pc
 
 from iceberg_cli.engines.local import engine_of
-from iceberg_cli.iceberg.catalogs import Committer, VendsCredentials
+from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.files.committer import open_folder
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.catalogs.read_only import ReadOnlyCommitter
@@ -87,8 +87,7 @@ def _in_catalog(request: OpenRequest) -> tuple[Committer, RoutedStorage, str]:
         storage_options=request.storage_options,
     )
     location = request.seen or committer.current()
-    credentials = committer.credentials if isinstance(committer, VendsCredentials) else ()
-    storage = storage_of(_folder_of(location), options, request.overrides, credentials=credentials)
+    storage = storage_of(_folder_of(location), options, request.overrides, credentials=committer.credentials)
     return committer, storage, location
 
 

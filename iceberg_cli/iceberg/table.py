@@ -19,14 +19,7 @@ import pyarrow.compute as pc
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound, UsageError
 from iceberg_cli.iceberg import ownership as own_files
-from iceberg_cli.iceberg.catalogs import (
-    Committer,
-    HidesSnapshots,
-    LosesFields,
-    ProvesCatalog,
-    TakesLateRequests,
-)
-from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.commit.verification import mended_lengths, naming_the_way_out, read_kept
 from iceberg_cli.iceberg.reachability.cache import ReachabilityCache
@@ -109,7 +102,7 @@ class IcebergTable(OpenTable):
     @property
     def takes_late_requests(self) -> bool:  # type: ignore[override]
         """Whether the catalog may not hold a request against the version that it replaces."""
-        return isinstance(self.committer, TakesLateRequests) and self.committer.takes_late_requests()
+        return self.committer.takes_late_requests()
 
     @property
     def workers_write(self) -> bool:  # type: ignore[override]
@@ -273,20 +266,21 @@ class IcebergTable(OpenTable):
 
     def read_only_reason(self) -> str | None:
         """Why this table cannot be committed to from here, or None."""
-        reason = self.committer.read_only_reason()
-        if reason is None and isinstance(self.committer, LosesFields):
-            reason = self.committer.lost_fields_reason(self.metadata, self.metadata_location)
-        return reason or self.storage_refusal()
+        return (
+            self.committer.read_only_reason()
+            or self.committer.lost_fields_reason(self.metadata, self.metadata_location)
+            or self.storage_refusal()
+        )
 
     def blocked(self, plan: Plan) -> Plan:
         """See `OpenTable`; where snapshots may be hidden, more than adding one is blocked, and so is any expiry."""
-        plan, hides = super().blocked(plan), self.committer
+        plan = super().blocked(plan)
         if any(step.tasks for step in plan.steps) and _ENCRYPTED in self.metadata.properties:
             encrypts = (
                 f"table property {_ENCRYPTED}: its writers encrypt what they write, and nothing here has keys"
             )
             plan = replace(plan, blocked_by=(*plan.blocked_by, encrypts))
-        reason = hides.hidden_snapshots_reason() if isinstance(hides, HidesSnapshots) else None
+        reason = self.committer.hidden_snapshots_reason()
         removes = VERBS.policy(plan.verb).place.removes
         harmless = plan.only_adds_snapshots if plan.due else not removes
         if reason is None or harmless:
@@ -295,15 +289,11 @@ class IcebergTable(OpenTable):
 
     def closing_refusal(self) -> str | None:
         """Why open operations are not closed unfinished: that takes no commit, so nobody vouches for it."""
-        if isinstance(self.committer, FilesystemCommitter):
-            return self.committer.catalog_reason()
-        return self.committer.read_only_reason()
+        return self.committer.closing_refusal()
 
     def vouchers(self) -> Sequence[Voucher]:
         """What the operator vouches for: of metadata files, and where the table is one by names in an object store."""
-        vouchers: list[Voucher] = []
-        if isinstance(self.committer, FilesystemCommitter):
-            vouchers += self.committer.vouchers()
+        vouchers = [*self.committer.vouchers()]
         if self.forget_metadata:
             names = ", ".join(sorted(self.forget_metadata))
             sentence = (
@@ -314,12 +304,7 @@ class IcebergTable(OpenTable):
 
     def probe(self, path: str) -> None:
         """Refuse an object store, or a catalog, that is seen not to keep what commits rest on; see `OpenTable`."""
-        if isinstance(self.committer, FilesystemCommitter):
-            self.committer.probe(path)
-        if isinstance(self.committer, ProvesCatalog):
-            reason = self.committer.unproved_reason(self.metadata.properties)
-            if reason is not None:
-                raise Refused(f"Cannot commit to {self.name}: {reason}.")
+        self.committer.prove(path, self.metadata.properties)
 
     def _checked(self, plan: Plan, *, deletes: bool) -> Plan:
         """The plan, blocked where it would write or delete and this table is not the one to do it."""

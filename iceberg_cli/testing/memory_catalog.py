@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 
 from iceberg_cli.errors import TableNotFound
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
@@ -25,6 +26,17 @@ class MemoryCommitter(SwapCommitter):
         super().__init__(storage)
         self._catalog = catalog
         self._name = name
+
+    def takes_late_requests(self) -> bool:
+        """Whether one may replace what was committed meanwhile: each names the location that it replaces."""
+        return False
+
+    def hidden_snapshots_reason(self) -> str | None:
+        """None: the metadata file has all of them."""
+        return None
+
+    def prove(self, path: str, properties: Mapping[str, str]) -> None:
+        """Nothing: a lock is held."""
 
     def current(self) -> str:
         """The current metadata location."""

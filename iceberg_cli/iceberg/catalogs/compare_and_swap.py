@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
+from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.metadata_swap import prepare_named
 from iceberg_cli.iceberg.catalogs.read_back import settle_pointer
 from iceberg_cli.operation.outcomes import (
@@ -22,6 +23,7 @@ from iceberg_cli.storage import Storage
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
+    from iceberg_cli.iceberg.spec.metadata import TableMetadata
 
 Swap = Callable[[Attempt], "bool | Conflict | Unknown"]
 """True: exchanged. False: refused, because the base was not there. Unknown: no answer, or none to rely on. Conflict: it
@@ -31,8 +33,10 @@ It raises BackendUnavailable where it is certain that this call changed nothing 
 """
 
 
-class SwapCommitter(ABC):
-    """The committer of a catalog that compares and exchanges: what is a catalog's own is `current` and `_swap`.
+class SwapCommitter(Committer):
+    """The committer of a catalog that compares and exchanges.
+
+    What is a catalog's own is `current`, `_swap`, and what it says of late requests, hidden snapshots and proofs.
 
     Args:
         storage: where the metadata files are.
@@ -44,6 +48,10 @@ class SwapCommitter(ABC):
 
     def read_only_reason(self) -> str | None:
         """None: whether the catalog lets us write shows when we do."""
+        return None
+
+    def lost_fields_reason(self, metadata: TableMetadata, location: str) -> str | None:  # noqa: ARG002 - the port's
+        """None: the metadata is written here, whole."""
         return None
 
     @abstractmethod

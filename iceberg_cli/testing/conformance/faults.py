@@ -8,6 +8,7 @@ from typing import Literal
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.commit.update import Commit
+from iceberg_cli.iceberg.spec.metadata import TableMetadata
 from iceberg_cli.operation.outcomes import Attempt, Conflict, Outcome, Unknown
 from iceberg_cli.storage import FileInfo, Storage
 
@@ -15,7 +16,7 @@ Fault = Literal["none", "lost before", "lost after", "conflict"]
 PutFault = Literal["killed before", "killed after", "failed before", "failed after"]
 
 
-class FaultyCommitter:
+class FaultyCommitter(Committer):
     """Does with each commit what the script says, then what the committer inside does."""
 
     def __init__(self, inside: Committer, *script: Fault) -> None:
@@ -24,6 +25,18 @@ class FaultyCommitter:
 
     def read_only_reason(self) -> str | None:
         return self.inside.read_only_reason()
+
+    def takes_late_requests(self) -> bool:
+        return self.inside.takes_late_requests()
+
+    def hidden_snapshots_reason(self) -> str | None:
+        return self.inside.hidden_snapshots_reason()
+
+    def lost_fields_reason(self, metadata: TableMetadata, location: str) -> str | None:
+        return self.inside.lost_fields_reason(metadata, location)
+
+    def prove(self, path: str, properties: Mapping[str, str]) -> None:
+        self.inside.prove(path, properties)
 
     def current(self) -> str:
         return self.inside.current()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
+from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
 from iceberg_cli.iceberg.commit.update import Commit, check, effects_visible, with_updates
 from iceberg_cli.iceberg.spec.metadata import TableMetadata
@@ -29,6 +31,17 @@ class SimCommitter(SwapCommitter):
         super().__init__(storage)
         self._world_storage = storage
         self._swaps = list(storage.script.swaps)
+
+    def takes_late_requests(self) -> bool:
+        """Whether one may replace what was committed meanwhile: each names the pointer that it replaces."""
+        return False
+
+    def hidden_snapshots_reason(self) -> str | None:
+        """None: the metadata file has all of them."""
+        return None
+
+    def prove(self, path: str, properties: Mapping[str, str]) -> None:
+        """Nothing: a world keeps its word."""
 
     def current(self) -> str:
         """The pointer."""
@@ -56,7 +69,7 @@ class SimCommitter(SwapCommitter):
         return done[-1]
 
 
-class ServingCommitter:
+class ServingCommitter(Committer):
     """A catalog that gets updates and requirements and writes the metadata itself, as a REST catalog does."""
 
     def __init__(self, storage: SimStorage) -> None:
@@ -67,6 +80,21 @@ class ServingCommitter:
     def read_only_reason(self) -> str | None:
         """None: anybody may commit."""
         return None
+
+    def takes_late_requests(self) -> bool:
+        """Whether one may replace what was committed meanwhile: each asserts refs, by which `settle` answers."""
+        return False
+
+    def hidden_snapshots_reason(self) -> str | None:
+        """None: it shows all of them."""
+        return None
+
+    def lost_fields_reason(self, metadata: TableMetadata, location: str) -> str | None:  # noqa: ARG002 - the port's
+        """None: it knows every field."""
+        return None
+
+    def prove(self, path: str, properties: Mapping[str, str]) -> None:
+        """Nothing: a world keeps its word."""
 
     def current(self) -> str:
         """The pointer."""

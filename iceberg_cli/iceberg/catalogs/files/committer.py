@@ -12,11 +12,13 @@ Spec: Iceberg, "File System Tables".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
+from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.files.versions import (
     HINT,
     find_current,
@@ -37,11 +39,12 @@ from iceberg_cli.table.next_version import CONDITIONAL_WRITES, NextVersionCommit
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
+    from iceberg_cli.iceberg.spec.metadata import TableMetadata
 
 SINGLE_WRITER: Final = "--unsafe-single-writer"
 
 
-class FilesystemCommitter(NextVersionCommitter):
+class FilesystemCommitter(NextVersionCommitter, Committer):
     """The table in one folder; those in object stores can only be read, unless the operator vouches for them.
 
     Args:
@@ -50,6 +53,8 @@ class FilesystemCommitter(NextVersionCommitter):
         overrides: what the operator vouches for.
     """
 
+    by_file_names: ClassVar[bool] = True
+
     def __init__(self, folder: str, storage: Storage, overrides: UnsafeOverrides = NO_OVERRIDES) -> None:
         super().__init__(storage.canonical(folder).rstrip("/"), storage, overrides)
 
@@ -57,9 +62,25 @@ class FilesystemCommitter(NextVersionCommitter):
         """A catalog's file names mean that it decides; object stores have no safe versions by name."""
         return self._catalogs_name() or self.unvouched_reason() or self._catalogs_files()
 
-    def catalog_reason(self) -> str | None:
-        """Why only a catalog can tell what is current, or None."""
+    def closing_refusal(self) -> str | None:
+        """Why only a catalog can tell what is current, or None: what takes no commit nobody has to vouch for."""
         return self._catalogs_name() or self._catalogs_files()
+
+    def takes_late_requests(self) -> bool:
+        """Whether one may replace what was committed meanwhile: none can where the version's file is there."""
+        return False
+
+    def hidden_snapshots_reason(self) -> str | None:
+        """None: the metadata file has all of them."""
+        return None
+
+    def lost_fields_reason(self, metadata: TableMetadata, location: str) -> str | None:  # noqa: ARG002 - the port's
+        """None: the metadata is written here, whole."""
+        return None
+
+    def prove(self, path: str, properties: Mapping[str, str]) -> None:  # noqa: ARG002 - the port's
+        """See `NextVersionCommitter.probe`."""
+        self.probe(path)
 
     def _catalogs_name(self) -> str | None:
         if find_current(self._folder, self._storage).version is not None:
@@ -178,6 +199,8 @@ class FilesystemCommitter(NextVersionCommitter):
 class PinnedCommitter(ReadOnlyCommitter):
     """One metadata file that the operator named: it can be read, and nothing can follow it."""
 
+    by_file_names: ClassVar[bool] = True
+
     def __init__(self, location: str, storage: Storage) -> None:
         self._location = storage.canonical(location)
         self._storage = storage
@@ -196,11 +219,6 @@ class PinnedCommitter(ReadOnlyCommitter):
             return self._storage.stat(self._location).path
         except FileNotFoundError as error:
             raise TableNotFound(f"Cannot find {self._location}.") from error
-
-
-def is_by_file_names(committer: object) -> bool:
-    """Whether file names alone tell which metadata is current."""
-    return isinstance(committer, FilesystemCommitter | PinnedCommitter)
 
 
 def open_folder(

@@ -84,6 +84,17 @@ class GlueCommitter(SwapCommitter):
             return f"the catalog tells no version of the entry {self._name}, without which a commit may replace another"
         return None
 
+    def takes_late_requests(self) -> bool:
+        """Whether one may replace what was committed meanwhile: each names the version that it replaces."""
+        return False
+
+    def hidden_snapshots_reason(self) -> str | None:
+        """None: the metadata file has all of them."""
+        return None
+
+    def prove(self, path: str, properties: Mapping[str, str]) -> None:
+        """Nothing: AWS documents that a version which is not current is refused."""
+
     def current(self) -> str:
         """The entry's metadata location, as it is spelled there."""
         self._seen = self._read()

@@ -17,7 +17,7 @@ from typing import Final
 
 from hive_metastore import ttypes as types
 
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, TableNotFound, UsageError
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, TableNotFound, UsageError
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
 from iceberg_cli.iceberg.catalogs.hive.client import (
     FAILURES,
@@ -192,12 +192,17 @@ class HiveCommitter(SwapCommitter):
             return Unknown(cause=f"{swapped.cause}; {left}")
         return swapped
 
-    def unproved_reason(self, properties: Mapping[str, str]) -> str | None:
-        """Why this table, which has these properties, cannot be committed to without a lock, where it has none."""
+    def prove(self, path: str, properties: Mapping[str, str]) -> None:  # noqa: ARG002 - the port's
+        """Refuse a table whose writers do not lock it where its metastore is not proved to hold expectations."""
         if self._locks(properties):
-            return None
+            return
         with self._connection.session() as session:
-            return self._unproved(session)
+            if reason := self._unproved(session):
+                raise Refused(f"Cannot commit to {self._name}: {reason}.")
+
+    def hidden_snapshots_reason(self) -> str | None:
+        """None: the metadata file has all of them."""
+        return None
 
     def _unproved(self, session: HiveSession) -> str | None:
         if reason := why_unproved(self._connection, session, self._database):

@@ -24,6 +24,7 @@ from iceberg_cli.errors import (
     IcebergCliError,
     TableNotFound,
 )
+from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.rest.client import Loaded, RestClient
 from iceberg_cli.iceberg.catalogs.rest.connection import (
     DENIED,
@@ -71,7 +72,7 @@ _NESSIE: Final = "nessie."
 _RETENTION: Final = ("gc.enabled", "history.expire.")
 
 
-class RestCommitter:
+class RestCommitter(Committer):
     """One table of a REST catalog.
 
     Args:
@@ -133,6 +134,13 @@ class RestCommitter:
         if not self._client.takes_commits:
             return "its catalog does not take commits: updateTable is not among its endpoints"
         return None
+
+    def takes_late_requests(self) -> bool:
+        """Whether one may replace what was committed meanwhile: each asserts refs, by which `settle` answers."""
+        return False
+
+    def prove(self, path: str, properties: Mapping[str, str]) -> None:
+        """Nothing: the specification has the server hold requirements."""
 
     def hidden_snapshots_reason(self) -> str | None:
         """Why there may be snapshots that the server does not show, or None."""

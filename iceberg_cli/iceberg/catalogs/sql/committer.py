@@ -6,6 +6,7 @@ under the row's lock: by many a database's collation `T` is `t`, or `t` with spa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import sqlalchemy as sa
@@ -51,6 +52,17 @@ class SqlCommitter(SwapCommitter):
         if not self._database.was_looked_at:
             self.current()
         return self._database.read_only
+
+    def takes_late_requests(self) -> bool:
+        """Whether one may replace what was committed meanwhile: each names the location that it replaces."""
+        return False
+
+    def hidden_snapshots_reason(self) -> str | None:
+        """None: the metadata file has all of them."""
+        return None
+
+    def prove(self, path: str, properties: Mapping[str, str]) -> None:
+        """Nothing: every database keeps what an `UPDATE` says of the row."""
 
     def current(self) -> str:
         """The row's metadata location, as it is spelled there."""
