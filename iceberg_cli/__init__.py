@@ -21,8 +21,10 @@ none. Progress, `--metrics` and `--log-file` listen in `cli/listening/`, spans a
 A verb is one folder. Its `policy.py` is what an operator can ask for: a frozen dataclass, of whose fields the options
 of the command line, the checks of their values, the JSON form and its schema are made. `policy.py`, `rules.py` and
 `retention.py` do no input or output, nor does anything in `spec/` and `plan/`; `plan.py` reads what they decide on,
-`plan(table, policy, ...) -> Planned`: the plan, which is a value, and what builds its files. `testing/` is public:
-suites for plug-ins, a crash simulator, and writers and readers of tables that share no code with the rest.
+`plan(table, policy, ...) -> Planned`: the plan, which is a value, and what builds its files. A catalog is one folder of
+`iceberg/catalogs/`, and in it one object, a `Catalog`, by which its tables are opened and listed; how the pointer of
+one moves is its `Committer`. `testing/` is public: suites for plug-ins, a crash simulator, and writers and readers of
+tables that share no code with the rest.
 
 What grows with snapshots is a frozen dataclass; what grows with files is an Arrow table or a numpy array.
 

@@ -31,7 +31,7 @@ from iceberg_cli.plan.events import OPEN, Listener, phase, unheard
 from iceberg_cli.telemetry import traced
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.catalogs.configured import Catalogs
+    from iceberg_cli.iceberg.catalogs.registry import Catalogs
     from iceberg_cli.table.recovery import OpenOperation as OpenOperation
 
 __all__ = [

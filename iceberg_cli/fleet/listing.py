@@ -3,7 +3,7 @@
 A table that several names lead to is one: where only one place is listed its names come as the place gives them;
 where several are, all are listed before the first is given, through a file of this machine, so that memory holds no
 more for many. Two names in catalogs are of one table where its current metadata file is the same, which databases tell
-with their names and a REST catalog is asked for, once a table, where several places are listed; a folder is the table
+with their names and other catalogs are asked for, once a table, where several places are listed; a folder is the table
 of a name whose metadata file is in it.
 """
 
@@ -25,7 +25,7 @@ from iceberg_cli.plan.text import did_you_mean
 if TYPE_CHECKING:
     import sqlite3
 
-    from iceberg_cli.iceberg.catalogs.configured import Catalogs
+    from iceberg_cli.iceberg.catalogs.registry import Catalogs
 
 _MOST_NAMES: Final = 10_000  # that are looked through for one written nearly alike
 _METADATA: Final = "metadata:"  # what the keys of catalogs' tables begin with, and those of folders:
@@ -57,6 +57,11 @@ class ListedTable:
     format: str = "iceberg"
     location: str | None = None
     metadata_location: str | None = None
+
+    @property
+    def parts(self) -> tuple[tuple[str, ...], str]:
+        """Of a table in a catalog, the levels of its namespace and its own name."""
+        return tuple((self.namespace or "").split(".")), self.name.rpartition(".")[2]
 
     def to_json(self) -> dict[str, Any]:
         """As an element of `list/1`."""
@@ -170,8 +175,7 @@ class TableList:
             raise
 
     def _of_catalog(self, name: str) -> Iterator[ListedTable]:
-        from iceberg_cli.iceberg.catalogs.listing import duplicates_in, list_catalog
-
+        catalog = self.catalogs.catalog(name)
         own = [each for each in self.patterns if each.catalog == name]
 
         def may_match(levels: tuple[str, ...]) -> bool:
@@ -179,9 +183,9 @@ class TableList:
 
         others = {
             place: [_name_of(name, each) for each in entries]
-            for place, entries in duplicates_in(self.catalogs, name).items()
+            for place, entries in catalog.duplicates().items()
         }
-        for entry in list_catalog(self.catalogs, name, may_match):
+        for entry in catalog.list(may_match):
             written = _name_of(name, entry)
             if own and not self._is_meant(written, own):
                 continue
@@ -298,24 +302,21 @@ class TableList:
     def _identified(self, table: ListedTable) -> tuple[str, ListedTable]:
         """What the names of one table have in common: its current metadata file; of a table in a folder, the folder.
 
-        A REST catalog is asked for the file; where it does not answer, opening the table tells why.
+        A catalog whose list does not tell the file is asked for it; where it does not answer, opening the table tells
+        why.
         """
         if table.catalog is None:
             return _FOLDER + key_of_location(table.location or table.name), table
-        if table.metadata_location is None and self.catalogs.kind(table.catalog) == "rest":
-            from iceberg_cli.iceberg.catalogs.rest.listing import metadata_of
-
-            levels = tuple((table.namespace or "").split("."))
-            name = table.name.rpartition(".")[2]
+        if table.metadata_location is None:
             try:
-                found = metadata_of(self.catalogs.rest(table.catalog), table.catalog, levels, name)
+                found = self.catalogs.catalog(table.catalog).pointer(*table.parts)
             except IcebergCliError:
                 found = None
             if found is not None:
-                location = found[1].get("location")
+                location = None if found.document is None else found.document.get("location")
                 table = replace(
                     table,
-                    metadata_location=found[0],
+                    metadata_location=found.location,
                     location=location if isinstance(location, str) else None,
                 )
         if table.metadata_location is None:
@@ -328,10 +329,8 @@ class TableList:
     def _near(self, pattern: Pattern) -> str:
         if pattern.catalog is None:
             return " A folder's tables below any depth are FOLDER/**." if "*" not in pattern.text else ""
-        from iceberg_cli.iceberg.catalogs.listing import list_catalog
-
         try:
-            entries = islice(list_catalog(self.catalogs, pattern.catalog, lambda _: True), _MOST_NAMES)
+            entries = islice(self.catalogs.catalog(pattern.catalog).list(lambda _: True), _MOST_NAMES)
             names = {_name_of(pattern.catalog, each) for each in entries}
         except IcebergCliError:
             return ""  # a hint, beside an answer that was clear
@@ -358,7 +357,7 @@ def list_tables(
         compared: see `TableList`.
     """
     if catalogs is None:
-        from iceberg_cli.iceberg.catalogs.configured import Catalogs
+        from iceberg_cli.iceberg.catalogs.registry import Catalogs
 
         catalogs = Catalogs(catalog_config)
     return TableList(

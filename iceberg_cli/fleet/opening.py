@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from iceberg_cli.errors import TableNotFound
 from iceberg_cli.formats import format_of
@@ -17,22 +17,11 @@ if TYPE_CHECKING:
     from iceberg_cli.api import Table
     from iceberg_cli.engines.selection import EngineChoice
     from iceberg_cli.fleet.listing import ListedTable
-    from iceberg_cli.iceberg.catalogs.configured import Catalogs
+    from iceberg_cli.iceberg.catalogs import Pointer
+    from iceberg_cli.iceberg.catalogs.registry import Catalogs
     from iceberg_cli.plan.decision import FileGlances
     from iceberg_cli.plan.events import AnyEvent
     from iceberg_cli.storage import Storage
-
-
-class Pointer(NamedTuple):
-    """Where a catalog points for a table.
-
-    Args:
-        location: of its metadata file.
-        document: the metadata, where the catalog gave that as well.
-    """
-
-    location: str
-    document: Any = None
 
 
 @dataclass(kw_only=True)
@@ -84,22 +73,18 @@ class TableOpener:
     def pointer(self, listed: ListedTable) -> Pointer | None:
         """Where a catalog points for a table; None where only opening it tells.
 
-        Of a table whose catalog told it in its list that is believed, and a REST catalog is asked, once.
+        What the catalog told in its list is believed; else it is asked, once.
 
         Raises:
-            As `RestConnection`.
+            As `Catalog.pointer`.
         """
+        from iceberg_cli.iceberg.catalogs import Pointer
+
         if listed.metadata_location is not None:
             return Pointer(listed.metadata_location)
-        if listed.catalog is None or self._catalogs().kind(listed.catalog) != "rest":
+        if listed.catalog is None:
             return None
-        from iceberg_cli.iceberg.catalogs.rest.listing import metadata_of
-
-        levels = tuple((listed.namespace or "").split("."))
-        found = metadata_of(
-            self._catalogs().rest(listed.catalog), listed.catalog, levels, listed.name.rpartition(".")[2]
-        )
-        return None if found is None else Pointer(*found)
+        return self._catalogs().catalog(listed.catalog).pointer(*listed.parts)
 
     def folder_version(self, listed: ListedTable) -> str | None:
         """What one listing tells of the version of a table in a folder; None where it has to be opened for that.
@@ -142,21 +127,11 @@ class TableOpener:
     def is_one_entry(self, name: str, other: str) -> bool:
         """Whether two names in catalogs are of one entry, which a commit by either moves: a server configured twice."""
         (catalog, *levels), (other_catalog, *other_levels) = name.split("."), other.split(".")
-        kind = self._catalogs().kind(catalog)
-        if levels != other_levels or self._catalogs().kind(other_catalog) != kind:
+        if levels != other_levels:
             return False
-        places = [self._place_of(each, kind) for each in (catalog, other_catalog)]
-        return places[0] is not None and places[0] == places[1]
-
-    def _place_of(self, catalog: str, kind: str) -> dict[str, str] | None:
-        """The properties that say where the entries of a catalog are; None where equal ones may be of two places."""
-        properties = self._catalogs().configured(catalog)[1]
-        if kind == "rest":
-            own = {key: properties.get(key, "") for key in ("warehouse", "prefix")}
-            return {**own, "uri": properties["uri"].rstrip("/")}
-        if kind == "glue":
-            return {key: text for key, text in properties.items() if key.startswith(("glue.", "client."))}
-        return None
+        first, second = (self._catalogs().catalog(each) for each in (catalog, other_catalog))
+        place = first.place()
+        return type(first) is type(second) and place is not None and place == second.place()
 
     def read(self, listed: ListedTable, path: str) -> bytes:
         """A file of a catalog's table that is not opened.
@@ -189,7 +164,7 @@ class TableOpener:
 
     def _catalogs(self) -> Catalogs:
         """Those of this thread."""
-        from iceberg_cli.iceberg.catalogs.configured import Catalogs
+        from iceberg_cli.iceberg.catalogs.registry import Catalogs
 
         if not hasattr(self._own, "catalogs"):
             self._own.catalogs = Catalogs(self.catalog_config)

@@ -21,9 +21,10 @@ from iceberg_cli.plan.text import iso
 if TYPE_CHECKING:
     from iceberg_cli.api import Plan, Table
     from iceberg_cli.fleet.listing import ListedTable
-    from iceberg_cli.fleet.opening import Pointer, TableOpener
+    from iceberg_cli.fleet.opening import TableOpener
     from iceberg_cli.fleet.policy_file import TablePolicy, VerbPolicy
     from iceberg_cli.fleet.prices import Prices
+    from iceberg_cli.iceberg.catalogs import Pointer
     from iceberg_cli.plan.decision import Decision, FileGlances, Glances
 
 _BUG: Final = 1  # exit code

@@ -18,7 +18,7 @@ from iceberg_cli.table.table import OpenRequest, OpenTable
 if TYPE_CHECKING:
     from iceberg_cli.delta.log_reader import DeltaLog
     from iceberg_cli.engines.selection import EngineChoice
-    from iceberg_cli.iceberg.catalogs.configured import Catalogs
+    from iceberg_cli.iceberg.catalogs.registry import Catalogs
     from iceberg_cli.iceberg.shared_folders import UniformFiles
 
 _BY_DETECTION: Final = ("delta", "iceberg")  # what has no log is taken for Iceberg

@@ -79,7 +79,7 @@ def open_unreadable(request: OpenRequest, damage: CorruptFile) -> UnreadableIceb
 
 def _in_catalog(request: OpenRequest) -> tuple[Committer, RoutedStorage, str]:
     """How the pointer of a catalog's table moves, where its files are, and its current metadata file."""
-    from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
+    from iceberg_cli.iceberg.catalogs.registry import Catalogs, open_catalog_table
 
     committer, options = open_catalog_table(
         request.name,

@@ -92,8 +92,10 @@ def test_12_is_every_attempt_refused_with_nothing_changed(lake: CatalogTable) ->
 
 PLUG_IN = """
 from iceberg_cli.operation.outcomes import Unknown
+from iceberg_cli.iceberg.catalogs.sql.catalog import SqlCatalog
 from iceberg_cli.iceberg.catalogs.sql.committer import SqlCommitter
 from iceberg_cli.iceberg.catalogs.sql.database import SqlDatabase
+from iceberg_cli.storage.router import open_storage
 
 
 class LostAnswers(SqlCommitter):
@@ -105,11 +107,17 @@ class LostAnswers(SqlCommitter):
         return Unknown(cause="the catalog does not answer")
 
 
-def open_table(catalog, namespace, table, properties, storage):
-    database = SqlDatabase(properties["uri"])
-    return LostAnswers(
-        database, catalog_name=catalog, namespace=namespace, table=table, storage=storage
-    )
+class LostCatalog(SqlCatalog):
+    def open(self, levels, table, storage_options):
+        options = {**self.properties, **storage_options}
+        committer = LostAnswers(
+            SqlDatabase(self.uri()),
+            catalog_name=self.name,
+            namespace=".".join(levels),
+            table=table,
+            storage=open_storage(options),
+        )
+        return committer, options
 """
 
 
@@ -118,7 +126,7 @@ def install_plug_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = folder / "lost_answers-1.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lost-answers\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text("[iceberg_cli.committers]\nlost = lost_answers:open_table\n")
+    (metadata / "entry_points.txt").write_text("[iceberg_cli.committers]\nlost = lost_answers:LostCatalog\n")
     (folder / "lost_answers.py").write_text(PLUG_IN)
     monkeypatch.syspath_prepend(folder)
 

@@ -13,7 +13,7 @@ import pytest
 from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.listing import ListedTable, TableList, list_tables
 from iceberg_cli.fleet.patterns import parse_pattern
-from iceberg_cli.iceberg.catalogs.configured import Catalogs
+from iceberg_cli.iceberg.catalogs.registry import Catalogs
 from iceberg_cli.iceberg.catalogs.sql.database import SqlDatabase
 from iceberg_cli.iceberg.catalogs.sql.listing import duplicates_in_sql, list_sql
 from iceberg_cli.iceberg.catalogs.sql.sqlite_listing import duplicates_in_sqlite, list_sqlite

@@ -1,11 +1,17 @@
-"""Where the location of a table's current metadata is kept, and how it is swapped."""
+"""Where the location of a table's current metadata is kept, and how it is swapped.
+
+A type of catalogs is one folder here, and in it one object: `CATALOG` of its `catalog.py`, a subclass of `Catalog`.
+`registry.py` has their names; packages add types by the entry point group `iceberg_cli.committers`, where an entry's
+name is the type and its object such a class. Tables that are in no catalog are those of `files/`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from iceberg_cli.errors import UsageError
 from iceberg_cli.operation.outcomes import Attempt, Outcome
 from iceberg_cli.storage import StorageCredential
 
@@ -101,3 +107,111 @@ class Committer(ABC):
         Conflict: the base has moved, and ours is in neither. Unknown: the base is still current, or the log was
         trimmed.
         """
+
+
+MayMatch = Callable[[tuple[str, ...]], bool]
+"""Whether tables may be meant whose names begin with these levels of a namespace, the catalog not among them."""
+
+
+class CatalogEntry(NamedTuple):
+    """A table as its catalog lists it.
+
+    Args:
+        levels: of its namespace, from the outermost.
+        table: its name.
+        metadata_location: where the catalog's list tells it, or None.
+    """
+
+    levels: tuple[str, ...]
+    table: str
+    metadata_location: str | None = None
+
+
+class Pointer(NamedTuple):
+    """Where a catalog points for a table.
+
+    Args:
+        location: of its metadata file.
+        document: the metadata as parsed JSON, where the catalog gave that as well.
+    """
+
+    location: str
+    document: Mapping[str, Any] | None = None
+
+
+class Catalog(ABC):
+    """One catalog that is configured, for several tables of one thread: connections are made when they are needed.
+
+    Args:
+        name: as it is configured.
+        properties: of the configuration, keys in lower case.
+        sections: of the configuration, such as `auth` and `ssl`.
+    """
+
+    def __init__(self, name: str, properties: Mapping[str, str], sections: Mapping[str, Any]) -> None:
+        self.name = name
+        self.properties = properties
+        self.sections = sections
+
+    @abstractmethod
+    def open(
+        self, levels: tuple[str, ...], table: str, storage_options: Mapping[str, str]
+    ) -> tuple[Committer, Mapping[str, str]]:
+        """The committer of a table, and the options that open its storage.
+
+        Args:
+            levels: of its namespace, from the outermost.
+            table: its name.
+            storage_options: come before the catalog's own.
+
+        Raises:
+            UsageError: the configuration is incomplete, or a package is not installed.
+            TableNotFound, AccessDenied, BackendUnavailable.
+        """
+
+    @abstractmethod
+    def list(self, may_match: MayMatch) -> Iterator[CatalogEntry]:
+        """The tables, each once: page by page, and none is opened.
+
+        Args:
+            may_match: namespaces for which it is false are not looked into.
+
+        Raises:
+            UsageError: see `open`; or it cannot be listed. AccessDenied, BackendUnavailable.
+        """
+
+    @abstractmethod
+    def pointer(self, levels: tuple[str, ...], table: str) -> Pointer | None:
+        """Where it points for a table, by one question and without opening it; None where only opening it tells.
+
+        Raises:
+            As `open`.
+        """
+
+    @abstractmethod
+    def place(self) -> Mapping[str, str] | None:
+        """The properties that say where its entries are, equal for two names of one catalog; it is not asked.
+
+        None where equal ones may be of two places.
+        """
+
+    @abstractmethod
+    def duplicates(self) -> Mapping[str, Sequence[CatalogEntry]]:
+        """The metadata locations that several tables have, with these tables in their order.
+
+        They are none where that takes more than one question.
+
+        Raises:
+            As `list`.
+        """
+
+    def uri(self) -> str:
+        """The URI of the configuration.
+
+        Raises:
+            UsageError: it has none.
+        """
+        uri = self.properties.get("uri")
+        if not uri:
+            raise UsageError(f"Cannot open the catalog {self.name}: its configuration has no uri.")
+        return uri

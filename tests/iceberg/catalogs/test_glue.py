@@ -18,8 +18,8 @@ from botocore.exceptions import ClientError
 from pyiceberg.catalog import load_catalog
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable
-from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
 from iceberg_cli.iceberg.catalogs.glue.connection import is_refused
+from iceberg_cli.iceberg.catalogs.registry import Catalogs, open_catalog_table
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import an_attempt, first_metadata, properties_of, set_property

@@ -11,10 +11,10 @@ from thrift.Thrift import TType
 from thrift.transport.TTransport import TMemoryBuffer, TTransportException
 
 from iceberg_cli.errors import AccessDenied, UsageError
-from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
 from iceberg_cli.iceberg.catalogs.hive.client import HiveConnection
 from iceberg_cli.iceberg.catalogs.hive.entry import HiveEntry, RawStruct
 from iceberg_cli.iceberg.catalogs.hive.parameters import parameters_after, why_not_held
+from iceberg_cli.iceberg.catalogs.registry import Catalogs, open_catalog_table
 
 
 def written(struct: Any) -> bytes:

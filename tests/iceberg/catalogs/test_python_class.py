@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.errors import BackendUnavailable, IcebergCliError, Refused, TableNotFound, UsageError
-from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
+from iceberg_cli.iceberg.catalogs.registry import Catalogs, open_catalog_table
 from iceberg_cli.operation.outcomes import Unknown
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import a_commit, an_attempt

@@ -30,7 +30,7 @@ from iceberg_cli.errors import (
     TableNotFound,
     UsageError,
 )
-from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
+from iceberg_cli.iceberg.catalogs.registry import Catalogs, open_catalog_table
 from iceberg_cli.iceberg.catalogs.rest import client as rest_client
 from iceberg_cli.iceberg.catalogs.rest import connection as rest_connection
 from iceberg_cli.iceberg.catalogs.rest.committer import RestCommitter

@@ -21,7 +21,7 @@ from pyiceberg.types import IntegerType, NestedField
 
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, TableNotFound, TakenOver, UsageError
-from iceberg_cli.iceberg.catalogs.configured import Catalogs, open_catalog_table
+from iceberg_cli.iceberg.catalogs.registry import Catalogs, open_catalog_table
 from iceberg_cli.iceberg.catalogs.sql.committer import SqlCommitter
 from iceberg_cli.iceberg.catalogs.sql.database import SqlDatabase
 from iceberg_cli.iceberg.table import IcebergTable
@@ -310,7 +310,9 @@ def test_a_catalogs_table_is_found_by_its_configuration(sqlite: Catalog, tmp_pat
     }
 
 
-ASK = "from iceberg_cli.iceberg.catalogs.configured import *; print(open_catalog_table('cat.a.b.t')[0].current())"
+ASK = (
+    "from iceberg_cli.iceberg.catalogs.registry import *; print(open_catalog_table('cat.a.b.t')[0].current())"
+)
 
 
 @pytest.mark.parametrize("where", ["PYICEBERG_HOME", "home", "working folder", "environment"])

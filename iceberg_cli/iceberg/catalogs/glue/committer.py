@@ -18,8 +18,14 @@ from typing import Any, Final, NamedTuple
 
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
-from iceberg_cli.iceberg.catalogs.glue.connection import TRANSPORT_ERRORS, GlueConnection, code_of, is_refused
-from iceberg_cli.iceberg.catalogs.glue.listing import METADATA, is_iceberg, tables_of
+from iceberg_cli.iceberg.catalogs.glue.connection import (
+    METADATA,
+    TRANSPORT_ERRORS,
+    GlueConnection,
+    code_of,
+    is_iceberg,
+    is_refused,
+)
 from iceberg_cli.operation.outcomes import Attempt, Conflict, Unknown
 from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage import Storage
@@ -121,7 +127,7 @@ class GlueCommitter(SwapCommitter):
 
     def _near(self) -> str:
         """The tables of the database that are named nearly like this one, in words."""
-        tables = islice(tables_of(self._connection, self._database), _MOST_NAMES)
+        tables = islice(self._connection.tables(self._database), _MOST_NAMES)
         try:
             return did_you_mean(self._table, [str(each["Name"]) for each in tables])
         except BackendUnavailable:

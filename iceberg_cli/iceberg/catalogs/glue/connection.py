@@ -33,6 +33,7 @@ from botocore.exceptions import (
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
 from iceberg_cli.storage.redaction import redact
 
+METADATA: Final = "metadata_location"
 TRANSPORT_ERRORS: Final = (BotoCoreError, ClientError, OSError)
 NOT_FOUND: Final = "EntityNotFoundException"
 _MOST_TRIES: Final = 10  # as PyIceberg
@@ -180,6 +181,14 @@ class GlueConnection:
             if code_of(error) != NOT_FOUND:
                 raise self.failed(f"Cannot list the catalog {self.name}", error) from None
 
+    def tables(self, database: str) -> Iterator[dict[str, Any]]:
+        """The entries of a database.
+
+        Raises:
+            AccessDenied, BackendUnavailable: see `pages`.
+        """
+        return self.pages("get_tables", "TableList", DatabaseName=database)
+
     # -- errors ------------------------------------------------------------------------------------------------
 
     def failed(self, what: str, error: Exception) -> BackendUnavailable:
@@ -261,3 +270,8 @@ def _whole(catalog: str, properties: Mapping[str, str], name: str, default: int)
     if not (text.isascii() and text.isdigit()):
         raise UsageError(f"Cannot open the catalog {catalog}: {name} is a whole number, not {text!r}.")
     return int(text)
+
+
+def is_iceberg(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry is that of an Iceberg table."""
+    return str((entry.get("Parameters") or {}).get("table_type", "")).lower() == "iceberg"

@@ -7,7 +7,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from iceberg_cli.iceberg.catalogs.entries import CatalogEntry, MayMatch, no_answer
+from iceberg_cli.iceberg.catalogs import CatalogEntry, MayMatch
+from iceberg_cli.iceberg.catalogs.failures import no_answer
 from iceberg_cli.iceberg.catalogs.sql.database import (
     SqlDatabase,
     catalog_name,
@@ -21,7 +22,7 @@ _PAGE_ROWS: Final = 1_000
 
 
 def list_sql(catalog: SqlDatabase, name: str, may_match: MayMatch) -> Iterator[CatalogEntry]:
-    """See `list_catalog`. Each page is a query of its own that begins after the last row of the one before."""
+    """See `Catalog.list`. Each page is a query of its own that begins after the last row of the one before."""
     after: tuple[str, str] | None = None
     while True:
         page = _page(catalog, name, after)
@@ -36,7 +37,7 @@ def list_sql(catalog: SqlDatabase, name: str, may_match: MayMatch) -> Iterator[C
 
 
 def duplicates_in_sql(catalog: SqlDatabase, name: str) -> dict[str, list[CatalogEntry]]:
-    """See `duplicates_in`."""
+    """See `Catalog.duplicates`."""
     try:
         with catalog.engine.connect() as connection:
             catalog.bound_waits(connection)

@@ -14,7 +14,8 @@ from typing import Final
 from urllib.parse import quote
 
 from iceberg_cli.errors import BackendUnavailable
-from iceberg_cli.iceberg.catalogs.entries import CatalogEntry, MayMatch, no_answer
+from iceberg_cli.iceberg.catalogs import CatalogEntry, MayMatch
+from iceberg_cli.iceberg.catalogs.failures import no_answer
 
 _FILE_URI: Final = re.compile(r"sqlite:///(?P<path>[^?#]+)")
 _PAGE_ROWS: Final = 1_000  # as the query has it
@@ -28,7 +29,7 @@ def sqlite_file(uri: str) -> str | None:
 
 
 def list_sqlite(path: str, name: str, may_match: MayMatch) -> Iterator[CatalogEntry]:
-    """See `list_catalog`. Each page is a query of its own that begins after the last row of the one before."""
+    """See `Catalog.list`. Each page is a query of its own that begins after the last row of the one before."""
     after = ("", "")
     while True:
         page = _ask(
@@ -49,7 +50,7 @@ def list_sqlite(path: str, name: str, may_match: MayMatch) -> Iterator[CatalogEn
 
 
 def duplicates_in_sqlite(path: str, name: str) -> dict[str, list[CatalogEntry]]:
-    """See `duplicates_in`."""
+    """See `Catalog.duplicates`."""
     rows = _ask(
         path,
         name,
