@@ -37,12 +37,12 @@ def refusal(kind: str, message: str, status: int = 400) -> Response:
     )
 
 
-def client_of(endpoint: str) -> Any:
+def client_of(endpoint: str, region: str = REGION) -> Any:
     """The SDK's own client of a service."""
     return boto3.client(
         "glue",
         endpoint_url=endpoint,
-        region_name=REGION,
+        region_name=region,
         aws_access_key_id=KEYS["glue.access-key-id"],
         aws_secret_access_key=KEYS["glue.secret-access-key"],
     )

@@ -6,13 +6,15 @@ import inspect
 
 import pytest
 
+from iceberg_cli.errors import Refused
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
-from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter, PinnedCommitter
 from iceberg_cli.iceberg.catalogs.glue.committer import GlueCommitter
 from iceberg_cli.iceberg.catalogs.read_only import ReadOnlyCommitter
 from iceberg_cli.iceberg.catalogs.rest.committer import RestCommitter
 from iceberg_cli.iceberg.catalogs.sql.committer import SqlCommitter
+from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.crash.catalogs import ServingCommitter, SimCommitter
 from iceberg_cli.testing.memory_catalog import MemoryCommitter
 
@@ -46,3 +48,9 @@ def test_who_compares_and_swaps_still_says_what_only_the_catalog_knows(name: str
 
 def test_every_committer_that_commits_is_whole() -> None:
     assert [each.__name__ for each in COMMITTING if inspect.isabstract(each)] == []
+
+
+def test_what_is_read_only_is_refused_before_anything_is_tried() -> None:
+    committer = PinnedCommitter("/t/metadata/v1.metadata.json", open_storage())
+    with pytest.raises(Refused, match="is one metadata file"):
+        committer.prove("/t/probe", {})
