@@ -27,7 +27,7 @@ from benchmarks.measure import OURS, PYTHON, run
 from benchmarks.rows import DAILY, day_one, expiry, shown_file
 from benchmarks.tables import SIZES
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.iceberg.catalogs.files.committer import open_folder
+from iceberg_cli.iceberg.catalogs.folders import open_folder
 from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verb_registry import VERBS

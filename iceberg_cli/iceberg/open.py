@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.engines.local import engine_of
 from iceberg_cli.iceberg.catalogs import Committer
-from iceberg_cli.iceberg.catalogs.files.committer import open_folder
+from iceberg_cli.iceberg.catalogs.folders import open_folder
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.catalogs.read_only import ReadOnlyCommitter
 from iceberg_cli.iceberg.reachability.question import snapshot_files

@@ -20,7 +20,7 @@ import pytest
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.errors import CommitStateUnknown
-from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.object_store.committer import ObjectStoreCommitter
 from iceberg_cli.testing.conformance.commits import load, properties_of, set_property
 from iceberg_cli.testing.conformance.delta_logs import add_version, names_of
 from tests.cli.lakes import catalog_table
@@ -257,8 +257,8 @@ class FileNames(OnS3):
         return [*super().table, by_names_on_s3.ALONE]
 
     @property
-    def committer(self) -> FilesystemCommitter:
-        return FilesystemCommitter(self.location, storage_of(self.server), VOUCHED)
+    def committer(self) -> ObjectStoreCommitter:
+        return ObjectStoreCommitter(self.location, storage_of(self.server), VOUCHED)
 
     def add(self) -> None:
         set_property(self.committer, storage_of(self.server), "theirs")

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from iceberg_cli.iceberg.catalogs import Committer
-from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.folders import open_folder
 from iceberg_cli.iceberg.catalogs.glue.committer import GlueCommitter
 from iceberg_cli.iceberg.catalogs.glue.connection import GlueConnection
 from iceberg_cli.iceberg.catalogs.sql.committer import SqlCommitter
@@ -73,7 +73,7 @@ class Catalog(CatalogUnderTest):
         storage = storage or self.storage
         match self.kind:
             case "filesystem":
-                return FilesystemCommitter(self.folder, storage, VOUCHED)
+                return open_folder(self.folder, storage, VOUCHED)
             case "sql":
                 return SqlCommitter(
                     SqlDatabase(self.uri, **more),

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.errors import BackendUnavailable
-from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.folders import open_folder
 from iceberg_cli.iceberg.catalogs.glue import connection as glue_connection
 from iceberg_cli.iceberg.catalogs.rest import connection as rest_connection
 from iceberg_cli.iceberg.catalogs.rest.committer import RestCommitter
@@ -408,25 +408,25 @@ class FileNames(Scene):
     """An Iceberg table by file names."""
 
     def open(self, storage: Storage) -> Committing:
-        return FilesystemCommitter(self.root, storage, VOUCHED)
+        return open_folder(self.root, storage, VOUCHED)
 
     def make(self) -> None:
         self.make_storages()
         first = commits.first_metadata(self.root)
         self.storage.put_if_absent(f"{self.root}/metadata/v1.metadata.json", first)
-        committer = FilesystemCommitter(self.root, self.troubled_storage, VOUCHED)
+        committer = open_folder(self.root, self.troubled_storage, VOUCHED)
         self.attempt = commits.an_attempt(committer, self.storage, {"ours": "yes"})
         self.troubled = committer
 
     def direct(self) -> Committing:
-        return FilesystemCommitter(self.root, self.storage, VOUCHED)
+        return open_folder(self.root, self.storage, VOUCHED)
 
     def add(self) -> None:
-        committer = FilesystemCommitter(self.root, self.storage, VOUCHED)
+        committer = open_folder(self.root, self.storage, VOUCHED)
         commits.set_property(committer, self.storage, f"theirs-{uuid.uuid4()}")
 
     def commits(self) -> list[str]:
-        committer = FilesystemCommitter(self.root, self.storage, VOUCHED)
+        committer = open_folder(self.root, self.storage, VOUCHED)
         return [name.partition("-")[0] for name in commits.properties_of(self.storage, committer)]
 
     @abstractmethod

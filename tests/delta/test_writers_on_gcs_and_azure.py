@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
-from iceberg_cli.iceberg.catalogs.files.committer import SINGLE_WRITER, FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.object_store.committer import SINGLE_WRITER, ObjectStoreCommitter
 from iceberg_cli.storage.router import UnsafeOverrides
 from iceberg_cli.table.next_version import CONDITIONAL_WRITES
 from iceberg_cli.testing.memory_storage import MemoryStorage
@@ -52,9 +52,9 @@ def test_at_any_other_endpoint_the_word_is_for_the_service_alone(folder: str, ur
 
 @pytest.mark.parametrize(("folder", "url"), REAL)
 def test_an_iceberg_table_by_file_names_wants_a_single_writer(folder: str, url: str) -> None:
-    reason = FilesystemCommitter(folder, AtEndpoint(url)).unvouched_reason()
+    reason = ObjectStoreCommitter(folder, AtEndpoint(url)).unvouched_reason()
     assert reason is not None
     assert SINGLE_WRITER in reason
-    vouched = FilesystemCommitter(folder, AtEndpoint(url), UnsafeOverrides(single_writer=True))
+    vouched = ObjectStoreCommitter(folder, AtEndpoint(url), UnsafeOverrides(single_writer=True))
     assert vouched.unvouched_reason() is None
     assert [voucher.option for voucher in vouched.vouchers()] == [SINGLE_WRITER]

@@ -6,7 +6,7 @@ import pytest
 
 from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.object_store.committer import ObjectStoreCommitter
 from iceberg_cli.storage.router import UnsafeOverrides, open_storage
 from iceberg_cli.testing.memory_storage import MemoryStorage
 
@@ -38,7 +38,7 @@ def test_nothing_is_written_or_deleted() -> None:
 def test_no_word_lets_a_table_there_be_committed_to(scheme: str) -> None:
     folder = f"{scheme}://namenode/t"
     for committer in (
-        FilesystemCommitter(folder, MemoryStorage(), ALL_WORDS),
+        ObjectStoreCommitter(folder, MemoryStorage(), ALL_WORDS),
         DeltaLogCommitter(folder, MemoryStorage(), ALL_WORDS),
     ):
         reason = committer.unvouched_reason()

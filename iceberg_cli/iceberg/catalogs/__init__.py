@@ -2,7 +2,8 @@
 
 A type of catalogs is one folder here, and in it one object: `CATALOG` of its `catalog.py`, a subclass of `Catalog`.
 `registry.py` has their names; packages add types by the entry point group `iceberg_cli.committers`, where an entry's
-name is the type and its object such a class. Tables that are in no catalog are those of `files/`.
+name is the type and its object such a class. Tables that are opened by their folder are those of `files/` and
+`object_store/`, see `folders.py`.
 """
 
 from __future__ import annotations

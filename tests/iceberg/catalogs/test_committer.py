@@ -11,6 +11,7 @@ from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
 from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter, PinnedCommitter
 from iceberg_cli.iceberg.catalogs.glue.committer import GlueCommitter
+from iceberg_cli.iceberg.catalogs.object_store.committer import ObjectStoreCommitter
 from iceberg_cli.iceberg.catalogs.read_only import ReadOnlyCommitter
 from iceberg_cli.iceberg.catalogs.rest.committer import RestCommitter
 from iceberg_cli.iceberg.catalogs.sql.committer import SqlCommitter
@@ -26,7 +27,8 @@ INTERLOCKS = (
     "prove",
 )
 COMMITTING = (
-    FilesystemCommitter, GlueCommitter, RestCommitter, SqlCommitter, ServingCommitter, SimCommitter, MemoryCommitter,
+    FilesystemCommitter, ObjectStoreCommitter, GlueCommitter, RestCommitter, SqlCommitter, ServingCommitter,
+    SimCommitter, MemoryCommitter,
 )  # fmt: skip
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.errors import Refused, TableNotFound
-from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter, open_folder
+from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.folders import open_folder
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import an_attempt, first_metadata, properties_of, set_property
@@ -221,7 +222,9 @@ def test_a_folder_in_an_object_store_is_shown_and_not_committed_to(moto_server: 
     for version in (1, 2):
         storage.put_if_absent(f"{location}/metadata/v{version}.metadata.json", first_metadata(location))
     storage.put_if_absent(f"{location}/metadata/version-hint.text", b"1")
-    committer = FilesystemCommitter(f"{location}/", storage)
+    with pytest.raises(ValueError, match="in no local folder"):
+        FilesystemCommitter(f"{location}/", storage)
+    committer = open_folder(f"{location}/", storage)
     assert committer.current() == f"{location.replace('s3a', 's3')}/metadata/v2.metadata.json"
     assert "object store" in str(committer.read_only_reason())
     with pytest.raises(Refused, match="catalog"):

@@ -14,7 +14,7 @@ import pytest
 
 import iceberg_cli as ic
 from iceberg_cli.errors import BackendUnavailable, Refused
-from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.object_store.committer import ObjectStoreCommitter
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.router import UnsafeOverrides, open_storage
@@ -46,8 +46,8 @@ class OnVersitygw(CatalogUnderTest):
     def storage(self) -> Storage:
         return open_storage(self.options)
 
-    def open(self, storage: Storage | None = None) -> FilesystemCommitter:
-        return FilesystemCommitter(self.folder, storage or self.storage, VOUCHED)
+    def open(self, storage: Storage | None = None) -> ObjectStoreCommitter:
+        return ObjectStoreCommitter(self.folder, storage or self.storage, VOUCHED)
 
 
 @pytest.mark.deep
@@ -88,8 +88,8 @@ def amazon() -> OnAmazonS3:
     return storage
 
 
-def committer_of(storage: Storage, **overrides: bool) -> FilesystemCommitter:
-    return FilesystemCommitter("s3://bucket/t", storage, UnsafeOverrides(**overrides))
+def committer_of(storage: Storage, **overrides: bool) -> ObjectStoreCommitter:
+    return ObjectStoreCommitter("s3://bucket/t", storage, UnsafeOverrides(**overrides))
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_which_words_are_needed(
 def test_in_other_object_stores_the_adapter_answers_for_conditional_creates() -> None:
     storage = MemoryStorage()
     storage.put_if_absent("gs://bucket/t/metadata/v1.metadata.json", first_metadata("gs://bucket/t"))
-    committer = FilesystemCommitter("gs://bucket/t", storage, UnsafeOverrides(single_writer=True))
+    committer = ObjectStoreCommitter("gs://bucket/t", storage, UnsafeOverrides(single_writer=True))
     set_property(committer, storage, "colour")
     assert committer.current() == "gs://bucket/t/metadata/v2.metadata.json"
-    assert ALONE in str(FilesystemCommitter("gs://bucket/t", storage).read_only_reason())
+    assert ALONE in str(ObjectStoreCommitter("gs://bucket/t", storage).read_only_reason())
 
 
 def test_a_commit_writes_the_version_and_the_hint_and_nothing_else(amazon: OnAmazonS3) -> None:

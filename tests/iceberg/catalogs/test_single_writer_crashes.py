@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from iceberg_cli.errors import CommitStateUnknown
-from iceberg_cli.iceberg.catalogs.files.committer import FilesystemCommitter
+from iceberg_cli.iceberg.catalogs.object_store.committer import ObjectStoreCommitter
 from iceberg_cli.storage.router import UnsafeOverrides
 from iceberg_cli.testing.crash.world import World, crash
 from tests.budget import few_or_many, some
@@ -27,8 +27,8 @@ VOUCHED = UnsafeOverrides(single_writer=True, conditional_writes=True)
 class Alone(Expiry):
     """A run with both words."""
 
-    def open_catalog(self) -> FilesystemCommitter:
-        return FilesystemCommitter(TABLE, self.storage, VOUCHED)
+    def open_catalog(self) -> ObjectStoreCommitter:
+        return ObjectStoreCommitter(TABLE, self.storage, VOUCHED)
 
 
 @dataclass(kw_only=True)

@@ -1,21 +1,17 @@
 """Tables whose current version is the highest `vN.metadata.json` in their folder.
 
 The commit is one hard link: the next version's file appears whole, and only where there was none. The hint
-file comes after it and is advice; readers look upward from it.
-
-In an object store the commit is one conditional create, and only where the operator vouches that nobody else commits:
-engines rename there by copying, which replaces what came in between. A request without an answer may be carried out
-later, and a hint that comes late may be behind.
+file comes after it and is advice; readers look upward from it. Of tables in object stores see `object_store/`.
 
 Spec: Iceberg, "File System Tables".
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
 from iceberg_cli.iceberg.catalogs import Committer
@@ -29,23 +25,19 @@ from iceberg_cli.iceberg.catalogs.files.versions import (
 from iceberg_cli.iceberg.catalogs.metadata_swap import prepare_versioned
 from iceberg_cli.iceberg.catalogs.read_only import ReadOnlyCommitter
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
-from iceberg_cli.paths import METADATA_SUFFIXES
 from iceberg_cli.plan.plan import Voucher
 from iceberg_cli.storage import Storage
-from iceberg_cli.storage.conditional_create import unwritable_reason
 from iceberg_cli.storage.local.write import replace_file
 from iceberg_cli.storage.router import NO_OVERRIDES, UnsafeOverrides
-from iceberg_cli.table.next_version import CONDITIONAL_WRITES, NextVersionCommitter
+from iceberg_cli.table.next_version import NextVersionCommitter
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
     from iceberg_cli.iceberg.spec.metadata import TableMetadata
 
-SINGLE_WRITER: Final = "--unsafe-single-writer"
 
-
-class FilesystemCommitter(NextVersionCommitter, Committer):
-    """The table in one folder; those in object stores can only be read, unless the operator vouches for them.
+class FileNameCommitter(NextVersionCommitter, Committer):
+    """The table in one folder, on whatever storage.
 
     Args:
         folder: the table's folder, in any spelling.
@@ -59,7 +51,7 @@ class FilesystemCommitter(NextVersionCommitter, Committer):
         super().__init__(storage.canonical(folder).rstrip("/"), storage, overrides)
 
     def read_only_reason(self) -> str | None:
-        """A catalog's file names mean that it decides; object stores have no safe versions by name."""
+        """A catalog's file names mean that it decides; where names are no safe versions, the operator has to vouch."""
         return self._catalogs_name() or self.unvouched_reason() or self._catalogs_files()
 
     def closing_refusal(self) -> str | None:
@@ -92,38 +84,6 @@ class FilesystemCommitter(NextVersionCommitter, Committer):
             return None
         return f"{self._folder} has file system versions and a catalog's {name}: only that catalog can tell"
 
-    def unvouched_reason(self) -> str | None:
-        """Why nothing is committed to a table in an object store; see `NextVersionCommitter`."""
-        if self._is_local:
-            return None
-        if (reason := unwritable_reason(self._folder)) is not None:
-            return reason
-        if not self._overrides.single_writer:
-            return (
-                f"{self._folder} is a table by file names in an object store, where other engines' commits"
-                f" could replace ours unseen: register it in a catalog, or vouch by {SINGLE_WRITER} that nobody"
-                " else commits to it"
-            )
-        service = self._service
-        if service is None or service.is_known or self._overrides.conditional_writes:
-            return None
-        return (
-            f"{self._folder} is in {service.name}, which is not known to keep conditional creates under races: "
-            f"{CONDITIONAL_WRITES} vouches that it does"
-        )
-
-    def vouchers(self) -> tuple[Voucher, ...]:
-        """That nobody else commits, and that a service which is not known keeps conditional creates."""
-        vouchers = []
-        if not self._is_local and self._overrides.single_writer:
-            sentence = f"the operator vouches that nobody else commits to {self._folder}"
-            vouchers.append(Voucher(option=SINGLE_WRITER, value=self._folder, sentence=sentence))
-        service = self._service
-        if service is not None and not service.is_known and self._overrides.conditional_writes:
-            sentence = f"the operator vouches that {service.name} keeps conditional creates under races"
-            vouchers.append(Voucher(option=CONDITIONAL_WRITES, value=service.name, sentence=sentence))
-        return tuple(vouchers)
-
     def current(self) -> str:
         """The current metadata location, below the canonical folder."""
         return find_current(self._folder, self._storage).location
@@ -137,21 +97,13 @@ class FilesystemCommitter(NextVersionCommitter, Committer):
         version = version_of(base_location)
         if version is None or self.unvouched_reason() is not None:
             raise Refused(f"Cannot commit to {self._folder}: {self.read_only_reason()}.")
-        attempt = prepare_versioned(commit, base_location=base_location, version=version + 1)
-        if not self._is_local:
-            return attempt
-        return replace(
-            attempt, temporary_files=(f"{self._folder}/metadata/.iceberg-cli-{commit.commit_uuid}.tmp",)
-        )
+        return prepare_versioned(commit, base_location=base_location, version=version + 1)
 
     def settle(self, attempt: Attempt) -> Outcome:
         """Compare the file of the attempt's version with ours."""
         outcome = super().settle(attempt)
         if isinstance(outcome, Committed) and self._is_newest(attempt):
-            self._write_hint(attempt)  # whoever linked the version may have died before this
-        # In an object store our file may still appear beside the other one, and readers may take it for the version.
-        if isinstance(outcome, Unknown) and self._is_local and (other := self._other_spelling(attempt)):
-            return Conflict(reason=f"another writer made {other}")
+            self._write_hint(attempt)  # whoever made the version may have died before this
         return outcome
 
     def _created(self, attempt: Attempt) -> Outcome:
@@ -166,22 +118,9 @@ class FilesystemCommitter(NextVersionCommitter, Committer):
         self._write_hint(attempt)
         return Committed(metadata_location=attempt.file)
 
+    @abstractmethod
     def _write_hint(self, attempt: Attempt) -> None:
         """Let the hint file name our version; a hint that is behind does no harm."""
-        version = str(version_of(attempt.file)).encode()
-        if not self._is_local:
-            with suppress(BackendUnavailable):
-                self._storage.replace(f"{self._folder}/metadata/{HINT}", version)
-            return
-        # The first try removes what a process that was killed here left in the temporary file's place.
-        for _ in range(2):
-            try:
-                replace_file(f"{self._folder}/metadata/{HINT}", version, temporary=attempt.temporary_files[0])
-            except FileExistsError:
-                continue
-            except OSError:
-                pass
-            return
 
     def _is_newest(self, attempt: Attempt) -> bool:
         try:
@@ -194,6 +133,55 @@ class FilesystemCommitter(NextVersionCommitter, Committer):
         version = version_of(attempt.file)
         assert version is not None
         return spelling_of(self._folder, version, self._storage, besides=attempt.file)
+
+
+class FilesystemCommitter(FileNameCommitter):
+    """The table in a folder of a local disk.
+
+    Args:
+        folder, storage, overrides: see `FileNameCommitter`.
+
+    Raises:
+        ValueError: the folder is on no local disk, where more has to be vouched for.
+    """
+
+    def __init__(self, folder: str, storage: Storage, overrides: UnsafeOverrides = NO_OVERRIDES) -> None:
+        super().__init__(folder, storage, overrides)
+        if not self._is_local:
+            raise ValueError(f"{self._folder} is in no local folder")
+
+    def unvouched_reason(self) -> None:
+        """None: a link is made only where nothing is."""
+
+    def vouchers(self) -> tuple[Voucher, ...]:
+        """None are needed."""
+        return ()
+
+    def prepare(self, commit: Commit, *, base_location: str) -> Attempt:
+        """See `FileNameCommitter`; the hint file is written through a temporary one."""
+        attempt = super().prepare(commit, base_location=base_location)
+        return replace(
+            attempt, temporary_files=(f"{self._folder}/metadata/.iceberg-cli-{commit.commit_uuid}.tmp",)
+        )
+
+    def settle(self, attempt: Attempt) -> Outcome:
+        """See `FileNameCommitter`; where another file has the version, ours will not appear beside it."""
+        outcome = super().settle(attempt)
+        if isinstance(outcome, Unknown) and (other := self._other_spelling(attempt)):
+            return Conflict(reason=f"another writer made {other}")
+        return outcome
+
+    def _write_hint(self, attempt: Attempt) -> None:
+        version = str(version_of(attempt.file)).encode()
+        # The first try removes what a process that was killed here left in the temporary file's place.
+        for _ in range(2):
+            try:
+                replace_file(f"{self._folder}/metadata/{HINT}", version, temporary=attempt.temporary_files[0])
+            except FileExistsError:
+                continue
+            except OSError:
+                pass
+            return
 
 
 class PinnedCommitter(ReadOnlyCommitter):
@@ -219,12 +207,3 @@ class PinnedCommitter(ReadOnlyCommitter):
             return self._storage.stat(self._location).path
         except FileNotFoundError as error:
             raise TableNotFound(f"Cannot find {self._location}.") from error
-
-
-def open_folder(
-    path: str, storage: Storage, overrides: UnsafeOverrides = NO_OVERRIDES
-) -> FilesystemCommitter | PinnedCommitter:
-    """The committer for a table's folder, or for one metadata file of a table."""
-    if path.endswith(METADATA_SUFFIXES):
-        return PinnedCommitter(path, storage)
-    return FilesystemCommitter(path, storage, overrides)

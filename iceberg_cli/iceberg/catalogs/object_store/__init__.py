@@ -1,0 +1,1 @@
+"""Tables whose file names tell which metadata is current, in object stores."""
