@@ -185,6 +185,9 @@ class Catalog(ABC):
     def pointer(self, levels: tuple[str, ...], table: str) -> Pointer | None:
         """Where it points for a table, by one question and without opening it; None where only opening it tells.
 
+        Without the document the file is read by the options of the configuration alone: where the storage needs what
+        `open` gives, the answer is None.
+
         Raises:
             As `open`.
         """
