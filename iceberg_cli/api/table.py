@@ -228,15 +228,15 @@ class Table:
 
     def fleet_columns(self, summary: Mapping[str, Any]) -> dict[str, Any]:
         """What a survey of many tables shows of its size and shape, from the document of its summary."""
-        return format_of(self.format).fleet_columns(summary)
+        return format_of(self.format).surveying.fleet_columns(summary)
 
     def glance(self) -> dict[str, Any] | None:
         """What a survey keeps of its version; None: nothing."""
-        return format_of(self.format).glance(self._opened)
+        return format_of(self.format).surveying.glance(self._opened)
 
     def lasts(self, plan: Plan, decision: Decision) -> bool:
         """Whether what a plan frees is the same as long as its version and the decision are."""
-        return format_of(self.format).lasts(self._opened, plan.content, decision)
+        return format_of(self.format).surveying.lasts(self._opened, plan.content, decision)
 
     def quick_check(self, *, as_of_ms: int | None = None) -> CheckResult:
         """The rules of its specification that need no file beside what was read to open it.
@@ -247,7 +247,7 @@ class Table:
         inspector = inspector_of(
             self._opened, "summary", StateSelector(), recount=False, as_of_ms=_or_now(as_of_ms)
         )
-        return format_of(self.format).quick_check(inspector)
+        return format_of(self.format).looking.quick_check(inspector)
 
     def notices(self) -> list[str]:
         """What was noticed in reading and is in no plan, each once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.delta.verb_registry import VERBS
+from iceberg_cli.table.format import Format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.inspection import Row, StateSelector
     from iceberg_cli.plan.plan import Plan
-    from iceberg_cli.plan.policy import Policy
     from iceberg_cli.storage import Storage
     from iceberg_cli.table.table import OpenRequest
 
@@ -38,29 +38,8 @@ def __getattr__(name: str) -> Any:
     return VERBS.policy_called(name)
 
 
-class DeltaFormat:
-    """Delta's answers to what every format is asked; see `iceberg_cli.formats.Format`."""
-
-    name: Final = "delta"
-    title: Final = ("a", "Delta")
-    inspected: Final = (
-        "summary", "history", "schemas", "properties", "files", "deletes", "partitions", "row-ids", "diff", "sample",
-        "protocol", "features",
-    )  # fmt: skip
-    elsewhere: Final = {
-        "snapshots": "history",
-        "refs": "history: a Delta table has versions and no branches",
-        "specs": "schemas, which has the partition columns",
-        "manifests": "the summary, which has checkpoints and commits",
-        "statistics": "files, whose stats they are",
-        "metadata-log": "history",
-    }
-    state: Final = "version"
-    state_options: Final = {"--version": "N", "--at": "TIME"}
-    stateless: Final = ("history",)
-    recounts: Final = False
-    deep_reads: Final = "reads every checkpoint and opens Parquet files too"
-    verbs: Final = VERBS
+class DeltaOpening:
+    """See `iceberg_cli.table.format.Opening`."""
 
     def detect(self, request: OpenRequest) -> bool:
         """Whether the folder has a log."""
@@ -88,13 +67,27 @@ class DeltaFormat:
 
         return LogInput(table=table)
 
-    def policy(self, verb: str) -> type[Policy]:
-        """The policies of a verb."""
-        return VERBS.policy(verb)
 
-    def instead(self, verb: str) -> str | None:  # noqa: ARG002 - the port's signature
-        """Nothing: every verb of the other format is one here."""
-        return None
+class DeltaLooking:
+    """See `iceberg_cli.table.format.Looking`."""
+
+    inspected: Final = (
+        "summary", "history", "schemas", "properties", "files", "deletes", "partitions", "row-ids", "diff", "sample",
+        "protocol", "features",
+    )  # fmt: skip
+    elsewhere: Final = {
+        "snapshots": "history",
+        "refs": "history: a Delta table has versions and no branches",
+        "specs": "schemas, which has the partition columns",
+        "manifests": "the summary, which has checkpoints and commits",
+        "statistics": "files, whose stats they are",
+        "metadata-log": "history",
+    }
+    state: Final = "version"
+    state_options: Final = {"--version": "N", "--at": "TIME"}
+    stateless: Final = ("history",)
+    recounts: Final = False
+    deep_reads: Final = "reads every checkpoint and opens Parquet files too"
 
     def inspector(self, table: DeltaTable, state: StateSelector, *, as_of_ms: int) -> DeltaTableInspector:
         """Reads about the version that is selected."""
@@ -130,7 +123,28 @@ class DeltaFormat:
         snapshot = table.log.snapshot(state.version, at_ms=state.at_ms) if state.given() else table.snapshot
         return VersionSample(table=table, snapshot=snapshot, columns=columns, as_of_ms=as_of_ms)
 
-    file_glances: Final = None  # its log is many files
+    def quick_check(self, inspector: DeltaTableInspector) -> CheckResult:
+        """The version of an inspector and the log's listing against their rules."""
+        from iceberg_cli.delta.check.table_check import DeltaTableCheck
+
+        return DeltaTableCheck(table=inspector.table, snapshot=inspector.snapshot, deep=False).run_quick()
+
+    def checker(
+        self,
+        inspector: DeltaTableInspector,
+        *,
+        one_state: bool,  # noqa: ARG002 - a table has one newest version
+        deep: bool,
+        now_ms: int,
+    ) -> DeltaTableCheck:
+        """Checks the version of an inspector, and the whole log."""
+        from iceberg_cli.delta.check.table_check import DeltaTableCheck
+
+        return DeltaTableCheck(table=inspector.table, snapshot=inspector.snapshot, deep=deep, now_ms=now_ms)
+
+
+class DeltaSurveying:
+    """See `iceberg_cli.table.format.Surveying`."""
 
     @property
     def glances(self) -> Glances:
@@ -138,6 +152,8 @@ class DeltaFormat:
         from iceberg_cli.delta.inspect.glance import LogGlances
 
         return LogGlances()
+
+    file_glances: Final = None  # its log is many files
 
     def glance(self, table: DeltaTable) -> dict[str, Any] | None:
         """The times in its log, and the properties about them."""
@@ -165,24 +181,12 @@ class DeltaFormat:
 
         return fleet_columns(summary)
 
-    def quick_check(self, inspector: DeltaTableInspector) -> CheckResult:
-        """The version of an inspector and the log's listing against their rules."""
-        from iceberg_cli.delta.check.table_check import DeltaTableCheck
 
-        return DeltaTableCheck(table=inspector.table, snapshot=inspector.snapshot, deep=False).run_quick()
-
-    def checker(
-        self,
-        inspector: DeltaTableInspector,
-        *,
-        one_state: bool,  # noqa: ARG002 - a table has one newest version
-        deep: bool,
-        now_ms: int,
-    ) -> DeltaTableCheck:
-        """Checks the version of an inspector, and the whole log."""
-        from iceberg_cli.delta.check.table_check import DeltaTableCheck
-
-        return DeltaTableCheck(table=inspector.table, snapshot=inspector.snapshot, deep=deep, now_ms=now_ms)
-
-
-FORMAT: Final[DeltaFormat] = DeltaFormat()
+FORMAT: Final = Format(
+    name="delta",
+    title=("a", "Delta"),
+    opening=DeltaOpening(),
+    verbs=VERBS,
+    looking=DeltaLooking(),
+    surveying=DeltaSurveying(),
+)

@@ -98,7 +98,7 @@ class TableOpener:
         folder = storage.canonical(listed.location).rstrip("/")
         if scheme_of(folder) == "file":
             folder = os.path.realpath(folder or "/")
-        return format_of(listed.format).folder_version(storage, folder)
+        return format_of(listed.format).surveying.folder_version(storage, folder)
 
     def identity(self, listed: ListedTable) -> tuple[str, str]:
         """The UUID and the folder of a catalog's table; it is not opened where that can be helped.
@@ -107,7 +107,7 @@ class TableOpener:
             As `open_table`.
         """
         pointer = self.pointer(listed)
-        glances = format_of(listed.format).file_glances
+        glances = format_of(listed.format).surveying.file_glances
         if pointer is None or glances is None:
             table = self.open(listed)
             return table.key[0], str(table.identity["location"])

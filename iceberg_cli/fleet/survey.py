@@ -116,7 +116,7 @@ class Survey:
             pointer = self.opener.pointer(listed)
             version = self._version(listed, pointer)
             found = None if version is None else self._by_facts(listed, version)
-            glances = format_of(listed.format).file_glances
+            glances = format_of(listed.format).surveying.file_glances
             if found is None and self.quick and pointer is not None and glances is not None:
                 found = self._by_file(listed, pointer, glances)
             if found is None:
@@ -161,7 +161,7 @@ class Survey:
         known = self.facts.get(version)
         if known is None:
             return None
-        glance, glances = known["glance"], format_of(listed.format).glances
+        glance, glances = known["glance"], format_of(listed.format).surveying.glances
         own, verbs = self._verbs(listed, glance["location"])
         due: list[DueVerb] = []
         for verb in verbs:
@@ -294,7 +294,7 @@ class Survey:
         glance = table.glance()
         if glance is None:
             return
-        glances = format_of(table.format).glances
+        glances = format_of(table.format).surveying.glances
         decisions = dict((self.facts.get(version) or {}).get("decisions", {}))
         for each in planned:
             decision = self._decision(listed, each.verb, glance, glances, version)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.inspection import StateSelector
     from iceberg_cli.table.table import OpenTable
 
-WHAT: Final = tuple(dict.fromkeys(what for name in BUILT_IN for what in format_of(name).inspected))
+WHAT: Final = tuple(dict.fromkeys(what for name in BUILT_IN for what in format_of(name).looking.inspected))
 
 
 SAMPLE_ROWS: Final = 20  # of a sample, where nothing else is said
@@ -49,25 +49,25 @@ def check_request(own: Format, what: str, state: StateSelector, *, recount: bool
     Raises:
         UsageError: naming what was meant.
     """
-    title = own.title[1]
-    if what in own.elsewhere:
+    title, looking = own.title[1], own.looking
+    if what in looking.elsewhere:
         raise UsageError(
             f"{what!r} is about {_title(own, what)} tables, and this is {' '.join(own.title)} table",
-            next_step=f"Look at {own.elsewhere[what]}.",
+            next_step=f"Look at {looking.elsewhere[what]}.",
         )
-    given, options = state.given(), list(own.state_options)
+    given, options = state.given(), list(looking.state_options)
     for option in given:
         if option not in options:
-            usage = [f"{name} {takes}" for name, takes in own.state_options.items()]
+            usage = [f"{name} {takes}" for name, takes in looking.state_options.items()]
             raise UsageError(
                 f"{option} is about {_title(own, option)} tables",
                 next_step=f"For {' '.join(own.title)} table: {listed(usage, last='or')}.",
             )
     if len(given) > 1:
-        raise UsageError(f"{listed(options)} each name the {own.state}; give one of them")
-    if given and what in own.stateless:
+        raise UsageError(f"{listed(options)} each name the {looking.state}; give one of them")
+    if given and what in looking.stateless:
         raise UsageError(f"{listed(options)} do not change what {what} shows: it is about the whole table")
-    if recount and not own.recounts:
+    if recount and not looking.recounts:
         raise UsageError(
             f"--recount is about the manifests of {_title(own)} tables",
             next_step=f"Leave it out: what a {title} summary says is always counted.",
@@ -77,7 +77,9 @@ def check_request(own: Format, what: str, state: StateSelector, *, recount: bool
 def _title(own: Format, word: str = "manifests") -> str:
     """Of the format that has a value of WHAT or an option which this one does not have."""
     others = (each for each in map(format_of, BUILT_IN) if each.name != own.name)
-    return next(each.title[1] for each in others if word in (*each.inspected, *each.state_options))
+    return next(
+        each.title[1] for each in others if word in (*each.looking.inspected, *each.looking.state_options)
+    )
 
 
 def inspector_of(
@@ -101,8 +103,8 @@ def inspector_of(
     own = format_of(table.format)
     check_request(own, what, state, recount=recount)
     if what == "sample":
-        return own.sample(table, state, (), as_of_ms=as_of_ms)
-    return own.inspector(table, state, as_of_ms=as_of_ms)
+        return own.looking.sample(table, state, (), as_of_ms=as_of_ms)
+    return own.looking.inspector(table, state, as_of_ms=as_of_ms)
 
 
 def difference_of(
@@ -129,7 +131,7 @@ def difference_of(
     Raises:
         UsageError: the table has no such state.
     """
-    inspector = format_of(table.format).difference(
+    inspector = format_of(table.format).looking.difference(
         table, (before, after), as_of_ms=as_of_ms, now_ms=now_ms, by_partition=by_partition, limit=limit
     )
     return Inspection("diff", inspector, limit)
@@ -152,7 +154,7 @@ def sample_of(
     """
     own = format_of(table.format)
     check_request(own, "sample", state)
-    inspector = own.sample(table, state, columns, as_of_ms=as_of_ms)
+    inspector = own.looking.sample(table, state, columns, as_of_ms=as_of_ms)
     return Inspection("sample", inspector, limit)
 
 
@@ -183,17 +185,17 @@ def checked(
             warnings=(),
             errors=broken.counts()[ERROR],
             unanswered=0,
-            deep_reads=format_of(table.format).deep_reads,
+            deep_reads=format_of(table.format).looking.deep_reads,
         )
     inspector = inspector_of(table, "summary", state, recount=False, as_of_ms=as_of_ms)
     own = format_of(table.format)
-    result = own.checker(inspector, one_state=bool(state.given()), deep=deep, now_ms=now_ms).run()
+    result = own.looking.checker(inspector, one_state=bool(state.given()), deep=deep, now_ms=now_ms).run()
     return CheckedTable(
         document={**inspector.header("check"), **result.to_json()},
         warnings=inspector.warnings,
         errors=result.counts()[ERROR],
         unanswered=result.found.totals.get(UNANSWERED, 0),
-        deep_reads=own.deep_reads,
+        deep_reads=own.looking.deep_reads,
     )
 
 

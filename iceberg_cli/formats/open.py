@@ -110,13 +110,13 @@ def open_table(
         iceberg_files=iceberg_files,
         on_event=on_event,
     )
-    own = next(each for each in map(format_of, _BY_DETECTION) if each.detect(request))
+    own = next(each for each in map(format_of, _BY_DETECTION) if each.opening.detect(request))
     try:
-        return own.open(request, choose_engine)
+        return own.opening.open(request, choose_engine)
     except CorruptFile as damage:
         if not even_unreadable:
             raise
-        return own.open_unreadable(request, damage)
+        return own.opening.open_unreadable(request, damage)
     except TableNotFound:
         # Packages are looked through where something is there, for that takes longer than all else.
         try:
@@ -125,10 +125,12 @@ def open_table(
             BackendUnavailable
         ):  # a folder that may not be listed: what is told is still that there is no table
             some = False
-        other = next((each for each in plugged_formats() if each.detect(request)), None) if some else None
+        other = (
+            next((each for each in plugged_formats() if each.opening.detect(request)), None) if some else None
+        )
         if other is None:
             raise
-        return other.open(request, choose_engine)
+        return other.opening.open(request, choose_engine)
 
 
 def _is_in_catalog(name: str) -> bool:
@@ -159,7 +161,7 @@ def _engine_for(table: OpenTable, choice: EngineChoice) -> Engine:
     Raises:
         UsageError: pyspark is not installed. BackendUnavailable: Spark does not start, or its workers cannot work.
     """
-    scanned = format_of(table.format).scan_input(table)
+    scanned = format_of(table.format).opening.scan_input(table)
     if choice.engine == "auto":
         try:
             size_bytes = scanned.size_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.iceberg.verb_registry import VERBS
+from iceberg_cli.table.format import Format
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.inspection import Row, StateSelector
     from iceberg_cli.plan.plan import Plan
-    from iceberg_cli.plan.policy import Policy
     from iceberg_cli.storage import Storage
     from iceberg_cli.table.table import OpenRequest
 
@@ -38,27 +38,8 @@ def __getattr__(name: str) -> Any:
     return VERBS.policy_called(name)
 
 
-class IcebergFormat:
-    """Iceberg's answers to what every format is asked; see `iceberg_cli.formats.Format`."""
-
-    name: Final = "iceberg"
-    title: Final = ("an", "Iceberg")
-    inspected: Final = (
-        "summary", "snapshots", "refs", "history", "schemas", "specs", "properties", "manifests", "files", "deletes",
-        "partitions", "statistics", "metadata-log", "row-ids", "diff", "sample",
-    )  # fmt: skip
-    elsewhere: Final = {
-        "protocol": "format_version in the summary",
-        "features": "format_version in the summary, or properties",
-    }
-    state: Final = "snapshot"
-    state_options: Final = {"--snapshot": "ID", "--ref": "NAME", "--at": "TIME"}
-    stateless: Final = (
-        "snapshots", "refs", "history", "schemas", "specs", "properties", "statistics", "metadata-log",
-    )  # fmt: skip
-    recounts: Final = True
-    deep_reads: Final = "opens Puffin and Parquet files too"
-    verbs: Final = VERBS
+class IcebergOpening:
+    """See `iceberg_cli.table.format.Opening`."""
 
     def detect(self, request: OpenRequest) -> bool:  # noqa: ARG002 - the port's signature
         """Whatever no other format knows, so that it is refused by what Iceberg's would be."""
@@ -82,13 +63,25 @@ class IcebergFormat:
 
         return ManifestInput(table=table)
 
-    def policy(self, verb: str) -> type[Policy]:
-        """The policies of a verb."""
-        return VERBS.policy(verb)
 
-    def instead(self, verb: str) -> str | None:  # noqa: ARG002 - the port's signature
-        """Nothing: every verb of the other format is one here."""
-        return None
+class IcebergLooking:
+    """See `iceberg_cli.table.format.Looking`."""
+
+    inspected: Final = (
+        "summary", "snapshots", "refs", "history", "schemas", "specs", "properties", "manifests", "files", "deletes",
+        "partitions", "statistics", "metadata-log", "row-ids", "diff", "sample",
+    )  # fmt: skip
+    elsewhere: Final = {
+        "protocol": "format_version in the summary",
+        "features": "format_version in the summary, or properties",
+    }
+    state: Final = "snapshot"
+    state_options: Final = {"--snapshot": "ID", "--ref": "NAME", "--at": "TIME"}
+    stateless: Final = (
+        "snapshots", "refs", "history", "schemas", "specs", "properties", "statistics", "metadata-log",
+    )  # fmt: skip
+    recounts: Final = True
+    deep_reads: Final = "opens Puffin and Parquet files too"
 
     def inspector(self, table: IcebergTable, state: StateSelector, *, as_of_ms: int) -> TableInspector:
         """Reads about the snapshot that is selected."""
@@ -130,6 +123,27 @@ class IcebergFormat:
         schema = schema_of(metadata, chosen, state)
         return SnapshotSample(table=table, snapshot=chosen, schema=schema, columns=columns, as_of_ms=as_of_ms)
 
+    def quick_check(self, inspector: TableInspector) -> CheckResult:
+        """The metadata of an inspected table against the rules about it."""
+        from iceberg_cli.iceberg.check.metadata import check_metadata
+        from iceberg_cli.iceberg.check.rules import RULES
+        from iceberg_cli.plan.findings import CheckResult, Findings
+
+        findings = Findings()
+        check_metadata(inspector.table.metadata, findings)
+        return CheckResult(rules=RULES, found=findings, deep=False, checked={})
+
+    def checker(self, inspector: TableInspector, *, one_state: bool, deep: bool, now_ms: int) -> TableCheck:
+        """Checks the snapshot of an inspector, or the heads of all branches and tags."""
+        from iceberg_cli.iceberg.check.table_check import TableCheck, heads_of
+
+        heads = heads_of(inspector.table.metadata, inspector.snapshot if one_state else None)
+        return TableCheck(table=inspector.table, heads=heads, deep=deep, now_ms=now_ms)
+
+
+class IcebergSurveying:
+    """See `iceberg_cli.table.format.Surveying`."""
+
     @property
     def glances(self) -> FileGlances:
         """What a metadata file tells."""
@@ -162,22 +176,12 @@ class IcebergFormat:
 
         return fleet_columns(summary)
 
-    def quick_check(self, inspector: TableInspector) -> CheckResult:
-        """The metadata of an inspected table against the rules about it."""
-        from iceberg_cli.iceberg.check.metadata import check_metadata
-        from iceberg_cli.iceberg.check.rules import RULES
-        from iceberg_cli.plan.findings import CheckResult, Findings
 
-        findings = Findings()
-        check_metadata(inspector.table.metadata, findings)
-        return CheckResult(rules=RULES, found=findings, deep=False, checked={})
-
-    def checker(self, inspector: TableInspector, *, one_state: bool, deep: bool, now_ms: int) -> TableCheck:
-        """Checks the snapshot of an inspector, or the heads of all branches and tags."""
-        from iceberg_cli.iceberg.check.table_check import TableCheck, heads_of
-
-        heads = heads_of(inspector.table.metadata, inspector.snapshot if one_state else None)
-        return TableCheck(table=inspector.table, heads=heads, deep=deep, now_ms=now_ms)
-
-
-FORMAT: Final[IcebergFormat] = IcebergFormat()
+FORMAT: Final = Format(
+    name="iceberg",
+    title=("an", "Iceberg"),
+    opening=IcebergOpening(),
+    verbs=VERBS,
+    looking=IcebergLooking(),
+    surveying=IcebergSurveying(),
+)

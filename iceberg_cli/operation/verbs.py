@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -11,17 +12,35 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.policy import Policy
 
 
-class Verbs(Mapping[str, "Verb"]):
-    """Verbs by name; each has a folder of its name, with `VERB` in `plan.py` and `POLICY` in `policy.py`.
+class FormatVerbs(Mapping[str, "Verb"]):
+    """The verbs of a format by name."""
+
+    @abstractmethod
+    def policy(self, name: str) -> type[Policy]:
+        """The policy of a verb, with nothing else of it loaded.
+
+        Raises:
+            KeyError: there is no such verb.
+        """
+
+    @abstractmethod
+    def instead(self, name: str) -> str | None:
+        """What does here what a verb of other formats does, as an error can advise it; None: nothing."""
+
+
+class Verbs(FormatVerbs):
+    """Verbs that are folders of a package by their names, each with `VERB` in `plan.py` and `POLICY` in `policy.py`.
 
     Args:
         package: of the folders.
         names: of the verbs.
+        instead: for verbs that other formats have, what does the same here, as an error can advise it.
     """
 
-    def __init__(self, package: str, *names: str) -> None:
+    def __init__(self, package: str, *names: str, instead: Mapping[str, str] | None = None) -> None:
         self._package = package
         self._names = names
+        self._instead = instead or {}
 
     def __getitem__(self, name: str) -> Verb:
         verb: Verb = self._module(name, "plan").VERB
@@ -37,13 +56,13 @@ class Verbs(Mapping[str, "Verb"]):
         return len(self._names)
 
     def policy(self, name: str) -> type[Policy]:
-        """The policy of a verb, with nothing else of it loaded.
-
-        Raises:
-            KeyError: there is no such verb.
-        """
+        """See `FormatVerbs`."""
         policy: type[Policy] = self._module(name, "policy").POLICY
         return policy
+
+    def instead(self, name: str) -> str | None:
+        """See `FormatVerbs`."""
+        return self._instead.get(name)
 
     def policy_called(self, name: str) -> type[Policy]:
         """A policy by its class's name, which is the verb's: `MergeDvs` of `merge-dvs`.

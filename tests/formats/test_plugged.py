@@ -21,11 +21,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from iceberg_cli.errors import Refused
+from iceberg_cli.operation.verbs import FormatVerbs
 from iceberg_cli.plan.events import unheard
 from iceberg_cli.plan.findings import CheckResult, Findings, error
 from iceberg_cli.plan.inspection import Column, Lines, NUMBER
 from iceberg_cli.plan.policy import Policy, Whole, option
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.table.format import Format
 
 
 @dataclass(kw_only=True)
@@ -104,9 +106,32 @@ class SortLinesVerb:
         raise Refused(f"the lines of {table.name} cannot be sorted from column {policy.column}")
 
 
-class LinesFormat:
-    name = "lines"
-    title = ("a", "Lines")
+class Opening:
+    def detect(self, request):
+        return request.storage.holds_any(f"{request.folder}/_lines")
+
+    def open(self, request, choose_engine):
+        return Table(name=request.folder)
+
+
+class LinesVerbs(FormatVerbs):
+    def __getitem__(self, name):
+        return {"sort-lines": SortLinesVerb()}[name]
+
+    def __iter__(self):
+        return iter(["sort-lines"])
+
+    def __len__(self):
+        return 1
+
+    def policy(self, name):
+        return {"sort-lines": SortLines}[name]
+
+    def instead(self, name):
+        return "Use sort-lines." if name == "rewrite-manifests" else None
+
+
+class Looking:
     inspected = ("summary", "files")
     elsewhere = {"refs": "the summary"}
     state = "line"
@@ -114,19 +139,6 @@ class LinesFormat:
     stateless = ()
     recounts = False
     deep_reads = "counts words too"
-    verbs = {"sort-lines": SortLinesVerb()}
-
-    def policy(self, verb):
-        return {"sort-lines": SortLines}[verb]
-
-    def instead(self, verb):
-        return "Use sort-lines." if verb == "rewrite-manifests" else None
-
-    def detect(self, request):
-        return request.storage.holds_any(f"{request.folder}/_lines")
-
-    def open(self, request, choose_engine):
-        return Table(name=request.folder)
 
     def inspector(self, table, state, *, as_of_ms):
         return Inspector(table=table)
@@ -135,7 +147,14 @@ class LinesFormat:
         return Checker()
 
 
-FORMAT = LinesFormat()
+FORMAT = Format(
+    name="lines",
+    title=("a", "Lines"),
+    opening=Opening(),
+    verbs=LinesVerbs(),
+    looking=Looking(),
+    surveying=None,
+)
 """
 
 

@@ -285,12 +285,12 @@ def _of_format(
     run: Run, own: Format, what: str, state: Mapping[str, Any], *, recount: bool
 ) -> tuple[dict[str, Any], bool]:
     """State and recount without what a variable or file says to tables of other formats, or to another WHAT."""
-    selects = () if what in own.stateless else own.state_options
+    selects = () if what in own.looking.stateless else own.looking.state_options
     state = {
         name: value if _STATES[name] in selects else run.settings.if_typed(_STATES[name], value)
         for name, value in state.items()
     }
-    return state, recount if own.recounts else bool(run.settings.if_typed("--recount", recount))
+    return state, recount if own.looking.recounts else bool(run.settings.if_typed("--recount", recount))
 
 
 def _refuse_beside_check(what: str, *, check: bool, deep: bool, others: Mapping[str, object]) -> None:

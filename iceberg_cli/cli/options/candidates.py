@@ -62,7 +62,7 @@ def candidates(kind: str = "", *words: str) -> list[str]:
     is_delta = os.path.isdir(f"{place}/_delta_log")
     match kind:
         case "what":
-            return list(format_of("delta" if is_delta else "iceberg").inspected)
+            return list(format_of("delta" if is_delta else "iceberg").looking.inspected)
         case "versions" if is_delta:
             names = os.listdir(f"{place}/_delta_log")
             versions = sorted(

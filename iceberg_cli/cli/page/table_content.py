@@ -111,7 +111,7 @@ def read_content(
             f"--report shows Iceberg and Delta tables, and {table.name} is of format {table.format}"
         )
     reader = _Reader(table=table, as_of_ms=as_of_ms, state=state or {})
-    inspected = format_of(table.format).inspected
+    inspected = format_of(table.format).looking.inspected
     document, parts = reader.part("the summary", lambda: _summary(summary or reader.rows("summary"))) or (
         None,
         (),
@@ -226,8 +226,8 @@ def _partition(row: Row, deleted: str) -> PartitionDeletes:
 
 def _expiry(table: Table, *, as_of_ms: int) -> Plan | None:
     """What the verb that removes would do by default, where metadata alone tells that: no file is looked for."""
-    found = format_of(table.format)
-    kinds = (found.policy(verb) for verb in found.verbs)
+    verbs = format_of(table.format).verbs
+    kinds = (verbs.policy(verb) for verb in verbs)
     kind = next((each for each in kinds if each.place.removes), None)
     if kind is None or "cleanup" not in kind.schema()["properties"]:
         return None

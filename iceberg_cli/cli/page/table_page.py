@@ -193,7 +193,7 @@ def _errors(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_blocks(document: Mapping[str, Any]) -> Sequence[Block]:
     blocks = Blocks(as_of_ms=document["as_of_ms"])
-    deep_reads = format_of(document["table"]["format"]).deep_reads
+    deep_reads = format_of(document["table"]["format"]).looking.deep_reads
     render_inspection.show_findings(blocks, document, deep_reads=deep_reads)
     return blocks.blocks
 
