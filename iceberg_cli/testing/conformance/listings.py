@@ -59,9 +59,9 @@ class ListingConformance:
 
     def test_namespaces_that_are_not_meant_are_left_out(self, listed: ListedCatalog) -> None:
         assert list(listed.open().list(lambda _: False)) == []
-        for wanted in {levels for levels, _ in listed.tables}:
-            found = listed.open().list(lambda levels, wanted=wanted: levels == wanted[: len(levels)])  # type: ignore[misc]
-            expected = [name for name in listed.tables if name[0] == wanted[: len(name[0])]]
+        for namespace in {levels for levels, _ in listed.tables}:
+            found = listed.open().list(lambda levels, below=namespace: levels == below[: len(levels)])  # type: ignore[misc]
+            expected = [name for name in listed.tables if name[0] == namespace[: len(name[0])]]
             assert sorted((entry.levels, entry.table) for entry in found) == sorted(expected)
 
     def test_what_is_listed_can_be_opened_and_has_the_location_that_its_list_tells(
