@@ -13,7 +13,7 @@ from typing import Any
 import fastavro
 
 from iceberg_cli.engines.local import LocalEngine
-from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from iceberg_cli.encoding.strict_json import dumps, loads
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from tests.builders import a_table_document
 
 LOCATION = "s3://lake/shop/visits"

@@ -14,9 +14,9 @@ from pyiceberg.table import StaticTable
 from iceberg_cli.demo import DAY_MS, DemoTables, create_demo
 from iceberg_cli.encoding.deletion_vector import decode
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.spec.manifest import ManifestSource, read_entries
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.puffin import read_footer
+from iceberg_cli.iceberg.spec.deletes.puffin import read_footer
+from iceberg_cli.iceberg.spec.manifests.manifest import ManifestSource, read_entries
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from tests.duckdb_reading import duckdb_with_iceberg
 
 NOW_MS = 1_760_000_000_000

@@ -57,7 +57,7 @@ def _is_view(storage: Storage, folder: str) -> bool:
         if not path.endswith(METADATA_SUFFIXES) or "/" in path[len(folder) + 1 :]:
             return False
         newest = path
-    from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+    from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
 
     try:
         return _VIEW_ID in decode_metadata_file(storage.read(newest), newest)

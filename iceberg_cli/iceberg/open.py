@@ -27,7 +27,7 @@ from iceberg_cli.table.table import OpenRequest
 
 if TYPE_CHECKING:
     from iceberg_cli.errors import CorruptFile
-    from iceberg_cli.iceberg.spec.metadata import TableMetadata
+    from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
     from iceberg_cli.iceberg.unreadable_table import UnreadableIcebergTable
 
 

@@ -103,7 +103,7 @@ class MetadataFiles:
         return info.modified_ms if head is None or head.updated_ms is None else head.updated_ms
 
     def _head_of(self, path: str) -> _Head | None:
-        from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+        from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
 
         try:
             head = self.storage.read(path, (0, _HEAD_BYTES))
@@ -175,8 +175,8 @@ class UniformFiles:
         from iceberg_cli.iceberg.reachability.keys import KnownKeys
         from iceberg_cli.iceberg.reachability.question import snapshot_files
         from iceberg_cli.iceberg.reachability.scan import Reachability
-        from iceberg_cli.iceberg.spec.metadata import TableMetadata
-        from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+        from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
+        from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
         from iceberg_cli.iceberg.unknown_metadata import read_unknown, unlogged
         from iceberg_cli.storage.aliases import OtherNames
 

@@ -27,8 +27,8 @@ from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.shared_folders import MetadataFiles, delta_owner
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.unknown_metadata import (
     FORGET_METADATA,
     FilesOfUnknownMetadata,

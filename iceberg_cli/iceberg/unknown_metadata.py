@@ -20,8 +20,8 @@ from iceberg_cli.iceberg.ownership import files_of_metadata
 from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.plan.plan import Verdict
 from iceberg_cli.plan.removal_rows import total_bytes
 from iceberg_cli.storage import FileInfo, Storage

@@ -9,8 +9,8 @@ from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.files.versions import number_of
 from iceberg_cli.iceberg.check.rules import METADATA_UNREADABLE
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.paths import METADATA_SUFFIXES
 from iceberg_cli.plan.findings import CheckResult, Findings, reason_of
 from iceberg_cli.plan.inspection import INSPECTION_SCHEMA

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused, TableNotFound, UsageError
 from iceberg_cli.iceberg import ownership
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.plan import Task

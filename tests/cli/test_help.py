@@ -35,7 +35,12 @@ HEAVY = (
     "fastavro",
 )
 # What neither help nor a look at a table needs.
-ONLY_FOR_SOME = ("pydantic", "importlib.metadata", "fastavro", "iceberg_cli.iceberg.spec.updates")
+ONLY_FOR_SOME = (
+    "pydantic",
+    "importlib.metadata",
+    "fastavro",
+    "iceberg_cli.iceberg.spec.table_metadata.updates",
+)
 
 
 def exit_codes_of_errors() -> set[int]:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.fleet.facts import FactsStore, decision_key
 from iceberg_cli.iceberg.inspect.glance import MetadataGlances, glance_of_metadata, read_glance
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import judge
 from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import retention_of, within_properties

@@ -16,17 +16,17 @@ from iceberg_cli.iceberg.avro.container import read_header
 from iceberg_cli.iceberg.avro.schema import record_of
 from iceberg_cli.iceberg.reachability.keys import check_counted, check_lists
 from iceberg_cli.iceberg.reachability.question import snapshot_files
-from iceberg_cli.iceberg.spec.manifest import (
+from iceberg_cli.iceberg.spec.manifests.manifest import (
     MANIFEST_LIST_SCHEMA,
     STATUSES,
     EntryBatch,
     ManifestSource,
     read_manifest_list,
 )
-from iceberg_cli.iceberg.spec.metadata import Snapshot
-from iceberg_cli.iceberg.spec.nameless_ids import identified_list
-from iceberg_cli.iceberg.spec.snapshot import BRANCH, MAIN
-from iceberg_cli.iceberg.spec.unknown_fields import unknown_fields_reason, unknown_row_fields
+from iceberg_cli.iceberg.spec.manifests.nameless_ids import identified_list
+from iceberg_cli.iceberg.spec.manifests.unknown_fields import unknown_fields_reason, unknown_row_fields
+from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH, MAIN
 from iceberg_cli.iceberg.table import IcebergTable
 
 _COUNTS = tuple(f"{status}_{unit}_count" for status in STATUSES for unit in ("files", "rows"))

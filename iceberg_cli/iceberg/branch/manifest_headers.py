@@ -12,14 +12,14 @@ import pyarrow as pa
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import Header, read_header
 from iceberg_cli.iceberg.avro.schema import record_of
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.nameless_ids import identified_manifest
-from iceberg_cli.iceberg.spec.unknown_fields import (
+from iceberg_cli.iceberg.spec.manifests.nameless_ids import identified_manifest
+from iceberg_cli.iceberg.spec.manifests.unknown_fields import (
     unknown_attributes,
     unknown_entry_fields,
     unknown_fields_reason,
     unknown_header_keys,
 )
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.storage import Storage
 

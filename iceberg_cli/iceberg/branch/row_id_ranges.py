@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.reachability.keys import live
-from iceberg_cli.iceberg.spec.manifest import Mask, with_ids
+from iceberg_cli.iceberg.spec.manifests.manifest import Mask, with_ids
 
 _MOST: Final = (1 << 63) - 1
 Numbers = npt.NDArray[np.int64]

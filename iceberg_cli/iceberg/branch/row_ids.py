@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.branch.head import BranchHead, branches, head_of
 from iceberg_cli.iceberg.branch.row_id_ranges import RowIds, doubtful
-from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource, waiting
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource, waiting
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 
 _NOT_INHERITED: Final = 1 << 61  # marks what an entry has no id of its own for

@@ -18,7 +18,7 @@ from iceberg_cli.storage import StorageCredential
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
-    from iceberg_cli.iceberg.spec.metadata import TableMetadata
+    from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
     from iceberg_cli.plan.plan import Voucher
 
 

@@ -23,7 +23,7 @@ from iceberg_cli.storage import Storage
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
-    from iceberg_cli.iceberg.spec.metadata import TableMetadata
+    from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 
 Swap = Callable[[Attempt], "bool | Conflict | Unknown"]
 """True: exchanged. False: refused, because the base was not there. Unknown: no answer, or none to rely on. Conflict: it

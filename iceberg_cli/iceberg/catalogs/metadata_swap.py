@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from iceberg_cli.encoding.strict_json import dumps
 from iceberg_cli.errors import CommitConflict, InvalidMetadata
-from iceberg_cli.iceberg.spec.metadata_file import encode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.file import encode_metadata_file
 from iceberg_cli.operation.outcomes import Attempt, digest_of
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
-    from iceberg_cli.iceberg.spec.metadata import TableMetadata
+    from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 
 EXTENSIONS = {"none": ".metadata.json", "gzip": ".gz.metadata.json"}
 

@@ -12,7 +12,7 @@ from iceberg_cli.operation.outcomes import Attempt, Outcome, Unknown
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
-    from iceberg_cli.iceberg.spec.metadata import TableMetadata
+    from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 
 
 class ReadOnlyCommitter(Committer):

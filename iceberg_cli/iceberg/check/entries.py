@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.reachability.keys import keys_of
-from iceberg_cli.iceberg.spec.manifest import ADDED, DELETED
-from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
-from iceberg_cli.iceberg.spec.unfit_entries import VECTOR_FIELDS, UnfitEntries, unfit_entries
+from iceberg_cli.iceberg.spec.manifests.manifest import ADDED, DELETED
+from iceberg_cli.iceberg.spec.manifests.unfit_entries import VECTOR_FIELDS, UnfitEntries, unfit_entries
+from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, TableMetadata
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.findings import Bools, Findings, Ints
 

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from iceberg_cli.encoding.string_hash import among
 from iceberg_cli.iceberg.check.entries import EQUALITY, POSITIONS, VECTOR
 from iceberg_cli.iceberg.reachability.keys import key_set, keys_of
-from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
-from iceberg_cli.iceberg.spec.transforms import parse
+from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.spec.types.transforms import parse
 from iceberg_cli.paths import canonical_column
 from iceberg_cli.plan.findings import Example, Findings, Ints
 

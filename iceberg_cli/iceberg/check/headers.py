@@ -12,10 +12,10 @@ import json
 from typing import Any, Final
 
 from iceberg_cli.errors import InvalidMetadata
-from iceberg_cli.iceberg.spec.manifest import ManifestMetadata
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec
-from iceberg_cli.iceberg.spec.schema import Schema
+from iceberg_cli.iceberg.spec.manifests.manifest import ManifestMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
+from iceberg_cli.iceberg.spec.types.schema import Schema
 
 _SHOWN: Final = 3
 

@@ -19,9 +19,8 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.schema import AvroField, AvroType
 from iceberg_cli.iceberg.check.entries import COUNTS, LIVE_SCHEMA, CheckedManifests, Entries, live_entries
 from iceberg_cli.iceberg.check.headers import schema_contradiction, spec_contradiction
-from iceberg_cli.iceberg.spec.columns import column_types
-from iceberg_cli.iceberg.spec.field_summaries import FieldSummary, sort_key, summary_of
-from iceberg_cli.iceberg.spec.manifest import (
+from iceberg_cli.iceberg.spec.manifests.field_summaries import FieldSummary, sort_key, summary_of
+from iceberg_cli.iceberg.spec.manifests.manifest import (
     DELETED,
     EntryBatch,
     ManifestMetadata,
@@ -30,12 +29,13 @@ from iceberg_cli.iceberg.spec.manifest import (
     open_manifest,
     read_entries,
 )
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.partition_keys import partition_keys
-from iceberg_cli.iceberg.spec.partition_spec import PartitionField, PartitionSpec
-from iceberg_cli.iceberg.spec.schema import Type
-from iceberg_cli.iceberg.spec.single_value import decimal_parts, fixed_length
-from iceberg_cli.iceberg.spec.transforms import Transform, parse, result_type
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.types.partition_keys import partition_keys
+from iceberg_cli.iceberg.spec.types.partition_spec import PartitionField, PartitionSpec
+from iceberg_cli.iceberg.spec.types.schema import Type
+from iceberg_cli.iceberg.spec.types.single_value import decimal_parts, fixed_length
+from iceberg_cli.iceberg.spec.types.transforms import Transform, parse, result_type
 from iceberg_cli.plan.findings import Bools, Example, Findings, Ints, reason_of
 
 _DATA_FILE_ID: Final = 2

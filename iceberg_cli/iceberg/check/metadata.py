@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol
 
-from iceberg_cli.iceberg.spec.columns import column_types
-from iceberg_cli.iceberg.spec.metadata import (
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
+from iceberg_cli.iceberg.spec.table_metadata.metadata import (
     MAIN,
     SUPPORTED_FORMAT_VERSION,
     PartitionStatisticsFile,
@@ -23,8 +23,8 @@ from iceberg_cli.iceberg.spec.metadata import (
     StatisticsFile,
     TableMetadata,
 )
-from iceberg_cli.iceberg.spec.schema import ListType, MapType, NestedField, StructType, Type
-from iceberg_cli.iceberg.spec.snapshot import BRANCH
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
+from iceberg_cli.iceberg.spec.types.schema import ListType, MapType, NestedField, StructType, Type
 from iceberg_cli.plan.findings import Findings
 
 # How far writers' clocks may be apart, by the Java library.

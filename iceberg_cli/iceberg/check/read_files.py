@@ -22,8 +22,8 @@ from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.check.entries import POSITIONS, VECTOR
 from iceberg_cli.iceberg.check.files import matches
 from iceberg_cli.iceberg.check.metadata import check_blobs
-from iceberg_cli.iceberg.spec.columns import column_types
-from iceberg_cli.iceberg.spec.metadata import PartitionStatisticsFile, StatisticsFile
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
+from iceberg_cli.iceberg.spec.table_metadata.metadata import PartitionStatisticsFile, StatisticsFile
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.plan.findings import UNANSWERED, Findings, Ints, reason_of
 from iceberg_cli.table.stored_files import (
@@ -36,7 +36,7 @@ from iceberg_cli.table.stored_files import (
 )
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.spec.puffin import BlobMetadata, Footer
+    from iceberg_cli.iceberg.spec.deletes.puffin import BlobMetadata, Footer
 
 _STAT_AT_ONCE: Final = 100_000
 _BATCH_ROWS: Final = 1 << 18
@@ -284,7 +284,7 @@ def _checked_footer(
     data: bytes, path: str, columns: Container[int], findings: Findings, *, unreadable: str
 ) -> Footer | None:
     """The footer of a Puffin file whose blobs were checked; None where it cannot be read, which is that finding."""
-    from iceberg_cli.iceberg.spec.puffin import read_footer
+    from iceberg_cli.iceberg.spec.deletes.puffin import read_footer
 
     try:
         footer = read_footer(data, len(data), path)
@@ -297,7 +297,7 @@ def _checked_footer(
 
 def _other_place(blob: BlobMetadata | None, vector: LiveVector) -> str:
     """The difference of a manifest entry from the footer's blob metadata at its offset."""
-    from iceberg_cli.iceberg.spec.puffin import DELETION_VECTOR
+    from iceberg_cli.iceberg.spec.deletes.puffin import DELETION_VECTOR
 
     if blob is None:
         return f"a manifest says it is at {vector.offset}, where no blob begins"
@@ -356,7 +356,7 @@ def check_position_deletes(data: bytes, path: str, findings: Findings) -> None:
     """
     import pyarrow.parquet as pq
 
-    from iceberg_cli.iceberg.spec.position_deletes import delete_column_names
+    from iceberg_cli.iceberg.spec.deletes.position_deletes import delete_column_names
 
     try:
         if parquet_footer_bytes(data[-_PARQUET_TRAILER_BYTES:], len(data), path) is None:

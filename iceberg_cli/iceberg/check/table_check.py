@@ -25,8 +25,12 @@ from iceberg_cli.iceberg.check.rules import RULES
 from iceberg_cli.iceberg.reachability.keys import sources_of
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
-from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA, ManifestSource, read_manifest_list
-from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.spec.manifests.manifest import (
+    MANIFEST_LIST_SCHEMA,
+    ManifestSource,
+    read_manifest_list,
+)
+from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.findings import CheckResult, Findings, Ints, reason_of

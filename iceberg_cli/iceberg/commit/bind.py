@@ -17,8 +17,8 @@ from iceberg_cli.iceberg.commit.update import (
     requirements_for,
     updates_from_json,
 )
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.snapshot import BRANCH
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
 from iceberg_cli.plan.plan import Change, StagedFile, Task
 
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from iceberg_cli.encoding.row_ids import allocate
 from iceberg_cli.errors import Refused
-from iceberg_cli.iceberg.spec.manifest_writer import write_manifest_list
-from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.spec.manifests.writer import write_manifest_list
+from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, TableMetadata
 from iceberg_cli.plan.plan import StagedFile, Task
 
 OPERATION_ID = "iceberg-cli.operation-id"  # summary key: which operation of this tool made a snapshot

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.metadata_builder import ref_of, with_updates
-from iceberg_cli.iceberg.spec.snapshot import MAIN
-from iceberg_cli.iceberg.spec.updates import (
+from iceberg_cli.iceberg.spec.table_metadata.builder import ref_of, with_updates
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import MAIN
+from iceberg_cli.iceberg.spec.table_metadata.updates import (
     AddSnapshot,
     AssertCurrentSchemaId,
     AssertDefaultSortOrderId,

@@ -25,9 +25,9 @@ from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.reachability.keys import live_files, live_rows
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
-from iceberg_cli.iceberg.spec.manifest import DATA, waiting
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.snapshot import BRANCH
+from iceberg_cli.iceberg.spec.manifests.manifest import DATA, waiting
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
 from iceberg_cli.plan.plan import Plan
 
 _ROW_LINEAGE: Final = 3  # format version from which on rows have ids

@@ -22,8 +22,9 @@ from iceberg_cli.iceberg.inspect import metadata_rows as rows_of
 from iceberg_cli.iceberg.inspect.file_rows import RowFormatter
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
-from iceberg_cli.iceberg.spec.columns import column_types
-from iceberg_cli.iceberg.spec.schema import (
+from iceberg_cli.iceberg.spec.manifests.unfit_entries import VECTOR_FIELDS, Bools, unfit_entries
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
+from iceberg_cli.iceberg.spec.types.schema import (
     ListType,
     MapType,
     NestedField,
@@ -31,7 +32,6 @@ from iceberg_cli.iceberg.spec.schema import (
     StructType,
     Type,
 )
-from iceberg_cli.iceberg.spec.unfit_entries import VECTOR_FIELDS, Bools, unfit_entries
 from iceberg_cli.plan.difference import (
     ADDED,
     CHANGES_SCHEMA,
@@ -53,8 +53,8 @@ from iceberg_cli.plan.difference_text import ANCESTOR, DESCENDANT, SAME, UNRELAT
 from iceberg_cli.plan.text import count, did_you_mean, iso, time_ms
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
-    from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
+    from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource
+    from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, TableMetadata
     from iceberg_cli.iceberg.table import IcebergTable
 
 _ENTRY_COLUMNS: Final = (

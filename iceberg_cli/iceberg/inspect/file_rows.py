@@ -24,11 +24,11 @@ from iceberg_cli.iceberg.inspect.values import (
     partition_texts,
 )
 from iceberg_cli.iceberg.reachability.keys import live
-from iceberg_cli.iceberg.spec.columns import column_types
-from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
-from iceberg_cli.iceberg.spec.metadata import PartitionField, TableMetadata
-from iceberg_cli.iceberg.spec.schema import Type
-from iceberg_cli.iceberg.spec.transforms import parse
+from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
+from iceberg_cli.iceberg.spec.table_metadata.metadata import PartitionField, TableMetadata
+from iceberg_cli.iceberg.spec.types.schema import Type
+from iceberg_cli.iceberg.spec.types.transforms import parse
 from iceberg_cli.plan.text import iso
 
 _TEXTS: Final = pa.map_(pa.string(), pa.string())

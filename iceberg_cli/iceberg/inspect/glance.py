@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from iceberg_cli.errors import CorruptFile, IcebergCliError, InvalidMetadata
-from iceberg_cli.iceberg.spec.history import SnapshotHistory, derived_refs
-from iceberg_cli.iceberg.spec.snapshot import SnapshotRef
+from iceberg_cli.iceberg.spec.table_metadata.history import SnapshotHistory, derived_refs
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import SnapshotRef
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import KeptSnapshots, SnapshotRetention, kept_by
 from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import (
@@ -26,7 +26,7 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.writer_state import has_state
 from iceberg_cli.plan.decision import Decision
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.spec.metadata import TableMetadata
+    from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
     from iceberg_cli.plan.policy import Policy
 
 _COMPRESSED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
@@ -55,7 +55,7 @@ def read_glance(data: bytes, path: str) -> dict[str, Any]:
         CorruptFile: it is no JSON object.
     """
     if data.startswith(_COMPRESSED):
-        from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+        from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
 
         document: Any = decode_metadata_file(data, path)
     else:

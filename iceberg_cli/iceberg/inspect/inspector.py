@@ -22,7 +22,7 @@ from iceberg_cli.iceberg.inspect.summary import (
 )
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
-from iceberg_cli.iceberg.spec.encryption import check_plain_list
+from iceberg_cli.iceberg.spec.table_metadata.encryption import check_plain_list
 from iceberg_cli.iceberg.table import base_of
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
@@ -31,8 +31,8 @@ from iceberg_cli.plan.text import iso
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.inspect.file_rows import RowFormatter
-    from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
-    from iceberg_cli.iceberg.spec.metadata import Snapshot
+    from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource
+    from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot
     from iceberg_cli.iceberg.table import IcebergTable
     from iceberg_cli.plan.inspection import Column, Part, Row
 
@@ -231,7 +231,7 @@ class TableInspector:
         """The fields of a document beside streamed rows: the columns' names by id, where the rows have ids."""
         if what not in FILE_ROWS or what == "partitions":
             return {}
-        from iceberg_cli.iceberg.spec.columns import column_names
+        from iceberg_cli.iceberg.spec.table_metadata.columns import column_names
 
         names = column_names(self.table.metadata)
         return {"columns": {str(field_id): name for field_id, name in names.items()}}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.spec.columns import column_names
-from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_names
+from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, TableMetadata
 from iceberg_cli.plan.inspection import INSPECTION_SCHEMA
 from iceberg_cli.plan.text import did_you_mean, iso
 

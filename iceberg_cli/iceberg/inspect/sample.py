@@ -34,14 +34,14 @@ from iceberg_cli.iceberg.rows.row_deletes import (
     with_path_bounds,
 )
 from iceberg_cli.iceberg.rows.table_columns import columns_of
-from iceberg_cli.iceberg.spec.columns import column_types
-from iceberg_cli.iceberg.spec.snapshot import BRANCH
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
 from iceberg_cli.plan.sample import SampledFiles, SampleInspector
 from iceberg_cli.table.stored_files import true_sizes
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
-    from iceberg_cli.iceberg.spec.schema import Schema
+    from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, TableMetadata
+    from iceberg_cli.iceberg.spec.types.schema import Schema
     from iceberg_cli.iceberg.table import IcebergTable
     from iceberg_cli.plan.inspection import StateSelector
 

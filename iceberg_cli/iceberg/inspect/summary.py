@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.inspect.metadata_rows import Row, id_text, ref_rows
 from iceberg_cli.iceberg.reachability.keys import Keys, key_set, keys_of, live
-from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, TableMetadata
 from iceberg_cli.plan.text import iso
 
 RECOUNT_BYTES: Final = 16 << 20  # of manifests that are read without being asked

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.json_rows import compact
-from iceberg_cli.iceberg.spec.schema import Type
-from iceberg_cli.iceberg.spec.single_value import (
+from iceberg_cli.iceberg.spec.types.schema import Type
+from iceberg_cli.iceberg.spec.types.single_value import (
     UNITS_PER_SECOND,
     decimal_parts,
     from_bytes,
@@ -26,7 +26,7 @@ from iceberg_cli.iceberg.spec.single_value import (
     plain,
     show,
 )
-from iceberg_cli.iceberg.spec.transforms import Transform, human, parse, result_type
+from iceberg_cli.iceberg.spec.types.transforms import Transform, human, parse, result_type
 
 _FIXED_WIDTH: Final = {"int": "<i4", "date": "<i4", "float": "<f4", "double": "<f8"} | dict.fromkeys(
     ("long", "time", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"), "<i8"

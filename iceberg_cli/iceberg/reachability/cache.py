@@ -47,7 +47,7 @@ from iceberg_cli.iceberg.reachability.cache_format import (
 )
 from iceberg_cli.iceberg.reachability.keys import NO_KEYS, Keys
 from iceberg_cli.iceberg.reachability.question import SnapshotFiles
-from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
+from iceberg_cli.iceberg.spec.manifests.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.storage import Storage
 
 _MOST_PARTS = 8  # more are made one

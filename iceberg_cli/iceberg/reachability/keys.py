@@ -17,8 +17,8 @@ from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.encoding.string_hash import among, hash_column
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.reachability.question import SnapshotFiles
-from iceberg_cli.iceberg.spec.encryption import check_plain_manifests
-from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA, ManifestSource
+from iceberg_cli.iceberg.spec.manifests.manifest import MANIFEST_LIST_SCHEMA, ManifestSource
+from iceberg_cli.iceberg.spec.table_metadata.encryption import check_plain_manifests
 from iceberg_cli.paths import path_key_column
 
 Keys = npt.NDArray[np.uint64]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from iceberg_cli.iceberg.spec.encryption import check_plain_list
-from iceberg_cli.iceberg.spec.metadata import Snapshot
+from iceberg_cli.iceberg.spec.table_metadata.encryption import check_plain_list
+from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

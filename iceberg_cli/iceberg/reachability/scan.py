@@ -50,8 +50,7 @@ from iceberg_cli.iceberg.reachability.unreachable import (
     reach_on_workers,
     reasons_of,
 )
-from iceberg_cli.iceberg.spec.encryption import check_plain_manifests
-from iceberg_cli.iceberg.spec.manifest import (
+from iceberg_cli.iceberg.spec.manifests.manifest import (
     EntryBatch,
     ManifestSource,
     open_manifest,
@@ -59,6 +58,7 @@ from iceberg_cli.iceberg.spec.manifest import (
     read_manifest_lists,
     stale_lengths,
 )
+from iceberg_cli.iceberg.spec.table_metadata.encryption import check_plain_manifests
 from iceberg_cli.paths import path_key_column
 from iceberg_cli.storage.aliases import OtherNames
 

@@ -37,7 +37,7 @@ from iceberg_cli.iceberg.reachability.keys import (
     sources_of,
 )
 from iceberg_cli.iceberg.reachability.question import NamedFile, ReachQuestion
-from iceberg_cli.iceberg.spec.manifest import ManifestSource, open_manifest, read_entries
+from iceberg_cli.iceberg.spec.manifests.manifest import ManifestSource, open_manifest, read_entries
 from iceberg_cli.paths import canonical, canonical_column, path_key, path_key_column
 from iceberg_cli.plan.removal_rows import ICEBERG_KINDS, SCHEMA
 from iceberg_cli.plan.removals import MEMORY_ROWS, PART_ROWS

@@ -35,8 +35,8 @@ from iceberg_cli.encoding.row_batches import (
     stream_of,
 )
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.iceberg.spec.dv_blobs import positions_in
-from iceberg_cli.iceberg.spec.partition_keys import spelled
+from iceberg_cli.iceberg.spec.deletes.dv_blobs import positions_in
+from iceberg_cli.iceberg.spec.types.partition_keys import spelled
 
 FORMATS: Final = ("parquet", "avro", "orc")
 _MARK: Final = "\0deleted"  # no column's name

@@ -17,12 +17,12 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import encrypted_file
 from iceberg_cli.iceberg.reachability.keys import live
 from iceberg_cli.iceberg.rows.table_columns import scalar_of
-from iceberg_cli.iceberg.spec.partition_keys import in_spec_order, partition_keys
-from iceberg_cli.iceberg.spec.transforms import parse, result_type
+from iceberg_cli.iceberg.spec.types.partition_keys import in_spec_order, partition_keys
+from iceberg_cli.iceberg.spec.types.transforms import parse, result_type
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
-    from iceberg_cli.iceberg.spec.metadata import PartitionSpec
+    from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource
+    from iceberg_cli.iceberg.spec.table_metadata.metadata import PartitionSpec
 
 ENTRY_COLUMNS: Final = (
     "status", "content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes",

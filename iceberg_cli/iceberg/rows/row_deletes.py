@@ -27,13 +27,13 @@ from iceberg_cli.iceberg.rows.data_files import (
 )
 from iceberg_cli.iceberg.rows.data_files import rows_of as projected
 from iceberg_cli.iceberg.rows.live_entries import ENTRY_COLUMNS
-from iceberg_cli.iceberg.spec.columns import column_types
-from iceberg_cli.iceberg.spec.position_deletes import FILE_PATH_ID, POS_ID, read_position_deletes
-from iceberg_cli.iceberg.spec.unfit_entries import VECTOR_FIELDS, unfit_entries
+from iceberg_cli.iceberg.spec.deletes.position_deletes import FILE_PATH_ID, POS_ID, read_position_deletes
+from iceberg_cli.iceberg.spec.manifests.unfit_entries import VECTOR_FIELDS, unfit_entries
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
 from iceberg_cli.table.stored_files import true_sizes
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.spec.metadata import TableMetadata
+    from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
     from iceberg_cli.iceberg.table import IcebergTable
 
 DELETE_COLUMNS: Final = (

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from iceberg_cli.encoding.projection import Field, FieldType, ListOf, MapOf, StructOf
 from iceberg_cli.errors import InvalidMetadata, Refused
-from iceberg_cli.iceberg.spec.schema import ListType, MapType, NestedField, Schema, StructType, Type
-from iceberg_cli.iceberg.spec.single_value import decimal_parts, fixed_length, is_geo, make_decimal
-from iceberg_cli.iceberg.spec.single_value_json import from_json
+from iceberg_cli.iceberg.spec.types.schema import ListType, MapType, NestedField, Schema, StructType, Type
+from iceberg_cli.iceberg.spec.types.single_value import decimal_parts, fixed_length, is_geo, make_decimal
+from iceberg_cli.iceberg.spec.types.single_value_json import from_json
 
 NAME_MAPPING: Final = "schema.name-mapping.default"
 _ARROW: Final[Mapping[str, pa.DataType]] = {

@@ -11,8 +11,8 @@ from typing import Any
 
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.commit.update import Commit, SetProperties, requirements_for
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.storage import Storage
 

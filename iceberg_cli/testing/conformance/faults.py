@@ -8,7 +8,7 @@ from typing import Literal
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.commit.update import Commit
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.operation.outcomes import Attempt, Conflict, Outcome, Unknown
 from iceberg_cli.storage import FileInfo, Storage
 

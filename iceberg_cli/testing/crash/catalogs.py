@@ -10,7 +10,7 @@ from iceberg_cli.errors import BackendUnavailable, TableNotFound
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
 from iceberg_cli.iceberg.commit.update import Commit, check, effects_visible, with_updates
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.operation.outcomes import (
     Attempt,
     Committed,

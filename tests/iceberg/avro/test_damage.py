@@ -18,8 +18,13 @@ import pytest
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.columns import Executor
 from iceberg_cli.iceberg.avro.container import read_container
-from iceberg_cli.iceberg.spec.manifest import ENTRY_COLUMNS, ManifestSource, read_entries, read_manifest_lists
-from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
+from iceberg_cli.iceberg.spec.manifests.manifest import (
+    ENTRY_COLUMNS,
+    ManifestSource,
+    read_entries,
+    read_manifest_lists,
+)
+from iceberg_cli.iceberg.spec.manifests.writer import write_manifest, write_manifest_list
 from tests.budget import few_or_many
 from tests.builders import SCHEMA
 

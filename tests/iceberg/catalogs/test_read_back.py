@@ -13,7 +13,7 @@ import pytest
 from iceberg_cli.errors import BackendUnavailable, TableNotFound, UsageError
 from iceberg_cli.iceberg.catalogs.read_back import settle_pointer
 from iceberg_cli.iceberg.commit.update import Commit
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.table.next_version import NextVersionCommitter
 from iceberg_cli.testing.crash.world import Script, SimStorage, World

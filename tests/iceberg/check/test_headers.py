@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from iceberg_cli.iceberg.check.headers import schema_contradiction, spec_contradiction
-from iceberg_cli.iceberg.spec.manifest import ManifestMetadata
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.manifests.manifest import ManifestMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from tests.builders import a_snapshot, a_table_document
 from tests.manifest_tables import columns, spec
 

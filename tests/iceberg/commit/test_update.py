@@ -48,7 +48,7 @@ from iceberg_cli.iceberg.commit.update import (
     updates_from_json,
     with_updates,
 )
-from iceberg_cli.iceberg.spec.metadata import Snapshot, SnapshotRef, TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, SnapshotRef, TableMetadata
 from tests.builders import a_branch, a_tag
 from tests.metadata_documents import (
     JAVA_TABLES,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from iceberg_cli.errors import InvalidMetadata
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from tests.metadata_documents import a_document, a_snapshot, parsed, without, written
 
 BOTH = "v0.11 and early v2"

@@ -27,7 +27,7 @@ from pyiceberg.manifest import (
 from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import read_container, write_container
-from iceberg_cli.iceberg.spec.manifest import (
+from iceberg_cli.iceberg.spec.manifests.manifest import (
     ENTRY_COLUMNS,
     MANIFEST_LIST_SCHEMA,
     ManifestSource,
@@ -36,8 +36,8 @@ from iceberg_cli.iceberg.spec.manifest import (
     read_manifest_list,
     read_manifest_lists,
 )
-from iceberg_cli.iceberg.spec.manifest_schemas import manifest_list_schema, manifest_schema, partition_struct
-from iceberg_cli.iceberg.spec.manifest_writer import write_manifest, write_manifest_list
+from iceberg_cli.iceberg.spec.manifests.schemas import manifest_list_schema, manifest_schema, partition_struct
+from iceberg_cli.iceberg.spec.manifests.writer import write_manifest, write_manifest_list
 from tests.paths import FIXTURES, needs_fixtures
 
 SYNC = bytes(range(16))

@@ -18,9 +18,9 @@ from pyiceberg.table.metadata import TableMetadataUtil
 
 from iceberg_cli.encoding.strict_json import dumps, loads
 from iceberg_cli.errors import CorruptFile, InvalidMetadata, Refused
-from iceberg_cli.iceberg.spec.metadata import PartitionSpec, Schema, Snapshot, TableMetadata
-from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file, encode_metadata_file
-from iceberg_cli.iceberg.spec.schema import ListType, MapType, StructType, is_known_primitive
+from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file, encode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.metadata import PartitionSpec, Schema, Snapshot, TableMetadata
+from iceberg_cli.iceberg.spec.types.schema import ListType, MapType, StructType, is_known_primitive
 from tests.metadata_documents import (
     JAVA_TABLES,
     PATH,
@@ -702,8 +702,8 @@ def test_snapshots_are_found_by_id() -> None:
 
 MEASURED = """
 import sys, time
-from iceberg_cli.iceberg.spec import metadata_file
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata import file as metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 with open(sys.argv[1], "rb") as file:
     data = file.read()
 started = time.perf_counter()

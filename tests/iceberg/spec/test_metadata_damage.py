@@ -20,8 +20,8 @@ import pytest
 from iceberg_cli.encoding.strict_json import dumps, loads
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.commit.update import RemoveSnapshots, with_updates
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from tests.metadata_documents import PATH, a_document, a_snapshot, without
 from tests.paths import ROOT
 
@@ -188,8 +188,8 @@ BOMBS = {
 MEASURED = """
 import sys, time
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
 import pyarrow
 with open(sys.argv[1], "rb") as file:
     data = file.read()

@@ -13,7 +13,7 @@ from pyiceberg.table.puffin import PuffinFile
 
 from iceberg_cli.encoding.deletion_vector import DeletionVector, decode, encode
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.spec.puffin import (
+from iceberg_cli.iceberg.spec.deletes.puffin import (
     Blob,
     BlobMetadata,
     Footer,

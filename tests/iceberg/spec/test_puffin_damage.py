@@ -10,7 +10,7 @@ import pytest
 
 from iceberg_cli.encoding.deletion_vector import DeletionVector, decode, decode_bitmap64, encode
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.spec.puffin import deletion_vector_blob, read_footer, write
+from iceberg_cli.iceberg.spec.deletes.puffin import deletion_vector_blob, read_footer, write
 
 POSITIONS = [
     *range(10, 400),

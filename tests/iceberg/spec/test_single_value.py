@@ -30,8 +30,8 @@ from pyiceberg.types import (
 )
 
 from iceberg_cli.errors import CorruptFile, InvalidMetadata
-from iceberg_cli.iceberg.spec.single_value import from_bytes, show, to_bytes
-from iceberg_cli.iceberg.spec.single_value_json import from_json, to_json
+from iceberg_cli.iceberg.spec.types.single_value import from_bytes, show, to_bytes
+from iceberg_cli.iceberg.spec.types.single_value_json import from_json, to_json
 
 UUID = uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7")
 AT_US = 1510871468123456  # 2017-11-16T22:31:08.123456

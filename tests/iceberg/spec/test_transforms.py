@@ -25,7 +25,7 @@ from pyiceberg.types import (
     TimestampType,
 )
 
-from iceberg_cli.iceberg.spec.transforms import (
+from iceberg_cli.iceberg.spec.types.transforms import (
     Transform,
     apply,
     hash32,

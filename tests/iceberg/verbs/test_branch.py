@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.errors import CommitConflict, CorruptFile, StalePlan
-from iceberg_cli.iceberg.spec.manifest_writer import write_manifest_list
+from iceberg_cli.iceberg.spec.manifests.writer import write_manifest_list
 from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.testing.crash.engine import OtherEngine
 from iceberg_cli.testing.crash.world import crash

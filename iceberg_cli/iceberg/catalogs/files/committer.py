@@ -33,7 +33,7 @@ from iceberg_cli.table.next_version import NextVersionCommitter
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.commit.update import Commit
-    from iceberg_cli.iceberg.spec.metadata import TableMetadata
+    from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 
 
 class FileNameCommitter(NextVersionCommitter, Committer):

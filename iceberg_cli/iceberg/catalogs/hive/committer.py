@@ -31,7 +31,7 @@ from iceberg_cli.iceberg.catalogs.hive.entry import METADATA_LOCATION, HiveEntry
 from iceberg_cli.iceberg.catalogs.hive.lock import NotNeeded, TableLock
 from iceberg_cli.iceberg.catalogs.hive.parameters import parameters_after, why_not_held, why_read_only
 from iceberg_cli.iceberg.catalogs.hive.proof import why_unproved
-from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage import Storage

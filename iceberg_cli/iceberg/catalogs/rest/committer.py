@@ -38,8 +38,8 @@ from iceberg_cli.iceberg.catalogs.rest.lost_fields import lost_fields
 from iceberg_cli.iceberg.catalogs.rest.renewal import CredentialsRenewal
 from iceberg_cli.iceberg.catalogs.rest.signing import RemoteSigner
 from iceberg_cli.iceberg.commit.draft import OPERATION_ID
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.metadata_file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.operation.outcomes import (
     Attempt,
     Committed,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 
 _OF_V1: Final = ("schema", "partition-spec")  # the current ones once more, which writers may leave out
 _EMPTY: Final[tuple[object, ...]] = (None, [], {})

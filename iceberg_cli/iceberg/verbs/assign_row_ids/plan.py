@@ -16,9 +16,9 @@ from iceberg_cli.iceberg.branch.head import BranchHead, branches, head_of
 from iceberg_cli.iceberg.branch.manifest_headers import losses
 from iceberg_cli.iceberg.branch.row_ids import given_again
 from iceberg_cli.iceberg.reachability.keys import NO_KEYS, Keys, live
-from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource, waiting, with_ids
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.snapshot import MAIN, TAG
+from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource, waiting, with_ids
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import MAIN, TAG
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
 from iceberg_cli.iceberg.verbs.assign_row_ids.policy import VERB_NAME, AssignRowIds

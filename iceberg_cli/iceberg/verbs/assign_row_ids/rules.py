@@ -21,7 +21,7 @@ from iceberg_cli.iceberg.branch.row_id_ranges import live_rows
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.reachability.keys import live
-from iceberg_cli.iceberg.spec.manifest import waiting, with_ids
+from iceberg_cli.iceberg.spec.manifests.manifest import waiting, with_ids
 from iceberg_cli.plan.plan import Task
 from iceberg_cli.plan.text import count
 

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from iceberg_cli.encoding.string_hash import among
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.reachability.keys import Keys, key_set, live, sources_of
-from iceberg_cli.iceberg.spec.columns import schema_of
-from iceberg_cli.iceberg.spec.manifest import (
+from iceberg_cli.iceberg.spec.manifests.manifest import (
     ENTRY_COLUMNS,
     EntryBatch,
     ManifestSource,
@@ -27,8 +26,9 @@ from iceberg_cli.iceberg.spec.manifest import (
     waiting,
     with_ids,
 )
-from iceberg_cli.iceberg.spec.manifest_writer import write_manifest
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.manifests.writer import write_manifest
+from iceberg_cli.iceberg.spec.table_metadata.columns import schema_of
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
 from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import refuse_unknown_fields

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from iceberg_cli.iceberg.spec.history import AnyHistory, DatedSnapshot, S, SnapshotHistory
-from iceberg_cli.iceberg.spec.snapshot import MAIN, SnapshotRef
+from iceberg_cli.iceberg.spec.table_metadata.history import AnyHistory, DatedSnapshot, S, SnapshotHistory
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import MAIN, SnapshotRef
 from iceberg_cli.plan.plan import Option, Verdict
 from iceberg_cli.plan.text import age, old
 

@@ -19,7 +19,7 @@ from iceberg_cli.iceberg.reachability.question import (
     SnapshotFiles,
     snapshot_files,
 )
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     DAY_MS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.spec.history import AnyHistory
+from iceberg_cli.iceberg.spec.table_metadata.history import AnyHistory
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     DEFAULT_MAX_SNAPSHOT_AGE_MS,

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.snapshot import BRANCH
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
 
 _FLINK_STATE: Final = "flink.max-committed-checkpoint-id"
 _FLINK_JOB: Final = "flink.job-id"

@@ -23,9 +23,8 @@ from iceberg_cli.iceberg.avro.encoder import NULL, encoded, joined
 from iceberg_cli.iceberg.avro.projection import Ints
 from iceberg_cli.iceberg.avro.schema import AvroType, parse_schema
 from iceberg_cli.iceberg.reachability.keys import sources_of
-from iceberg_cli.iceberg.spec.columns import column_types, schema_of
-from iceberg_cli.iceberg.spec.field_summaries import sort_key, summary_of
-from iceberg_cli.iceberg.spec.manifest import (
+from iceberg_cli.iceberg.spec.manifests.field_summaries import sort_key, summary_of
+from iceberg_cli.iceberg.spec.manifests.manifest import (
     ADDED,
     DELETED,
     ENTRY_COLUMNS,
@@ -35,18 +34,19 @@ from iceberg_cli.iceberg.spec.manifest import (
     open_manifest,
     read_entries,
 )
-from iceberg_cli.iceberg.spec.manifest_splice import encoded as encoded_slowly
-from iceberg_cli.iceberg.spec.manifest_splice import payload_of, recipe, spliced
-from iceberg_cli.iceberg.spec.manifest_writer import (
+from iceberg_cli.iceberg.spec.manifests.splice import encoded as encoded_slowly
+from iceberg_cli.iceberg.spec.manifests.splice import payload_of, recipe, spliced
+from iceberg_cli.iceberg.spec.manifests.writer import (
     encoded_partitions,
     encodings,
     entry_blocks,
     manifest_header,
 )
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec
-from iceberg_cli.iceberg.spec.schema import Schema
-from iceberg_cli.iceberg.spec.transforms import parse, result_type
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types, schema_of
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
+from iceberg_cli.iceberg.spec.types.schema import Schema
+from iceberg_cli.iceberg.spec.types.transforms import parse, result_type
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import ManifestJob, Merge
 from iceberg_cli.iceberg.verbs.merge_dvs.tasks import offsets_of

@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 from iceberg_cli.encoding.string_hash import among
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.reachability.keys import Keys, key_set, keys_of, live
-from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
-from iceberg_cli.iceberg.spec.partition_keys import in_spec_order, partition_keys
-from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec
-from iceberg_cli.iceberg.spec.position_deletes import FILE_PATH_ID, TOP
-from iceberg_cli.iceberg.spec.schema import Type
-from iceberg_cli.iceberg.spec.transforms import parse, result_type
-from iceberg_cli.iceberg.spec.unfit_entries import VECTOR_FIELDS
+from iceberg_cli.iceberg.spec.deletes.position_deletes import FILE_PATH_ID, TOP
+from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource
+from iceberg_cli.iceberg.spec.manifests.unfit_entries import VECTOR_FIELDS
+from iceberg_cli.iceberg.spec.types.partition_keys import in_spec_order, partition_keys
+from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
+from iceberg_cli.iceberg.spec.types.schema import Type
+from iceberg_cli.iceberg.spec.types.transforms import parse, result_type
 from iceberg_cli.iceberg.verbs.merge_dvs.where import Condition, match_partitions
 from iceberg_cli.paths import path_key_column
 

@@ -27,7 +27,12 @@ from iceberg_cli.encoding.deletion_vector import encode, union
 from iceberg_cli.encoding.deletion_vector.framing import framed
 from iceberg_cli.encoding.deletion_vector.roaring import Roaring32
 from iceberg_cli.engines import BATCH_BYTES
-from iceberg_cli.iceberg.spec.dv_blobs import merge_vectors, missing_positions, positions_in, vector_of
+from iceberg_cli.iceberg.spec.deletes.dv_blobs import (
+    merge_vectors,
+    missing_positions,
+    positions_in,
+    vector_of,
+)
 from iceberg_cli.iceberg.verbs.merge_dvs.index import Bools, Ints
 
 CONTAINER: Final = 1 << 16

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from iceberg_cli.engines import Engine, OnEvent, Scan
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.spec.columns import column_types
-from iceberg_cli.iceberg.spec.manifest import EntryBatch, ManifestSource
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.position_deletes import PARTS_SCHEMA, rows_differ
+from iceberg_cli.iceberg.spec.deletes.position_deletes import PARTS_SCHEMA, rows_differ
+from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.merge_dvs import tasks
 from iceberg_cli.iceberg.verbs.merge_dvs.blobs import BlobSpill

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import rolled, weights_of
 from iceberg_cli.iceberg.verbs.merge_dvs.index import (
     EQUALITY,

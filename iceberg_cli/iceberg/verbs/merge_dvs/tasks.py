@@ -16,14 +16,14 @@ import pyarrow as pa
 from iceberg_cli.encoding.transport import from_ipc, to_ipc
 from iceberg_cli.engines import BuiltFile, Source
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
-from iceberg_cli.iceberg.spec.dv_blobs import (
+from iceberg_cli.iceberg.spec.deletes.dv_blobs import (
     ExtractedBlobs,
     positions_in,
     puffin_file,
     read_vectors,
     vectors_in,
 )
-from iceberg_cli.iceberg.spec.position_deletes import (
+from iceberg_cli.iceberg.spec.deletes.position_deletes import (
     PARTS_SCHEMA,
     WHOLE,
     FileSplit,
@@ -32,7 +32,7 @@ from iceberg_cli.iceberg.spec.position_deletes import (
     read_split,
     without_blobs,
 )
-from iceberg_cli.iceberg.spec.puffin import MAGIC
+from iceberg_cli.iceberg.spec.deletes.puffin import MAGIC
 from iceberg_cli.iceberg.verbs.merge_dvs.blobs import BlobSpill
 from iceberg_cli.iceberg.verbs.merge_dvs.index import Ints
 from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (

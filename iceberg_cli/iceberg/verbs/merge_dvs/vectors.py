@@ -23,7 +23,7 @@ import pyarrow as pa
 from iceberg_cli.encoding.transport import from_ipc
 from iceberg_cli.engines import Engine, OnEvent, Scan, ShuffleStage
 from iceberg_cli.errors import BackendUnavailable
-from iceberg_cli.iceberg.spec.position_deletes import FileSplit
+from iceberg_cli.iceberg.spec.deletes.position_deletes import FileSplit
 from iceberg_cli.iceberg.verbs.merge_dvs import tasks
 from iceberg_cli.iceberg.verbs.merge_dvs.blobs import BlobSpill
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import Puffins

@@ -22,10 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec
-from iceberg_cli.iceberg.spec.schema import Type
-from iceberg_cli.iceberg.spec.single_value import decimal_parts
-from iceberg_cli.iceberg.spec.transforms import parse, result_type
+from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
+from iceberg_cli.iceberg.spec.types.schema import Type
+from iceberg_cli.iceberg.spec.types.single_value import decimal_parts
+from iceberg_cli.iceberg.spec.types.transforms import parse, result_type
 
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<text>'(?:[^']|'')*') | (?P<quoted>"[^"]+"|`[^`]+`) | (?P<sign><=|>=|<>|!=|[=<>(),])

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iceberg_cli.iceberg.spec.field_summaries import FieldSummary
+from iceberg_cli.iceberg.spec.manifests.field_summaries import FieldSummary
 
 SMALL: Final = 0.75  # of the target size: below, a manifest is one of those that are merged
 LARGE: Final = 1.8  # above, it is split

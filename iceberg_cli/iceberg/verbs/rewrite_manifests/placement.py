@@ -25,11 +25,17 @@ from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.errors import Refused
 from iceberg_cli.iceberg.avro.projection import Ints
 from iceberg_cli.iceberg.avro.schema import AvroType, parse_schema, record_of
-from iceberg_cli.iceberg.spec.field_summaries import FieldSummary, sort_key, summary_of
-from iceberg_cli.iceberg.spec.manifest import DATA, DELETED, ENTRY_COLUMNS, ManifestSource, read_entries
-from iceberg_cli.iceberg.spec.manifest_splice import encoded, payload_of, recipe, spliced
-from iceberg_cli.iceberg.spec.manifest_writer import entry_blocks, manifest_header
-from iceberg_cli.iceberg.spec.unknown_fields import unknown_entry_fields, unknown_fields_reason
+from iceberg_cli.iceberg.spec.manifests.field_summaries import FieldSummary, sort_key, summary_of
+from iceberg_cli.iceberg.spec.manifests.manifest import (
+    DATA,
+    DELETED,
+    ENTRY_COLUMNS,
+    ManifestSource,
+    read_entries,
+)
+from iceberg_cli.iceberg.spec.manifests.splice import encoded, payload_of, recipe, spliced
+from iceberg_cli.iceberg.spec.manifests.unknown_fields import unknown_entry_fields, unknown_fields_reason
+from iceberg_cli.iceberg.spec.manifests.writer import entry_blocks, manifest_header
 
 _BATCH_BYTES = 16 << 20  # of inflated blocks that are decoded at once
 _ENCODED_BYTES = 1 << 20  # of new entries that are made at once, before they are compressed

@@ -19,9 +19,9 @@ from iceberg_cli.iceberg.branch.row_ids import given_again
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.reachability.keys import sources_of
-from iceberg_cli.iceberg.spec.manifest import ManifestSource, open_manifest
-from iceberg_cli.iceberg.spec.manifest_writer import BLOCK_BYTES
-from iceberg_cli.iceberg.spec.snapshot import MAIN
+from iceberg_cli.iceberg.spec.manifests.manifest import ManifestSource, open_manifest
+from iceberg_cli.iceberg.spec.manifests.writer import BLOCK_BYTES
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import MAIN
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_manifests import rules
 from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild, rehearse

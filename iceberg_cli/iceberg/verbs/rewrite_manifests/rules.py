@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from iceberg_cli.errors import CorruptFile, InvalidMetadata, UsageError
 from iceberg_cli.iceberg.avro.container import SYNC_BYTES, container_header
-from iceberg_cli.iceberg.spec import transforms
-from iceberg_cli.iceberg.spec.columns import column_types, schema_of
-from iceberg_cli.iceberg.spec.field_summaries import FieldSummary
-from iceberg_cli.iceberg.spec.manifest import DATA, DELETES
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec
+from iceberg_cli.iceberg.spec.manifests.field_summaries import FieldSummary
+from iceberg_cli.iceberg.spec.manifests.manifest import DATA, DELETES
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types, schema_of
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.types import transforms
+from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
     MERGED,
     Candidate,

@@ -17,9 +17,14 @@ from iceberg_cli.iceberg.branch.head import branches
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.reachability.keys import live
 from iceberg_cli.iceberg.reachability.question import snapshot_files
-from iceberg_cli.iceberg.spec.manifest import DELETES, EntryBatch, ManifestSource, read_manifest_lists
-from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
-from iceberg_cli.iceberg.spec.snapshot import MAIN
+from iceberg_cli.iceberg.spec.manifests.manifest import (
+    DELETES,
+    EntryBatch,
+    ManifestSource,
+    read_manifest_lists,
+)
+from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import MAIN
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import plan as assign_row_ids
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules as row_ids

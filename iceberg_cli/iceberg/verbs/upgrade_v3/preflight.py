@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
-from iceberg_cli.iceberg.spec.snapshot import BRANCH, MAIN, TAG
-from iceberg_cli.iceberg.spec.transforms import parse
+from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH, MAIN, TAG
+from iceberg_cli.iceberg.spec.types.transforms import parse
 from iceberg_cli.iceberg.verbs.upgrade_v3.rules import (
     TARGET,
     PreflightReads,

@@ -17,7 +17,7 @@ from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.reachability.keys import sources_of
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, SnapshotFiles
-from iceberg_cli.iceberg.spec.manifest import (
+from iceberg_cli.iceberg.spec.manifests.manifest import (
     EXISTING,
     MANIFEST_LIST_SCHEMA,
     ManifestMetadata,
@@ -26,9 +26,9 @@ from iceberg_cli.iceberg.spec.manifest import (
     open_manifest,
     read_entries,
 )
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.partition_spec import fields_in_header
-from iceberg_cli.iceberg.spec.snapshot import TAG
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import TAG
+from iceberg_cli.iceberg.spec.types.partition_spec import fields_in_header
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import DROP, KEEP, REFUSE, REPAIR

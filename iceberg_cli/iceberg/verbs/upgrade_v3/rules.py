@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.spec.metadata import Snapshot, TableMetadata
-from iceberg_cli.iceberg.spec.snapshot import BRANCH
+from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
 from iceberg_cli.plan.text import count
 
 TARGET: Final = 3

@@ -11,7 +11,7 @@ import pytest
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.branch.row_id_ranges import RowIds, doubtful
 from iceberg_cli.iceberg.commit.draft import assign_first_row_ids
-from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
+from iceberg_cli.iceberg.spec.manifests.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
 from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignRowIds
 

@@ -12,9 +12,9 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
-from iceberg_cli.iceberg.spec.manifest_writer import manifest_header, write_manifest
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.manifests.manifest import MANIFEST_LIST_SCHEMA
+from iceberg_cli.iceberg.spec.manifests.writer import manifest_header, write_manifest
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.assign_row_ids.share import ManifestRewrite, share
 from iceberg_cli.plan.plan import StagedFile
 from iceberg_cli.testing.crash.process import Process

@@ -9,7 +9,7 @@ import pytest
 
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, ReferencedIds, snapshot_files
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.rules import kept_snapshots, plan, reach_of
 from iceberg_cli.plan.plan import Base, Plan

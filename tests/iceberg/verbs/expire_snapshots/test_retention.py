@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.errors import InvalidMetadata, UsageError
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import Judgement, judge
 from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import retention_of

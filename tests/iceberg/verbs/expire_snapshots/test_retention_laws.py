@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import Judgement, judge
 from iceberg_cli.iceberg.verbs.expire_snapshots.rules import plan

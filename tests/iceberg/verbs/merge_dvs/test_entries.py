@@ -17,9 +17,14 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import container_header
 from iceberg_cli.iceberg.avro.encoder import encoded as encoded_column
 from iceberg_cli.iceberg.avro.schema import AvroType, parse_schema
-from iceberg_cli.iceberg.spec.manifest import ENTRY_COLUMNS, ManifestSource, open_manifest, read_entries
-from iceberg_cli.iceberg.spec.manifest_splice import encoded
-from iceberg_cli.iceberg.spec.manifest_writer import entry_blocks, manifest_header, write_manifest
+from iceberg_cli.iceberg.spec.manifests.manifest import (
+    ENTRY_COLUMNS,
+    ManifestSource,
+    open_manifest,
+    read_entries,
+)
+from iceberg_cli.iceberg.spec.manifests.splice import encoded
+from iceberg_cli.iceberg.spec.manifests.writer import entry_blocks, manifest_header, write_manifest
 from iceberg_cli.iceberg.verbs.merge_dvs.build import (
     IDENTITY_SCHEMA,
     EntryBuilder,

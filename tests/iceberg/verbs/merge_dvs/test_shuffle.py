@@ -24,7 +24,7 @@ from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.branch.head import head_of
-from iceberg_cli.iceberg.spec.position_deletes import FileSplit, read_position_deletes
+from iceberg_cli.iceberg.spec.deletes.position_deletes import FileSplit, read_position_deletes
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.merge_dvs import rules as merge_dvs
 from iceberg_cli.iceberg.verbs.merge_dvs.blobs import BlobSpill

@@ -26,11 +26,16 @@ from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.iceberg.avro.container import write_container
 from iceberg_cli.iceberg.avro.projection import Projection
 from iceberg_cli.iceberg.avro.schema import parse_schema
-from iceberg_cli.iceberg.spec.field_summaries import FieldSummary, sort_key, summary_of
-from iceberg_cli.iceberg.spec.manifest import ENTRY_COLUMNS, ManifestSource, open_manifest, read_entries
-from iceberg_cli.iceberg.spec.manifest_schemas import manifest_schema, partition_struct
-from iceberg_cli.iceberg.spec.manifest_splice import encoded, recipe, spliced
-from iceberg_cli.iceberg.spec.manifest_writer import manifest_header, write_manifest
+from iceberg_cli.iceberg.spec.manifests.field_summaries import FieldSummary, sort_key, summary_of
+from iceberg_cli.iceberg.spec.manifests.manifest import (
+    ENTRY_COLUMNS,
+    ManifestSource,
+    open_manifest,
+    read_entries,
+)
+from iceberg_cli.iceberg.spec.manifests.schemas import manifest_schema, partition_struct
+from iceberg_cli.iceberg.spec.manifests.splice import encoded, recipe, spliced
+from iceberg_cli.iceberg.spec.manifests.writer import manifest_header, write_manifest
 from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild
 from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
     Candidate,

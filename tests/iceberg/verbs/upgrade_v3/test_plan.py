@@ -13,8 +13,8 @@ from pyiceberg.table.metadata import TableMetadataUtil
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
-from iceberg_cli.iceberg.spec.manifest import MANIFEST_LIST_SCHEMA
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.manifests.manifest import MANIFEST_LIST_SCHEMA
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.upgrade_v3 import rules as upgrade_v3
 from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
 from iceberg_cli.iceberg.verbs.upgrade_v3.preflight import findings, writer_of

@@ -18,7 +18,7 @@ from iceberg_cli.iceberg.avro.columns import Executor, decode_records
 from iceberg_cli.iceberg.avro.container import Container, read_container
 from iceberg_cli.iceberg.avro.projection import DecodePlan, Node, Projection, compile_plan
 from iceberg_cli.iceberg.avro.schema import AvroType, record_of
-from iceberg_cli.iceberg.spec.nameless_ids import identified_list
+from iceberg_cli.iceberg.spec.manifests.nameless_ids import identified_list
 
 _I32, _I64 = pa.int32(), pa.int64()
 _FIELD_SUMMARY = pa.struct(

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from iceberg_cli import __version__
 from iceberg_cli.encoding.deletion_vector import DeletionVector, Positions, decode, encode, unproven
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.spec.puffin import (
+from iceberg_cli.iceberg.spec.deletes.puffin import (
     DELETION_VECTOR,
     BlobMetadata,
     Footer,

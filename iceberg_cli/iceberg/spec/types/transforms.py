@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.spec.single_value import (
+from iceberg_cli.iceberg.spec.types.single_value import (
     decimal_parts,
     make_decimal,
     minimal_big_endian,

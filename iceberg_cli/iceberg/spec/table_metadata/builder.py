@@ -10,10 +10,15 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar, assert_never
 
 from iceberg_cli.errors import InvalidMetadata, Refused
-from iceberg_cli.iceberg.spec.metadata import SUPPORTED_FORMAT_VERSION, TableMetadata
-from iceberg_cli.iceberg.spec.partition_spec import PartitionField, SortField
-from iceberg_cli.iceberg.spec.snapshot import MAIN, MetadataLogEntry, Snapshot, SnapshotLogEntry, SnapshotRef
-from iceberg_cli.iceberg.spec.updates import (
+from iceberg_cli.iceberg.spec.table_metadata.metadata import SUPPORTED_FORMAT_VERSION, TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import (
+    MAIN,
+    MetadataLogEntry,
+    Snapshot,
+    SnapshotLogEntry,
+    SnapshotRef,
+)
+from iceberg_cli.iceberg.spec.table_metadata.updates import (
     AddSnapshot,
     AssignUuid,
     RemovePartitionSpecs,
@@ -30,6 +35,7 @@ from iceberg_cli.iceberg.spec.updates import (
     TableUpdate,
     UpgradeFormatVersion,
 )
+from iceberg_cli.iceberg.spec.types.partition_spec import PartitionField, SortField
 
 _V1_ONLY: Final = frozenset({"schema", "partition-spec"})
 # What a snapshot did that does not say it: of the operations the one that promises nothing.

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final
 
 from iceberg_cli.iceberg.spec.json_fields import Fields
-from iceberg_cli.iceberg.spec.snapshot import Snapshot, SnapshotRef
-from iceberg_cli.iceberg.spec.statistics_files import PartitionStatisticsFile, StatisticsFile
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import Snapshot, SnapshotRef
+from iceberg_cli.iceberg.spec.table_metadata.statistics_files import PartitionStatisticsFile, StatisticsFile
 
 _RECORDS: Final = (Snapshot, StatisticsFile, PartitionStatisticsFile)
 

@@ -16,7 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import array_of
-from iceberg_cli.iceberg.spec.single_value import decimal_parts, from_bytes, make_decimal, to_bytes, unscaled
+from iceberg_cli.iceberg.spec.types.single_value import (
+    decimal_parts,
+    from_bytes,
+    make_decimal,
+    to_bytes,
+    unscaled,
+)
 
 _FLOATS: Mapping[str, tuple[Any, int]] = {"float": (np.int32, 31), "double": (np.int64, 63)}
 _DECIMAL_BYTES = 16  # holds 38 digits

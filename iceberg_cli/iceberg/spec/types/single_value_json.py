@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from iceberg_cli.errors import InvalidMetadata
-from iceberg_cli.iceberg.spec.single_value import (
+from iceberg_cli.iceberg.spec.types.single_value import (
     UNITS_PER_SECOND,
     Type,
     decimal_parts,

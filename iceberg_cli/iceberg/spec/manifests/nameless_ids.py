@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import Header
 from iceberg_cli.iceberg.avro.schema import AvroType, BadSchemaError, parse_schema
-from iceberg_cli.iceberg.spec.manifest_schemas import avro_name, manifest_list_schema, manifest_schema
-from iceberg_cli.iceberg.spec.partition_spec import fields_in_header
+from iceberg_cli.iceberg.spec.manifests.schemas import avro_name, manifest_list_schema, manifest_schema
+from iceberg_cli.iceberg.spec.types.partition_spec import fields_in_header
 
 HeaderT = TypeVar("HeaderT", bound=Header)
 

@@ -14,7 +14,7 @@ from iceberg_cli.iceberg.avro.container import encrypted_file
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from iceberg_cli.iceberg.spec.snapshot import Snapshot
+    from iceberg_cli.iceberg.spec.table_metadata.snapshot import Snapshot
 
 
 def check_plain_list(snapshot: Snapshot) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec
-from iceberg_cli.iceberg.spec.single_value import decimal_parts
+from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
+from iceberg_cli.iceberg.spec.types.single_value import decimal_parts
 
 
 def in_spec_order(

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from iceberg_cli.iceberg.avro.schema import AvroType, parse_schema
-from iceberg_cli.iceberg.spec.manifest_schemas import manifest_list_schema, manifest_schema
+from iceberg_cli.iceberg.spec.manifests.schemas import manifest_list_schema, manifest_schema
 
 _NEWEST: Final = 3
 _DEPRECATED: Final = (105, 106, 107, 111)  # "Do not write"

@@ -21,8 +21,8 @@ from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.iceberg.avro.encoder import NULL, joined, optional_longs
 from iceberg_cli.iceberg.avro.projection import Ints, Projection
 from iceberg_cli.iceberg.avro.schema import AvroType
-from iceberg_cli.iceberg.spec.manifest import ManifestSource
-from iceberg_cli.iceberg.spec.manifest_writer import encoded_entries, partition_ids
+from iceberg_cli.iceberg.spec.manifests.manifest import ManifestSource
+from iceberg_cli.iceberg.spec.manifests.writer import encoded_entries, partition_ids
 
 _DATA_FILE, _CONTENT, _PARTITION, _FIRST_ROW_ID = 2, 134, 102, 142
 _HEAD_IDS = (0, 1, 3, 4)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from iceberg_cli.iceberg.spec.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.partition_spec import PartitionSpec
-from iceberg_cli.iceberg.spec.schema import ListType, NestedField, Schema, StructType, Type
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
+from iceberg_cli.iceberg.spec.types.schema import ListType, NestedField, Schema, StructType, Type
 
 # Columns that are in files and in no schema. Spec: "Reserved Field IDs".
 _RESERVED: Final[Mapping[int, tuple[str, Type]]] = {

@@ -13,18 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound
-from iceberg_cli.iceberg.spec.history import SnapshotHistory, derived_refs
 from iceberg_cli.iceberg.spec.json_fields import Fields, Json, Layout, all_to_json, laid_out, shown
-from iceberg_cli.iceberg.spec.partition_spec import (
-    FIRST_PARTITION_FIELD_ID,
-    PartitionField,
-    PartitionSpec,
-    SortField,
-    SortOrder,
-    partition_fields,
-)
-from iceberg_cli.iceberg.spec.schema import NestedField, Schema
-from iceberg_cli.iceberg.spec.snapshot import (
+from iceberg_cli.iceberg.spec.table_metadata.history import SnapshotHistory, derived_refs
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import (
     MAIN,
     EncryptedKey,
     MetadataLogEntry,
@@ -32,7 +23,20 @@ from iceberg_cli.iceberg.spec.snapshot import (
     SnapshotLogEntry,
     SnapshotRef,
 )
-from iceberg_cli.iceberg.spec.statistics_files import PartitionStatisticsFile, StatisticsBlob, StatisticsFile
+from iceberg_cli.iceberg.spec.table_metadata.statistics_files import (
+    PartitionStatisticsFile,
+    StatisticsBlob,
+    StatisticsFile,
+)
+from iceberg_cli.iceberg.spec.types.partition_spec import (
+    FIRST_PARTITION_FIELD_ID,
+    PartitionField,
+    PartitionSpec,
+    SortField,
+    SortOrder,
+    partition_fields,
+)
+from iceberg_cli.iceberg.spec.types.schema import NestedField, Schema
 from iceberg_cli.paths import canonical
 
 _EVERY_TABLE: Final = ("format-version", "table-uuid", "location", "schema", "schemas", "snapshots")

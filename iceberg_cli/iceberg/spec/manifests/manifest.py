@@ -19,13 +19,13 @@ from iceberg_cli.iceberg.avro.columns import Executor, decode_records
 from iceberg_cli.iceberg.avro.container import Container, read_container
 from iceberg_cli.iceberg.avro.projection import Projection, compile_plan
 from iceberg_cli.iceberg.avro.schema import record_of
-from iceberg_cli.iceberg.spec.manifest_list import (
+from iceberg_cli.iceberg.spec.manifests.manifest_list import (
     MANIFEST_LIST_SCHEMA,
     cast_column,
     read_manifest_list,
     read_manifest_lists,
 )
-from iceberg_cli.iceberg.spec.nameless_ids import identified_manifest
+from iceberg_cli.iceberg.spec.manifests.nameless_ids import identified_manifest
 
 _ADDED, _DELETED = 1, 2
 _MAX_ROW_ID = 1 << 62  # no table comes near it, and sums below it are exact enough to compare

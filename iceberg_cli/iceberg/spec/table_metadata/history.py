@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from iceberg_cli.errors import InvalidMetadata
 from iceberg_cli.iceberg.spec.json_fields import shown
-from iceberg_cli.iceberg.spec.snapshot import BRANCH, MAIN, SnapshotRef
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH, MAIN, SnapshotRef
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from iceberg_cli.iceberg.avro.container import container_block, write_container
-from iceberg_cli.iceberg.spec.manifest_schemas import (
+from iceberg_cli.iceberg.spec.manifests.schemas import (
     avro_name,
     manifest_list_schema,
     manifest_schema,

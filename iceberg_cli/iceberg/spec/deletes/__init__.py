@@ -1,0 +1,1 @@
+"""Files of deletes: Puffin files with deletion vectors, and position deletes."""

@@ -1,0 +1,1 @@
+"""Manifests and manifest lists: reading, writing, and what their entries must be."""
