@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from iceberg_cli.delta.spec.checkpoint_columns import ACTIONS
+from iceberg_cli.delta.spec.checkpoints.columns import ACTIONS
 from iceberg_cli.delta.spec.columns import ADD, REMOVE
 from iceberg_cli.testing import delta_writer as delta
 from iceberg_cli.testing.delta_writer import Action, Json

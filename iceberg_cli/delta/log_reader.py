@@ -17,7 +17,9 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from iceberg_cli.delta.spec.actions import CLASH, EMPTY, Actions, combine
-from iceberg_cli.delta.spec.checkpoint import CheckpointPart, read_part, sidecar_path
+from iceberg_cli.delta.spec.checkpoints.checkpoint import CheckpointPart, read_part, sidecar_path
+from iceberg_cli.delta.spec.checkpoints.last_checkpoint import NAME as LAST_CHECKPOINT
+from iceberg_cli.delta.spec.checkpoints.last_checkpoint import CheckpointHint, read_hint
 from iceberg_cli.delta.spec.checksum import in_commit_timestamp_in
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.delta.spec.in_commit_timestamps import (
@@ -26,8 +28,6 @@ from iceberg_cli.delta.spec.in_commit_timestamps import (
     in_commit_timestamp,
     newest_version_at,
 )
-from iceberg_cli.delta.spec.last_checkpoint import NAME as LAST_CHECKPOINT
-from iceberg_cli.delta.spec.last_checkpoint import CheckpointHint, read_hint
 from iceberg_cli.delta.spec.log import (
     LOG,
     Checkpoint,

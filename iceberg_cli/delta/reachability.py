@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from iceberg_cli.delta.log_reader import DeltaLog, source_of
 from iceberg_cli.delta.ownership import LOG_KINDS
 from iceberg_cli.delta.spec.actions import Actions, combine
-from iceberg_cli.delta.spec.checkpoint import sidecar_sizes
+from iceberg_cli.delta.spec.checkpoints.checkpoint import sidecar_sizes
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.delta.spec.log import Checkpoint, Listing, LogFile, commits_between
 from iceberg_cli.delta.spec.log_cleanup import (

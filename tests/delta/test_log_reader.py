@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.delta.spec import snapshot as reconciliation
 from iceberg_cli.delta.spec.actions import Actions
-from iceberg_cli.delta.spec.checkpoint import read_part
+from iceberg_cli.delta.spec.checkpoints.checkpoint import read_part
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.delta.spec.protocol import Metadata
 from iceberg_cli.delta.spec.snapshot import Snapshot, reconcile
@@ -674,7 +674,7 @@ def test_a_hint_whose_checksum_is_wrong_is_not_believed(tmp_path: Path) -> None:
 
 def test_a_hint_may_have_the_checksum_of_the_protocols_text_or_deltas_own(tmp_path: Path) -> None:
     """The text's own example, and an array of more than ten strings, which the two sort differently."""
-    from iceberg_cli.delta.spec.last_checkpoint import read_hint, text_checksum
+    from iceberg_cli.delta.spec.checkpoints.last_checkpoint import read_hint, text_checksum
 
     example = json.loads(
         """{"k0":"'v 0'","checksum":"-","k1":{"k2":2,"k3":["v3",[1,2],{"k4":"v4","k5":["v5","v6","v7"]}]}}"""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli.delta.spec.checkpoint_columns import inferred
+from iceberg_cli.delta.spec.checkpoints.columns import inferred
 from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.errors import Refused
 from iceberg_cli.plan.plan import Change, Step

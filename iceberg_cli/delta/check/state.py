@@ -17,7 +17,8 @@ from iceberg_cli.delta.inspect.files import cardinalities, num_records
 from iceberg_cli.delta.inspect.rows import is_enabled, last_row_id, logical_names
 from iceberg_cli.delta.inspect.summary import hint_problem
 from iceberg_cli.delta.spec.actions import Actions
-from iceberg_cli.delta.spec.checkpoint_columns import STATS_AS_JSON, STATS_AS_STRUCT
+from iceberg_cli.delta.spec.checkpoints.columns import STATS_AS_JSON, STATS_AS_STRUCT
+from iceberg_cli.delta.spec.checkpoints.last_checkpoint import CheckpointHint
 from iceberg_cli.delta.spec.columns import dv_ids
 from iceberg_cli.delta.spec.features import (
     READER_VERSION,
@@ -27,7 +28,6 @@ from iceberg_cli.delta.spec.features import (
     unwritable,
 )
 from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, SINCE_VERSION, in_commit_since
-from iceberg_cli.delta.spec.last_checkpoint import CheckpointHint
 from iceberg_cli.delta.spec.log import Listing, LogFile
 from iceberg_cli.delta.spec.paths import dv_path_column
 from iceberg_cli.delta.spec.protocol import (

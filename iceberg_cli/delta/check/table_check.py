@@ -24,9 +24,9 @@ from iceberg_cli.delta.check.state import (
     state_differences,
 )
 from iceberg_cli.delta.spec.actions import Actions, Irregularity, clash_of
-from iceberg_cli.delta.spec.checkpoint import lost_partition_values, sidecar_sizes
+from iceberg_cli.delta.spec.checkpoints.checkpoint import lost_partition_values, sidecar_sizes
+from iceberg_cli.delta.spec.checkpoints.last_checkpoint import NAME as LAST_CHECKPOINT
 from iceberg_cli.delta.spec.checksum import differences, read_checksum
-from iceberg_cli.delta.spec.last_checkpoint import NAME as LAST_CHECKPOINT
 from iceberg_cli.delta.spec.log import MULTI_PART, Checkpoint, Listing, LogFile
 from iceberg_cli.delta.spec.protocol import FILES_DEFAULT_MS, FILES_PROPERTY
 from iceberg_cli.delta.spec.snapshot import Snapshot, reconcile

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from iceberg_cli.delta.inspect.files import cardinalities, num_records, with_vectors
 from iceberg_cli.delta.inspect.rows import Row, is_enabled, last_row_id, protocol_summary
-from iceberg_cli.delta.spec.checkpoint_state import commits_since, in_words, is_due, known_interval
+from iceberg_cli.delta.spec.checkpoints.last_checkpoint import CheckpointHint
+from iceberg_cli.delta.spec.checkpoints.state import commits_since, in_words, is_due, known_interval
 from iceberg_cli.delta.spec.features import supports
-from iceberg_cli.delta.spec.last_checkpoint import CheckpointHint
 from iceberg_cli.delta.spec.log import Checkpoint, Listing, newest_checkpoint
 from iceberg_cli.delta.spec.paths import dv_path_column
 from iceberg_cli.delta.spec.protocol import (

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.delta.check.table_check import DeltaTableCheck
-from iceberg_cli.delta.spec.checkpoint import read_part
+from iceberg_cli.delta.spec.checkpoints.checkpoint import read_part
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.errors import CorruptFile, IcebergCliError

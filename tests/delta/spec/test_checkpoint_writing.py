@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.delta.spec.actions import Actions
-from iceberg_cli.delta.spec.checkpoint import read_part
-from iceberg_cli.delta.spec.checkpoint_state import checkpoint_state
-from iceberg_cli.delta.spec.checkpoint_writing import (
+from iceberg_cli.delta.spec.checkpoints.checkpoint import read_part
+from iceberg_cli.delta.spec.checkpoints.last_checkpoint import LastCheckpoint, json_checksum, may_replace
+from iceberg_cli.delta.spec.checkpoints.state import checkpoint_state
+from iceberg_cli.delta.spec.checkpoints.writing import (
     PARQUET,
     CheckpointFile,
     CheckpointWriter,
@@ -23,7 +24,6 @@ from iceberg_cli.delta.spec.checkpoint_writing import (
 )
 from iceberg_cli.delta.spec.checksum import differences, version_checksum
 from iceberg_cli.delta.spec.columns import plain_values
-from iceberg_cli.delta.spec.last_checkpoint import LastCheckpoint, json_checksum, may_replace
 from iceberg_cli.delta.verbs.rewrite_manifests.rules import check_range, compacted
 from iceberg_cli.errors import InvalidMetadata, Refused, UsageError
 from iceberg_cli.testing.delta_writer import (

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from iceberg_cli.delta.spec.actions import Actions
-from iceberg_cli.delta.spec.checkpoint import read_part
+from iceberg_cli.delta.spec.checkpoints.checkpoint import read_part
 from iceberg_cli.delta.spec.columns import file_lines
 from iceberg_cli.delta.spec.commit_parsing import CommitBytes, parse_commits
 from iceberg_cli.delta.spec.snapshot import reconcile

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.delta.spec.checkpoint import read_part
+from iceberg_cli.delta.spec.checkpoints.checkpoint import read_part
 from iceberg_cli.delta.spec.statistics_columns import stats_parsed
 from iceberg_cli.delta.spec.text_values import stats_texts
 

@@ -10,7 +10,7 @@ from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.delta.ownership import CHECKPOINT
 from iceberg_cli.delta.reachability import expired_sidecars_of, readable
 from iceberg_cli.delta.spec.actions import clash_of
-from iceberg_cli.delta.spec.checkpoint_state import DEFAULT_INTERVAL, checkpoint_state, known_interval
+from iceberg_cli.delta.spec.checkpoints.state import DEFAULT_INTERVAL, checkpoint_state, known_interval
 from iceberg_cli.delta.spec.features import write_refusal
 from iceberg_cli.delta.spec.log import V2, Listing
 from iceberg_cli.delta.spec.log_cleanup import (
@@ -159,7 +159,7 @@ def _worthwhile_checkpoint(
 
 def _of_checkpoint(snapshot: Snapshot, *, as_of_ms: int) -> tuple[str, ...]:
     """Warnings about what a classic checkpoint of a snapshot will lack."""
-    from iceberg_cli.delta.spec.checkpoint_columns import left_out_warnings, partition_warnings
+    from iceberg_cli.delta.spec.checkpoints.columns import left_out_warnings, partition_warnings
 
     state = checkpoint_state(snapshot, as_of_ms=as_of_ms)
     return (*left_out_warnings(snapshot.unknown), *partition_warnings(state))
@@ -167,14 +167,14 @@ def _of_checkpoint(snapshot: Snapshot, *, as_of_ms: int) -> tuple[str, ...]:
 
 def checkpoint_task(version: int) -> Task:
     """Writes the classic checkpoint of a version."""
-    from iceberg_cli.delta.spec.checkpoint_writing import classic_name
+    from iceberg_cli.delta.spec.checkpoints.writing import classic_name
 
     return Task(name=classic_name(version), kind=CHECKPOINT, inputs=(str(version),))
 
 
 def checkpoint_bytes(log: DeltaLog, newest: Snapshot, task: Task) -> tuple[bytes, tuple[str, ...]]:
     """The bytes of the file of a `checkpoint_task`, and warnings about columns that it lacks."""
-    from iceberg_cli.delta.spec.checkpoint_writing import checkpoint_writer
+    from iceberg_cli.delta.spec.checkpoints.writing import checkpoint_writer
 
     (version,) = task.inputs
     snapshot = log.snapshot(int(version), listing=newest.listing)

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from iceberg_cli.delta.ownership import CHECKPOINT
 from iceberg_cli.delta.spec.actions import Actions, clash_of
-from iceberg_cli.delta.spec.checkpoint_columns import left_out_warnings, other_rows
-from iceberg_cli.delta.spec.checkpoint_state import (
+from iceberg_cli.delta.spec.checkpoints.columns import left_out_warnings, other_rows
+from iceberg_cli.delta.spec.checkpoints.last_checkpoint import NAME, LastCheckpoint, may_replace
+from iceberg_cli.delta.spec.checkpoints.state import (
     CheckpointState,
     checkpoint_state,
     commits_since,
@@ -24,7 +25,7 @@ from iceberg_cli.delta.spec.checkpoint_state import (
     is_due,
     known_interval,
 )
-from iceberg_cli.delta.spec.checkpoint_writing import (
+from iceberg_cli.delta.spec.checkpoints.writing import (
     PART_SIZE,
     V2_FEATURE,
     CheckpointFile,
@@ -39,7 +40,6 @@ from iceberg_cli.delta.spec.checksum import may_write, version_checksum
 from iceberg_cli.delta.spec.columns import lost_of_vectors
 from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.in_commit_timestamps import in_commit_timestamp
-from iceberg_cli.delta.spec.last_checkpoint import NAME, LastCheckpoint, may_replace
 from iceberg_cli.delta.spec.log import Checkpoint, Listing, newest_checkpoint
 from iceberg_cli.delta.spec.snapshot import Snapshot, reconcile, repeated_add
 from iceberg_cli.delta.table import DeltaTable

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iceberg_cli.delta.reachability import expired_sidecars_of
-from iceberg_cli.delta.spec.checkpoint_state import checkpoint_state
-from iceberg_cli.delta.spec.checkpoint_writing import (
+from iceberg_cli.delta.spec.checkpoints.state import checkpoint_state
+from iceberg_cli.delta.spec.checkpoints.writing import (
     CheckpointFile,
     checkpoint_writer,
     classic_name,

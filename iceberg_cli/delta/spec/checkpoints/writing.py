@@ -17,7 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iceberg_cli.delta.spec.checkpoint_columns import (
+from iceberg_cli.delta.spec.checkpoints.columns import (
     ACTIONS,
     CLASSIC,
     ROWS_AT_ONCE,
@@ -27,9 +27,9 @@ from iceberg_cli.delta.spec.checkpoint_columns import (
     other_rows,
     spark_schema,
 )
-from iceberg_cli.delta.spec.checkpoint_state import CheckpointState
+from iceberg_cli.delta.spec.checkpoints.last_checkpoint import LastCheckpoint, V2Hint
+from iceberg_cli.delta.spec.checkpoints.state import CheckpointState
 from iceberg_cli.delta.spec.columns import ADD, REMOVE
-from iceberg_cli.delta.spec.last_checkpoint import LastCheckpoint, V2Hint
 from iceberg_cli.errors import UsageError
 
 PART_SIZE: Final = 50_000  # actions in one sidecar, as Delta Spark has it

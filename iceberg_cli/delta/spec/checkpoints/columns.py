@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.spec.checkpoint_state import CheckpointState
+from iceberg_cli.delta.spec.checkpoints.state import CheckpointState
 from iceberg_cli.delta.spec.columns import ADD, AS_JSON, REMOVE, STRINGS, plain_values
 from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.protocol import Metadata

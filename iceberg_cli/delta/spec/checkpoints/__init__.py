@@ -1,0 +1,1 @@
+"""Checkpoints of a Delta log: reading, writing, and the file that names the last one."""
