@@ -22,20 +22,18 @@ from iceberg_cli.iceberg import ownership as own_files
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.commit.verification import mended_lengths, naming_the_way_out, read_kept
+from iceberg_cli.iceberg.metadata_beside import MetadataBeside
 from iceberg_cli.iceberg.reachability.cache import ReachabilityCache
 from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
-from iceberg_cli.iceberg.shared_folders import MetadataFiles, delta_owner
+from iceberg_cli.iceberg.shared_folders import delta_owner
 from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.unknown_metadata import (
     FORGET_METADATA,
     FilesOfUnknownMetadata,
-    UnknownMetadata,
     reached,
-    read_unknown,
-    unlogged,
 )
 from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.workspace import IcebergWorkspace
@@ -45,7 +43,6 @@ from iceberg_cli.paths import Roots, canonical
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Voucher
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
-from iceberg_cli.storage import FileInfo
 from iceberg_cli.storage.aliases import OtherNames
 from iceberg_cli.table.nested_tables import METADATA, NestedFiles, NestedTables
 from iceberg_cli.table.own_removals import with_own_removals
@@ -80,9 +77,7 @@ class IcebergTable(OpenTable):
     _noticed: set[str] = field(default_factory=set)  # manifests of which `notices` spoke
     _live: KnownKeys | None = None
     _live_location: str = ""
-    _beside: _FilesBeside | None = None
-    _unknown: tuple[tuple[FileInfo, ...], list[UnknownMetadata]] | None = None
-    _neighbours: MetadataFiles = field(init=False)
+    _beside: MetadataBeside = field(init=False)
     _reachability: Reachability = field(init=False)
     _workspace: IcebergWorkspace = field(init=False)
 
@@ -91,7 +86,11 @@ class IcebergTable(OpenTable):
         self._reachability = Reachability(
             engine=self.engine, on_event=self.on_event, trust_lists=self.trust_lists
         )
-        self._neighbours = MetadataFiles(storage=self.storage)
+        self._beside = MetadataBeside(
+            storage=self.storage,
+            reachability=self._reachability,
+            loaded=lambda: (self.metadata, self.metadata_location),
+        )
         self._workspace = IcebergWorkspace(
             storage=self.storage,
             loaded=lambda: self.metadata,
@@ -311,79 +310,13 @@ class IcebergTable(OpenTable):
         found = self.blocked(plan)
         if not plan.due:
             return found
-        reasons = [self._delta_owner(), self._other_owner() if deletes else None]
+        reasons = [self._delta_owner(), self._beside.other_owner() if deletes else None]
         return replace(found, blocked_by=(*found.blocked_by, *(reason for reason in reasons if reason)))
 
     def _delta_owner(self) -> str | None:
         """Why the table's files are a Delta table's to maintain, or None."""
         folder = canonical(self.location).rstrip("/") or "/"
         return delta_owner(self.storage, folder, self.metadata.properties)
-
-    def _other_owner(self) -> str | None:
-        """Why some of the table's files may be those of another Iceberg table in its folder, or None."""
-        other = self._files_beside().other
-        if other is None:
-            return None
-        return (
-            f"another table, {other[0]}, has its metadata in the same folder and may need the same files: {other[1]} "
-            "(if that table is no more, move its metadata files away)"
-        )
-
-    def _files_beside(self) -> _FilesBeside:
-        """The metadata files beside the table's own.
-
-        Folders are listed once for each version of the table, for they may hold very many manifests.
-        """
-        if self._beside is None or self._beside.version != self.metadata_location:
-            named = own_files.files_of_metadata(self.metadata, self.metadata_location)
-            besides = {self.storage.canonical(path) for path in named}
-            other, unknown = None, []
-            own = f"{canonical(self.location).rstrip('/')}/{METADATA}"
-            for folder in sorted({own, *own_files.metadata_folders(self.metadata, self.metadata_location)}):
-                listed = self._neighbours.listed(folder)
-                found = self._neighbours.by_uuid([info for info in listed if info.path not in besides])
-                mine = ("", self.metadata.table_uuid or "")
-                if folder == own:
-                    others = [(uuid, files[-1].path) for uuid, files in found.items() if uuid not in mine]
-                    other = others[0] if others else None
-                of_this = [info for uuid in {*mine} for info in found.get(uuid, ())]
-                updated_ms = self._neighbours.updated_ms
-                unknown += unlogged(of_this, self.metadata, self.metadata_location, updated_ms=updated_ms)
-            self._beside = _FilesBeside(version=self.metadata_location, other=other, unknown=tuple(unknown))
-        return self._beside
-
-    def _unknown_metadata(self, forgotten: frozenset[str]) -> list[UnknownMetadata]:
-        """The metadata files beside the table's own whose files stay; read again where there are others.
-
-        Raises:
-            CorruptFile: one cannot be read. Refused: one is of a newer version, or encrypted.
-        """
-        files = tuple(info for info in self._files_beside().unknown if _name(info) not in forgotten)
-        if self._unknown is None or self._unknown[0] != files:
-            roots = read_unknown(files, storage=self.storage, reachability=self._reachability)
-            self._unknown = files, roots
-        return self._unknown[1]
-
-    def _check_forgotten(self) -> None:
-        """Refuse names of metadata files that are not beside the table's own.
-
-        Raises:
-            UsageError: naming the first.
-        """
-        if not self.forget_metadata:
-            return
-        unknown = {_name(info) for info in self._files_beside().unknown}
-        own = {
-            path.rpartition("/")[2]
-            for path in own_files.files_of_metadata(self.metadata, self.metadata_location)
-        }
-        for name in sorted(self.forget_metadata - unknown):
-            why = (
-                "it is the table's own"
-                if name in own
-                else "no metadata file of that name keeps files of the table"
-            )
-            raise UsageError(f"{FORGET_METADATA}: {name}: {why}")
 
     def resolve(self, plan: Plan, reach: Mapping[str, ReachQuestion] | None = None) -> Plan:
         """The plan with its removals, blocked where this table is not the one to carry it out.
@@ -396,7 +329,7 @@ class IcebergTable(OpenTable):
         """
         reach = reach or {}
         plan = self._checked(plan, deletes=bool(reach))
-        self._check_forgotten()
+        self._beside.check_forgotten(self.forget_metadata)
         content: list[Iterator[pa.Table]] = []
         tables = [SCHEMA.empty_table()]
         warnings: list[str] = []
@@ -415,7 +348,7 @@ class IcebergTable(OpenTable):
         plan = replace(plan, warnings=(*plan.warnings, *warnings))
         nested = NestedFiles(self._nested_tables())
         unknown = FilesOfUnknownMetadata(
-            lambda: self._unknown_metadata(self.forget_metadata),
+            lambda: self._beside.unknown(self.forget_metadata),
             lambda root: root.may_be_under_way(self.metadata_location, as_of_ms=plan.as_of_ms),
         )
         plan = with_own_removals(
@@ -572,13 +505,13 @@ class IcebergTable(OpenTable):
         # Metadata files leave by the table's own property, whatever gc.enabled says of its other files.
         if pc.any(pc.not_equal(request["kind"].cast(pa.string()), "metadata_file")).as_py():
             self._check_interlocks()
-        self._beside = None  # a clone may have come since the last batch
+        self._beside.look_again()  # since the last batch
         self._check_owners()
         paths = request["path"].cast(pa.string()).combine_chunks()
         # A link that the operator allowed can lead to a file that the table reaches by another name.
         names = [keys_of(request["as_written"]), keys_of(paths), *self._reachability.other_keys(paths)]
         gone = ~live.contains(np.concatenate(names)).reshape(len(names), -1).any(axis=0)
-        gone &= ~reached(request, self._unknown_metadata(_forgotten(plan)))
+        gone &= ~reached(request, self._beside.unknown(_forgotten(plan)))
         own = own_files.own_removals(request, self.roots()).to_numpy(zero_copy_only=False)
         own &= self._nested_tables().holding(request["path"]).is_null().to_numpy()
         return [rows[int(place)] for place in (gone & own).nonzero()[0]]
@@ -594,7 +527,7 @@ class IcebergTable(OpenTable):
 
     def _check_owners(self) -> None:
         """Ask again whether another table has come to share the folder."""
-        if reason := self._delta_owner() or self._other_owner():
+        if reason := self._delta_owner() or self._beside.other_owner():
             raise Refused(
                 f"Cannot delete files of {self.name} any more: {reason}",
                 state="The commit is done. Some unreferenced files are still there.",
@@ -610,25 +543,6 @@ class IcebergTable(OpenTable):
             )
             self._live_location = self.metadata_location
         return self._live
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FilesBeside:
-    """The metadata files in a table's folders that its metadata does not name.
-
-    Args:
-        version: the table's metadata file then.
-        other: UUID and newest metadata file of another table.
-        unknown: those of the table's own UUID, or of none, that are not of versions before its log.
-    """
-
-    version: str
-    other: tuple[str, str] | None
-    unknown: tuple[FileInfo, ...]
-
-
-def _name(info: FileInfo) -> str:
-    return info.path.rpartition("/")[2]
 
 
 def _forgotten(plan: Plan) -> frozenset[str]:
