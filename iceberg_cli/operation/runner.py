@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -20,29 +20,23 @@ from iceberg_cli.errors import (
     StalePlan,
     TakenOver,
 )
-from iceberg_cli.operation.journal import Journal, load_removals
 from iceberg_cli.operation.late_files import close
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
-from iceberg_cli.operation.ports import Build, Planned, Table, Verb
+from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.operation.records import (
     CommitIntent,
     CommitOutcome,
-    Discard,
-    LeaveFiles,
-    Operation,
     Stage,
     StepDone,
     StepState,
     SweepOnly,
 )
 from iceberg_cli.operation.removal_files import in_files, write_parts
-from iceberg_cli.operation.reporting import report_of
-from iceberg_cli.operation.runtime import Runtime
+from iceberg_cli.operation.run_state import RunState
 from iceberg_cli.operation.sweep import Sweep
 from iceberg_cli.operation.withholding import EarlierOperation, check_others, earlier_operation
-from iceberg_cli.plan.events import COMMIT, OPEN, PLAN, STAGE, SWEEP, WAIT, CommitEnded, phase
+from iceberg_cli.plan.events import COMMIT, OPEN, PLAN, STAGE, SWEEP, WAIT, CommitEnded
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task
-from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.report import Report
 from iceberg_cli.plan.text import age
 
@@ -52,24 +46,15 @@ _JUST_NOW_MS: Final = 1_000
 
 
 @dataclass(kw_only=True)
-class OperationRun:
-    """One operation under way. `journal` is the truth; nothing here outlives the process."""
+class OperationRun(RunState):
+    """One operation under way: each step is committed, then swept."""
 
-    shown: Plan
-    shown_file: str  # its removals in the journal
     build: Build  # of `shown`
-    table: Table
-    verb: Verb
-    runtime: Runtime
-    journal: Journal
     resumed: bool = False
     # Operations whose files waited for a grace when `shown` was about to be carried out.
     waiting: tuple[str, ...] = ()
     earlier: EarlierOperation | None = None  # for which the files of this one wait
-    notes: list[str] = field(default_factory=list)
-    kept_again: int = 0
     staged_ms: int = 0  # when the oldest staged file was begun
-    removals: dict[str, Removals] = field(default_factory=dict)  # by file name in the journal
 
     def finish(self, started_ms: int) -> Report:
         """Every step from where the journal stands, then close."""
@@ -102,48 +87,6 @@ class OperationRun:
         report = self._report("done", started_ms)
         close(self.journal, "done", self.runtime)
         return report
-
-    def _phase(self, name: str) -> AbstractContextManager[None]:
-        """A phase of this operation, for whoever listens."""
-        return phase(
-            name,
-            self.runtime.on_event,
-            table=self.shown.table["name"],
-            operation_id=self.journal.operation_id,
-        )
-
-    def _operation(self) -> Operation:
-        operation = self.journal.operation()
-        assert operation is not None  # its begin was recorded before there was a run of it
-        return operation
-
-    def _state(self, step: Step) -> StepState:
-        return self._operation().steps.get(step.name, StepState())
-
-    def _report(self, status: str, started_ms: int) -> Report:
-        """What the journal tells, and what this process noticed."""
-        stated = report_of(
-            self.shown, self.journal, columns=self.verb.result_columns, removals=self._removals, status=status
-        )
-        waiting = () if status == "nothing_to_do" else self._operation().uncommitted()
-        if waiting:
-            self.notes.append(
-                f"Still to be committed: {', '.join(waiting)}. `resume` and the next run go on."
-            )
-        return replace(
-            stated,
-            kept_again=self.kept_again,
-            notes=(*self.notes, *stated.notes, *map(str, self.table.vouchers())),
-            duration_ms=self.runtime.now_ms() - started_ms,
-        )
-
-    def _removals(self, name: str) -> Removals:
-        if name == self.shown_file:
-            assert self.shown.removals is not None
-            return self.shown.removals
-        if name not in self.removals:
-            self.removals[name] = load_removals(self.journal, name)
-        return self.removals[name]
 
     # -- commit ------------------------------------------------------------------------------------------------
 
@@ -287,23 +230,6 @@ class OperationRun:
             return self.verb.plan(
                 self.table, policy, as_of_ms=shown.as_of_ms, within=shown, earlier=self.build
             )
-
-    def _close_unsent(self) -> None:
-        """Close the operation if none of its steps is under way: each is done, or was never committed."""
-        states = self._operation().steps.values()
-        if all(state.done or state.outcome == "conflict" or state.intent is None for state in states):
-            for step in self.shown.steps:
-                if not self._state(step).done:
-                    self._discard(step, self._state(step).staged)
-            close(self.journal, "refused", self.runtime)
-
-    def _state_of_steps(self) -> str:
-        """What state the table is in, as far as the journal tells, in words."""
-        states = [self._state(step) for step in self.shown.steps]
-        if any(state.intent is not None and state.outcome in (None, "unknown") for state in states):
-            return CommitStateUnknown.default_state
-        done = [step.name for step in self.shown.steps if self._state(step).outcome == "committed"]
-        return f"Committed: {', '.join(done)}." if done else "The table was not changed."
 
     def _keep_removals(self, current: Plan) -> str:
         assert current.removals is not None
@@ -560,23 +486,6 @@ class OperationRun:
         except CorruptFile as error:
             return f"the table is damaged: {error.message}"
         return None
-
-    def _leave(self, step: Step, state: StepState) -> None:
-        """Keep what a swap wrote and named for good: it may have come in, and others name it."""
-        assert state.intent is not None
-        paths = (*state.staged, *state.intent.own_files)
-        if paths:
-            self.journal.append(LeaveFiles(step=step.name, paths=paths))
-            self.notes.append(
-                f"It cannot be proved that nothing references {len(paths)} files of its own, such as {paths[0]}; "
-                "they stay."
-            )
-
-    def _discard(self, step: Step, paths: Sequence[str]) -> None:
-        """Delete staged files that nothing references, once it is recorded that nothing ever will."""
-        if paths:
-            self.journal.append(Discard(step=step.name, paths=tuple(paths)))
-            self.table.workspace.discard(paths, marks=[self.journal.operation_id])
 
     # -- sweep -------------------------------------------------------------------------------------------------
 
