@@ -25,6 +25,7 @@ are in; `next_step` says what to do.
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -70,9 +71,7 @@ def _restored(kind: type[IcebergCliError], args: tuple[Any, ...], fields: dict[s
 
 # The requirement to install for a module, where it is not the module's name.
 _REQUIREMENTS = {
-    "azure": "azure-storage-blob>=12.19' 'azure-identity>=1.15",
     "boto3": "boto3>=1.35",
-    "gcsfs": "gcsfs>=2025.3",
     "hive_metastore": "pyiceberg[hive]>=0.12",
     "jinja2": "jinja2>=3.1",
     "kerberos": "pyiceberg[hive-kerberos]>=0.12",
@@ -82,7 +81,6 @@ _REQUIREMENTS = {
     "puresasl": "pyiceberg[hive-kerberos]>=0.12",
     "pyiceberg": "pyiceberg>=0.9",
     "pyspark": "pyspark>=4.1,<4.2",
-    "s3fs": "s3fs>=2025.3",
     "sqlalchemy": "sqlalchemy>=2",
     "strictyaml": "pyiceberg>=0.9",  # brings it
     "thrift": "pyiceberg[hive]>=0.12",
@@ -90,10 +88,16 @@ _REQUIREMENTS = {
 }
 
 
-def how_to_install(error: ImportError) -> str:
-    """The next step where a module cannot be imported."""
+def how_to_install(error: ImportError, requirements: Mapping[str, str] | None = None) -> str:
+    """The next step where a module cannot be imported.
+
+    Args:
+        error: names the module.
+        requirements: of what needs it, by the first names of modules; they come before what is known here.
+    """
     module = (error.name or "").partition(".")[0]
-    return f"Install it with: pip install '{_REQUIREMENTS.get(module, module)}'"
+    requirement = (requirements or {}).get(module) or _REQUIREMENTS.get(module, module)
+    return f"Install it with: pip install '{requirement}'"
 
 
 class UsageError(IcebergCliError):

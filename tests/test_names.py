@@ -52,7 +52,7 @@ def test_what_to_install_is_what_the_extra_asks_for(module: str, extra: str) -> 
 @pytest.mark.parametrize(
     ("absent", "forgotten", "arguments", "stated"),
     [
-        ("s3fs", "iceberg_cli.storage.s3", ["inspect", "s3://b/t"], "pip install 's3fs>=2025.3'"),
+        ("s3fs", "iceberg_cli.storage.s3.objects", ["inspect", "s3://b/t"], "pip install 's3fs>=2025.3'"),
         (
             "strictyaml", None, ["inspect", "prod.db.t", "--catalog-config", "{table}/.pyiceberg.yaml"],
             "pip install 'pyiceberg>=0.9'",

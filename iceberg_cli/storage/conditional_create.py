@@ -8,68 +8,15 @@ order cannot show that. Services that check and then write pass it, and let two 
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from iceberg_cli.errors import BackendUnavailable, Refused
 from iceberg_cli.paths import scheme_of
 from iceberg_cli.storage import Storage
-
-READ_ONLY: Final = (
-    "nothing is written there from here, since pyarrow, by which it is read, cannot create a file without replacing "
-    "another writer's"
-)
-
-_REGION: Final = r"[a-z]{2,4}(?:-[a-z]+)+-[0-9]+"
-# A bucket, an access point or a VPC endpoint may stand before these names. Other hosts under amazonaws.com, such as
-# those of virtual machines and load balancers, are whatever their owners run there.
-_AWS: Final = rf"""
-    (?:[a-z0-9.-]+\.)?
-    (?:
-        s3 | s3-external-1 | s3(?:-fips)?-{_REGION}
-        | s3-accelerate(?:\.dualstack)?
-        | accesspoint\.s3-global
-        | s3(?:-accesspoint)?(?:-fips)?(?:\.dualstack)?\.{_REGION}(?:\.vpce)?
-        | s3express(?:-fips)?-[a-z0-9]+-az[0-9]+(?:\.dualstack)?\.{_REGION}
-    )
-    \.amazonaws\.com(?:\.cn)?
-"""
-_AZURE: Final = r"""
-    [a-z0-9-]+(?:\.z[0-9]+)?\.(?:privatelink\.)?(?:blob|dfs)
-    \.(?:core\.(?:windows\.net | chinacloudapi\.cn | usgovcloudapi\.net) | storage\.azure\.net)
-"""
-_GOOGLE: Final = r"""
-    (?:www | storage(?:\.mtls)? | storage-[a-z0-9-]+\.p)\.googleapis\.com
-    | storage\.[a-z]+(?:-[a-z]+)*[0-9]*\.rep\.googleapis\.com
-"""
-# Each with the scheme of its paths and the page that says so.
-KNOWN_HOSTS: Final = {
-    "Google Cloud Storage": (
-        "gs",
-        "https://cloud.google.com/storage/docs/request-preconditions",
-        re.compile(_GOOGLE, re.VERBOSE),
-    ),
-    "Azure Blob Storage": (
-        "abfss",
-        "https://learn.microsoft.com/en-us/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations",
-        re.compile(_AZURE, re.VERBOSE),
-    ),
-    "Amazon S3": (
-        "s3",
-        "https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html",
-        re.compile(_AWS, re.VERBOSE),
-    ),
-    "Cloudflare R2": (
-        "s3",
-        "https://developers.cloudflare.com/r2/api/s3/conditional-operations/",
-        re.compile(r"(?:[a-z0-9-]+\.)+r2\.cloudflarestorage\.com"),
-    ),
-}
-# Aliases of access points that lead to S3 on Outposts and to Object Lambda, whatever the endpoint.
-_OTHER_SERVICES: Final = ("--op-s3", "--ol-s3")
+from iceberg_cli.storage.declarations import declaration_of
 
 
 @runtime_checkable
@@ -86,7 +33,7 @@ class ObjectService:
     """The object store that a folder is in.
 
     Args:
-        scheme: of its paths: `s3`, `gs` or `abfss`.
+        scheme: of its paths.
         name: its endpoint's URL, without user and password; the bucket's where the storage tells no endpoint.
         is_known: whether it is known to keep conditional creates.
     """
@@ -103,33 +50,33 @@ def service_of(folder: str, storage: Storage) -> ObjectService | None:
         folder: in canonical spelling.
         storage: of the folder.
     """
-    scheme = scheme_of(folder)
-    if scheme not in {each for each, _, _ in KNOWN_HOSTS.values()}:
+    own = declaration_of(folder)
+    if own is None or not own.services:
         return None
     bucket = folder.partition("://")[2].partition("/")[0]
     endpoint = storage.endpoint(folder) if isinstance(storage, EndpointStorage) else None
+    scheme = scheme_of(folder)
     if endpoint is None:
-        # An adapter of another package answers for the services that it knows; S3's protocol is spoken by many.
-        return ObjectService(scheme=scheme, name=f"s3://{bucket}", is_known=False) if scheme == "s3" else None
+        # An adapter of another package answers for the services that it knows.
+        is_told = own.is_spoken_by_others
+        return ObjectService(scheme=scheme, name=f"{scheme}://{bucket}", is_known=False) if is_told else None
     parts = urlsplit(endpoint)
     return ObjectService(
         scheme=scheme,
         name=f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}",
-        is_known=is_known(parts.hostname or "", scheme) and not bucket.endswith(_OTHER_SERVICES),
+        is_known=is_known(parts.hostname or "", folder) and not bucket.endswith(own.other_services),
     )
 
 
-def is_known(host: str, scheme: str = "s3") -> bool:
+def is_known(host: str, folder: str) -> bool:
     """Whether a host is that of a service which documents that it keeps conditional creates.
 
     Args:
         host: in any case.
-        scheme: of the service's paths.
+        folder: whose scheme says by which protocol.
     """
-    return any(
-        of == scheme and pattern.fullmatch(host.lower()) is not None
-        for of, _, pattern in KNOWN_HOSTS.values()
-    )
+    own = declaration_of(folder)
+    return own is not None and any(service.hosts.fullmatch(host.lower()) for service in own.services)
 
 
 def unwritable_reason(folder: str) -> str | None:
@@ -138,7 +85,8 @@ def unwritable_reason(folder: str) -> str | None:
     Args:
         folder: in canonical spelling.
     """
-    return f"{folder} is in HDFS: {READ_ONLY}" if scheme_of(folder) in ("hdfs", "viewfs") else None
+    own = declaration_of(folder)
+    return f"{folder} is in {own.why_read_only}" if own is not None and own.why_read_only else None
 
 
 def probe(storage: Storage, path: str, *, service: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from iceberg_cli.storage import azure_options, gcs_options, s3_options
+from iceberg_cli.storage.declarations import declarations
 
 
 def with_options(options: Mapping[str, str], over: Mapping[str, str]) -> dict[str, str]:
@@ -14,11 +14,20 @@ def with_options(options: Mapping[str, str], over: Mapping[str, str]) -> dict[st
     none of `options` for that service is left.
     """
     kept = dict(options)
-    if s3_options.KEY_IDS & over.keys():
-        dropped = {*s3_options.KEY_OPTIONS, s3_options.EXPIRES_AT_MS}
-        kept = {name: text for name, text in kept.items() if name not in dropped}
-    if gcs_options.CREDENTIAL_OPTIONS & over.keys():
-        kept = {name: text for name, text in kept.items() if name not in gcs_options.CREDENTIAL_OPTIONS}
-    if any(map(azure_options.is_credential, over)):
-        kept = {name: text for name, text in kept.items() if not azure_options.is_credential(name)}
+    for each in declarations():
+        if (own := each.storage_options()) is not None:
+            replaced = own.replaced_by(kept.keys(), over.keys())
+            kept = {name: text for name, text in kept.items() if name not in replaced}
     return {**kept, **over}
+
+
+def with_environment(options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The options, completed from this process's environment.
+
+    Keys are taken together or not at all: a token belongs to its key.
+    """
+    found = dict(options)
+    for each in declarations():
+        if (own := each.storage_options()) is not None:
+            found = own.from_environment(found, environment)
+    return found

@@ -9,35 +9,62 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-_NAMED = re.compile(
-    r"""(?ix)
-    ( [\w.\-]*
-      (?:token|secret|password|passwd|credential|authorization|signature|sas|(?:access|account)[-_.]?key)
-      [\w.\-]*
-      \\*["']? \s* [=:] \s* (?:bearer\s+|basic\s+)? \\*["']? )  # JSON may be a text in JSON
-    (?: [^\s"'&,;<>)\]}\\] | \\(?!["'\\]) )+
-    """
-)
-_QUERY = re.compile(r"(?i)\b(x-amz-[\w-]+|sig|sv|AWSAccessKeyId)=[^\s\"'&<>]+")
-# On Azure what stands there is a container.
-_USER = re.compile(r"(?i)\b((?!abfss?:|wasbs?:)[a-z][a-z0-9+.-]*://)[^\s/@\"'<>]+@")
+from iceberg_cli.storage.declarations import StorageDeclaration, declarations
 
-_SECRET_NAMES: Final = (
-    "token", "credential", "secret", "password", "access-key", "account-key", "account.key",
-    "connection-string", "api-key", "api_key", "header.",
+_WORDS: Final = (
+    "token", "secret", "password", "passwd", "credential", "authorization", "signature", "sas",
+    "(?:access|account)[-_.]?key",
 )  # fmt: skip
+# In names of options. Each storage declares its own beside these.
+_SECRET_NAMES: Final = ("token", "credential", "secret", "password", "api-key", "api_key", "header.")
+
+
+class _Patterns(NamedTuple):
+    """What is looked for in a text.
+
+    Args:
+        named: values behind names with a secret word.
+        signed: parameters that sign a URL.
+        user: of a URL.
+    """
+
+    named: re.Pattern[str]
+    signed: re.Pattern[str]
+    user: re.Pattern[str]
+
+
+@cache
+def _patterns(known: tuple[StorageDeclaration, ...]) -> _Patterns:
+    words = "|".join((*_WORDS, *(re.escape(word) for each in known for word in each.secret_words)))
+    signed = "|".join(name for each in known for name in each.signed_parameters)
+    containers = "|".join(f"{scheme}:" for each in known for scheme in each.container_schemes)
+    return _Patterns(
+        named=re.compile(
+            rf"""(?ix)
+            ( [\w.\-]*
+              (?:{words})
+              [\w.\-]*
+              \\*["']? \s* [=:] \s* (?:bearer\s+|basic\s+)? \\*["']? )  # JSON may be a text in JSON
+            (?: [^\s"'&,;<>)\]}}\\] | \\(?!["'\\]) )+
+            """
+        ),
+        signed=re.compile(rf"(?i)\b({signed})=[^\s\"'&<>]+"),
+        user=re.compile(rf"(?i)\b((?!{containers})[a-z][a-z0-9+.-]*://)[^\s/@\"'<>]+@"),
+    )
 
 
 def secrets_of(properties: Mapping[str, Any]) -> Sequence[str]:
     """The values of secret-looking names in a configuration or in options, of nested sections as well."""
     secrets: list[str] = []
+    words = (*_SECRET_NAMES, *(word for each in declarations() for word in each.secret_words))
     for name, value in properties.items():
         if isinstance(value, Mapping):
             secrets += secrets_of(value)
-        elif isinstance(value, str) and any(word in name.lower() for word in _SECRET_NAMES):
+        elif isinstance(value, str) and any(word in name.lower() for word in words):
             secrets += [value, *value.split(":", 1)]
     return secrets
 
@@ -67,6 +94,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """
     for secret in sorted((value for value in secrets if len(value) >= 4), key=len, reverse=True):
         text = text.replace(secret, "***")
-    text = _USER.sub(r"\1***@", text)
-    text = _QUERY.sub(r"\1=***", text)
-    return _NAMED.sub(r"\1***", text)
+    patterns = _patterns(declarations())
+    text = patterns.user.sub(r"\1***@", text)
+    text = patterns.signed.sub(r"\1=***", text)
+    return patterns.named.sub(r"\1***", text)

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.paths import canonical, scheme_of
+from iceberg_cli.plan.text import listed
 from iceberg_cli.storage import (
     FileInfo,
     Obstacle,
@@ -24,22 +25,15 @@ from iceberg_cli.storage import (
     Storage,
     StorageCredential,
     file_io,
-    s3_options,
 )
 from iceberg_cli.storage.conditional_create import EndpointStorage
+from iceberg_cli.storage.credential_options import with_environment
+from iceberg_cli.storage.declarations import declaration_of, declarations, declare
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.plugins import entry_points_of
 
 Value = TypeVar("Value")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-# The modules of adapters and their classes, by scheme.
-_ADAPTERS = {
-    "s3": ("s3", "S3Storage"),
-    "gs": ("gcs", "GcsStorage"),
-    "abfss": ("azure", "AzureStorage"),
-    "hdfs": ("hdfs", "HdfsStorage"),
-    "viewfs": ("hdfs", "HdfsStorage"),
-}
 
 
 class RoutedStorage(Storage):
@@ -125,28 +119,32 @@ class RoutedStorage(Storage):
     def _open(self, scheme: str, path: str, credential: StorageCredential) -> Storage:
         entry = entry_points_of("iceberg_cli.storage").get(scheme)
         if entry is not None:
-            storage = entry.load()(credential.options)
+            made_by = entry.load()
+            declare(scheme, made_by)
+            storage = made_by(credential.options)
             if not isinstance(storage, Storage):
                 raise UsageError(
                     f"Cannot use {path}: what the entry point {entry.value} makes is no iceberg_cli.storage.Storage.",
                     next_step="Install a version of that package that is for this version of iceberg-cli.",
                 )
             return storage
-        module, name = _ADAPTERS.get(scheme_of(path), ("", ""))
-        if not module:
+        own = declaration_of(path)
+        if own is None:
+            known = [f"{spelled}:" for each in declarations() for spelled in each.spellings]
             raise UsageError(
                 f"Cannot use {path}: there is no storage for the scheme {scheme}.",
-                next_step="Known are local paths, file:, s3:, gs:, abfss:, wasbs: and hdfs:; a package with an entry"
-                " point iceberg_cli.storage can add others.",
+                next_step=f"Known are local paths, {listed(known)}; a package with an entry point"
+                " iceberg_cli.storage can add others.",
             )
+        module, name = own.adapter
         try:
-            adapter = getattr(import_module(f"iceberg_cli.storage.{module}"), name)
+            adapter = getattr(import_module(module), name)
         except ImportError as error:
             raise UsageError(
                 f"Cannot use {path}: {error.name} is not installed.",
-                next_step=how_to_install(error),
+                next_step=how_to_install(error, dict(own.requirements)),
             ) from error
-        signer = {"signer": credential.signer} if module == "s3" else {}
+        signer = {"signer": credential.signer} if own.takes_signer else {}
         storage = adapter(credential.options, renewal=credential.renewal, **signer)
         assert isinstance(storage, Storage)
         return storage
@@ -257,15 +255,12 @@ class RoutedStorage(Storage):
         options = self._credential(path).options
         if reason := file_io.unknown_reason(options):
             return reason
-        if scheme_of(path) != "s3":
+        own = declaration_of(path)
+        about = None if own is None else own.storage_options()
+        if about is None:
             return None
-        if reason := s3_options.unwritable_reason(options):
-            return reason
-        if s3_options.deletes(options) or isinstance(self.adapter(path), SoftStorage):
-            return None
-        return (
-            f"{s3_options.DELETES_OFF} turns deletions off, and the storage of a package that is installed for S3 does"
-            " not know that: it would delete"
+        return about.unwritable_reason(
+            options, takes_soft_deletions=lambda: isinstance(self.adapter(path), SoftStorage)
         )
 
     def obstacles(self, folders: Sequence[str]) -> Mapping[str, Obstacle]:
@@ -278,37 +273,9 @@ class RoutedStorage(Storage):
 
 
 def _with_one_scheme(path: str) -> str:
-    """A path or a prefix in the one spelling of S3 and of Azure; any other as it is."""
-    return canonical(path) if scheme_of(path) in ("s3", "abfss") else path
-
-
-_VARIABLES = (
-    (("AWS_REGION", "AWS_DEFAULT_REGION"), "client.region", ("region", "s3.region")),
-    (("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "s3.endpoint", ("endpoint_url",)),
-    (("STORAGE_EMULATOR_HOST",), "gcs.service.host", ("gcs.endpoint",)),
-)
-_KEYS = {
-    "AWS_ACCESS_KEY_ID": "client.access-key-id",
-    "AWS_SECRET_ACCESS_KEY": "client.secret-access-key",
-    "AWS_SESSION_TOKEN": "client.session-token",
-}
-
-
-def with_environment(options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The options, completed from this process's environment.
-
-    Keys are taken together or not at all: a token belongs to its key.
-    """
-    found = dict(options)
-    if not s3_options.KEY_OPTIONS & found.keys():
-        found |= {option: environment[name] for name, option in _KEYS.items() if environment.get(name)}
-    for names, option, others in _VARIABLES:
-        values = [environment[name] for name in names if environment.get(name)]
-        if values and option not in found and not found.keys() & set(others):
-            found[option] = values[0]
-    from iceberg_cli.storage.azure_options import AzureOptions
-
-    return dict(AzureOptions.of(found, environment).options)
+    """A path or a prefix in the one spelling that its storage has; where it has several, as it is."""
+    own = declaration_of(path)
+    return canonical(path) if own is not None and own.has_one_spelling else path
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import pytest
 from iceberg_cli.cli.render.plan import option_text
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import MAX_LONG
 from iceberg_cli.plan.text import age, iso, old
-from iceberg_cli.storage.s3 import S3Storage
+from iceberg_cli.storage.s3.objects import S3Storage
 from iceberg_cli.testing.delta_writer import a_commit, a_metadata, a_protocol, a_remove, an_add
 from tests.builders import DAY_MS, NOW_MS
 from tests.cli.lakes import AS_OF_MS, FolderTable, four_snapshots, listing_of_table

@@ -45,7 +45,7 @@ class _Repeating(PassingOn):
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "_FIRST_WAIT_S", 0.001)
     monkeypatch.setattr(backoff, "_FIRST_THROTTLED_WAIT_S", 0.001)
-    azure = pytest.importorskip("iceberg_cli.storage.azure")
+    azure = pytest.importorskip("iceberg_cli.storage.azure.blobs")
     monkeypatch.setattr(azure, "_WAITS", dict.fromkeys(azure._WAITS, 0))
 
 

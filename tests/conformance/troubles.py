@@ -23,9 +23,10 @@ from iceberg_cli.iceberg.catalogs.rest import connection as rest_connection
 from iceberg_cli.iceberg.catalogs.rest.committer import RestCommitter
 from iceberg_cli.iceberg.catalogs.sql.committer import SqlCommitter
 from iceberg_cli.operation.outcomes import Attempt, Outcome
-from iceberg_cli.storage import Storage, backoff, s3
+from iceberg_cli.storage import Storage, backoff
 from iceberg_cli.storage.router import open_storage
-from iceberg_cli.storage.s3 import S3Storage
+from iceberg_cli.storage.s3 import objects as s3
+from iceberg_cli.storage.s3.objects import S3Storage
 from iceberg_cli.testing.conformance import commits, delta_logs
 from iceberg_cli.testing.conformance.faults import FaultyStorage
 from tests.conformance.catalogs import VOUCHED, Catalog, execute, make_table
@@ -567,7 +568,7 @@ class OnGcs(InObjectStore):
         return self.store.endpoint
 
     def uploads_to(self, endpoint: str) -> Storage:
-        from iceberg_cli.storage import gcs
+        from iceberg_cli.storage.gcs import objects as gcs
 
         self.patches.setattr(gcs, "_ANSWER_S", _WAIT_S)
         return gcs.GcsStorage(self.store.options_at(endpoint))
@@ -586,7 +587,7 @@ class OnAzure(InObjectStore):
         return self.store.endpoint
 
     def uploads_to(self, endpoint: str) -> Storage:
-        from iceberg_cli.storage import azure
+        from iceberg_cli.storage.azure import blobs as azure
 
         self.patches.setattr(azure, "_ANSWER_S", _WAIT_S)
         self.patches.setattr(azure, "_RETRIES", 1)

@@ -17,10 +17,10 @@ from iceberg_cli.formats.open import open_table
 from iceberg_cli.iceberg.catalogs.glue.committer import GlueCommitter
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.plan.plan import Task
-from iceberg_cli.storage.gcs_options import GcsOptions
+from iceberg_cli.storage.gcs.options import GcsOptions
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.router import open_storage
-from iceberg_cli.storage.s3_options import S3Options, with_table_tags
+from iceberg_cli.storage.s3.options import S3Options, with_table_tags
 from iceberg_cli.testing.delta_writer import a_metadata, a_protocol, commit_path, write_log
 from tests.builders import DAY_MS, TableWriter
 from tests.cli.lakes import AS_OF, LONG_AGO_MS

@@ -42,7 +42,7 @@ KEYS = {"key": "AK", "secret": "a-secret-key"}
     ],
 )
 def test_hosts_of_services_that_document_it_are_known(host: str) -> None:
-    assert is_known(host)
+    assert is_known(host, "s3://b")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_hosts_of_services_that_document_it_are_known(host: str) -> None:
     ],
 )
 def test_every_other_host_is_not(host: str) -> None:
-    assert not is_known(host)
+    assert not is_known(host, "s3://b")
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from iceberg_cli.paths import Roots, is_suspicious
 from iceberg_cli.storage.local import LocalStorage, in_its_folder
 from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.router import open_storage
-from iceberg_cli.storage.s3 import S3Storage
+from iceberg_cli.storage.s3.objects import S3Storage
 from iceberg_cli.testing.conformance.storages import Sandbox, StorageConformance, versions
 from iceberg_cli.testing.delta_writer import a_commit, a_metadata, a_protocol, an_add
 from iceberg_cli.testing.memory_storage import MemoryStorage

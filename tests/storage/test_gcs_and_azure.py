@@ -17,10 +17,10 @@ import pytest
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
 from iceberg_cli.storage import Storage, StorageCredential, backoff
-from iceberg_cli.storage.azure_options import AzureOptions
+from iceberg_cli.storage.azure.options import AzureOptions
 from iceberg_cli.storage.conditional_create import is_known, service_of
-from iceberg_cli.storage.credential_options import with_options
-from iceberg_cli.storage.router import RoutedStorage, open_storage, with_environment
+from iceberg_cli.storage.credential_options import with_environment, with_options
+from iceberg_cli.storage.router import RoutedStorage, open_storage
 from iceberg_cli.testing.conformance.storages import Sandbox, StorageConformance
 from tests.budget import deep_unless
 from tests.emulators import ACCOUNT, KEY, Azurite, FakeGcs, ObjectStore
@@ -170,7 +170,7 @@ class _Handler(PassingOn):
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "_FIRST_WAIT_S", 0.001)
     monkeypatch.setattr(backoff, "_FIRST_THROTTLED_WAIT_S", 0.001)
-    azure = pytest.importorskip("iceberg_cli.storage.azure")
+    azure = pytest.importorskip("iceberg_cli.storage.azure.blobs")
     monkeypatch.setattr(azure, "_WAITS", dict.fromkeys(azure._WAITS, 0))
 
 
@@ -640,7 +640,7 @@ class _Slow(_Handler):
 def test_time_outs_of_a_large_upload_are_for_its_parts(
     azurite: Azurite, no_waits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    azure = pytest.importorskip("iceberg_cli.storage.azure")
+    azure = pytest.importorskip("iceberg_cli.storage.azure.blobs")
     for name, value in {"_CONNECT_S": 0.4, "_ANSWER_S": 0.4, "_SLOWEST": 1 << 20}.items():
         monkeypatch.setattr(azure, name, value)
     path, data = f"{azurite.new_folder()}/large", b"0123456789abcdef" * (2 << 20)
@@ -890,7 +890,7 @@ def test_credentials_are_taken_together(
     ],
 )
 def test_hosts_that_keep_conditional_creates_are_known(host: str, scheme: str, known: bool) -> None:
-    assert is_known(host, scheme) is known
+    assert is_known(host, f"{scheme}://b") is known
 
 
 @pytest.mark.parametrize(

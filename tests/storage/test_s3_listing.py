@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg_cli.storage import s3_listing
-from iceberg_cli.storage.s3_listing import Listing
+from iceberg_cli.storage.s3 import listing as s3_listing
+from iceberg_cli.storage.s3.listing import Listing
 from tests.servers import Versitygw
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.errors import AccessDenied
-from iceberg_cli.storage import backoff, s3_reads
-from iceberg_cli.storage.s3 import S3Storage
+from iceberg_cli.storage import backoff
+from iceberg_cli.storage.s3 import reads as s3_reads
+from iceberg_cli.storage.s3.objects import S3Storage
 from tests.servers import Versitygw
 from tests.storage.test_s3_requests import KEY_TEXT, OK, Answer, Recorder, an_error, recorder
 

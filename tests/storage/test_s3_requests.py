@@ -21,9 +21,9 @@ from botocore.exceptions import ClientError
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
 from iceberg_cli.storage.backoff import backoff_s
-from iceberg_cli.storage.s3 import S3Storage
-from iceberg_cli.storage.s3_retries import next_wait_s
-from iceberg_cli.storage.s3_session import new_session
+from iceberg_cli.storage.s3.objects import S3Storage
+from iceberg_cli.storage.s3.retries import next_wait_s
+from iceberg_cli.storage.s3.session import new_session
 from tests.servers import MotoServer, Versitygw
 
 KEY = bytes(range(32))

@@ -8,7 +8,7 @@ import pytest
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, TableNotFound, UsageError
 from iceberg_cli.storage import RequestToSign, SignedRequest, backoff
-from iceberg_cli.storage.s3 import S3Storage
+from iceberg_cli.storage.s3.objects import S3Storage
 
 REMOTE = {"s3.remote-signing-enabled": "true", "s3.region": "us-east-1", "s3.endpoint": "https://127.0.0.1:1"}
 

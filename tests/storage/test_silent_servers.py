@@ -10,8 +10,9 @@ import obstore.store
 import pytest
 
 from iceberg_cli.errors import BackendUnavailable
-from iceberg_cli.storage import Storage, backoff, s3
-from iceberg_cli.storage.s3 import S3Storage
+from iceberg_cli.storage import Storage, backoff
+from iceberg_cli.storage.s3 import objects as s3
+from iceberg_cli.storage.s3.objects import S3Storage
 
 
 @pytest.fixture

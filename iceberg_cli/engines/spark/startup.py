@@ -24,16 +24,11 @@ from iceberg_cli import __version__
 from iceberg_cli.engines.selection import SUBMITTED, EngineChoice, active_session, is_connect
 from iceberg_cli.engines.spark.session import Session, cause_of, translated
 from iceberg_cli.errors import BackendUnavailable, UsageError, how_to_install
-from iceberg_cli.paths import scheme_of
 from iceberg_cli.storage import Storage
+from iceberg_cli.storage.declarations import declaration_of
 from iceberg_cli.storage.redaction import redact
 
 _NEEDED = ("isal", "mmh3", "numpy", "pyarrow", "pyroaring")
-_NEEDED_FOR = {
-    "s3": frozenset({"s3fs"}),
-    "gs": frozenset({"gcsfs"}),
-    "abfss": frozenset({"azure.storage.blob", "azure.identity"}),
-}
 _MOST_LOOKS = 64  # tasks that check which packages workers have
 _LOG_LINES = 3
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # of every file in the archive: equal sources are equal bytes
@@ -139,7 +134,8 @@ def prepare(
 
     with _lock:
         _send_package(session)
-    _check_packages(session, needed | _NEEDED_FOR.get(scheme_of(path), frozenset()))
+    own = declaration_of(path)
+    _check_packages(session, needed | (frozenset() if own is None else own.workers_need))
     rows = [b""] * min(session.cores, _MOST_LOOKS)
     with session.payload(pickle.dumps(storage, 5), secret=True) as payload:
         for answer in session.answers(

@@ -8,7 +8,7 @@ from typing import Any
 
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.storage.redaction import redact
-from iceberg_cli.storage.s3_options import TAGS
+from iceberg_cli.storage.s3.options import TAGS
 
 _FILE_NAME = ".pyiceberg.yaml"
 _MEND = "Mend the file, or name another one with --catalog-config."

@@ -29,8 +29,9 @@ from iceberg_cli.engines.spark.startup import package_archive, prepare
 from iceberg_cli.errors import BackendUnavailable, UsageError
 from iceberg_cli.formats import open as choosing
 from iceberg_cli.formats.open import open_table
+from iceberg_cli.storage.credential_options import with_environment
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.storage.router import RoutedStorage, with_environment
+from iceberg_cli.storage.router import RoutedStorage
 from iceberg_cli.testing.conformance.engines import SHORT_FILES, Batch, as_it_is, make_files, unseen
 from tests.cli.lakes import four_snapshots
 from tests.cli.running import iceberg_cli as run

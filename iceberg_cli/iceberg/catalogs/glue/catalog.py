@@ -9,7 +9,7 @@ from typing import Final
 from iceberg_cli.iceberg.catalogs import Catalog, CatalogEntry, Committer, MayMatch
 from iceberg_cli.iceberg.catalogs.glue.connection import METADATA, GlueConnection, is_iceberg
 from iceberg_cli.storage.router import open_storage
-from iceberg_cli.storage.s3_options import with_table_tags
+from iceberg_cli.storage.s3.options import with_table_tags
 
 
 class GlueCatalog(Catalog):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
@@ -248,6 +248,25 @@ def _url(name: str, host: str, known: Mapping[str, str], fields: Mapping[str, st
         suffixed = authority.replace(".dfs.", ".blob.", 1)
         return f"{scheme}://{name}{suffixed}" if authority[0] == "." else f"{scheme}://{authority}/{name}"
     return f"{scheme}://{host.replace('.dfs.', '.blob.', 1) if '.' in host else name + _DEFAULT_SUFFIX}"
+
+
+def from_environment(options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """See `StorageOptions`."""
+    return dict(AzureOptions.of(options, environment).options)
+
+
+def replaced_by(options: Collection[str], over: Collection[str]) -> Collection[str]:
+    """See `StorageOptions`."""
+    return {name for name in options if is_credential(name)} if any(map(is_credential, over)) else ()
+
+
+def unwritable_reason(
+    options: Mapping[str, str],  # noqa: ARG001 - the port's signature
+    *,
+    takes_soft_deletions: Callable[[], bool],  # noqa: ARG001
+) -> str | None:
+    """None: no option forbids it."""
+    return None
 
 
 def ends_ms(options: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError
 
 from iceberg_cli.errors import AccessDenied, IcebergCliError, TableNotFound
 from iceberg_cli.storage import RequestToSign, Signer
-from iceberg_cli.storage.s3_session import new_session
+from iceberg_cli.storage.s3.session import new_session
 
 _THREADS: Final = 32  # of the signer, which waits for its answers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ EXPIRES_AT_MS: Final = "gcs.oauth2.token-expires-at"
 _NO_AUTH: Final = "gcs.no-auth"
 CREDENTIAL_OPTIONS: Final = frozenset({TOKEN, EXPIRES_AT_MS, _NO_AUTH})
 _ENDPOINTS: Final = ("gcs.service.host", "gcs.endpoint")
+_ENDPOINT_VARIABLE: Final = "STORAGE_EMULATOR_HOST"
 _ACCESS: Final = ("read_only", "read_write", "full_control")
 _CONSISTENCY: Final = ("none", "size", "md5")
 # Objects that the customer's own key encrypts are not read, and others would be written beside them.
@@ -86,6 +87,28 @@ class GcsOptions:
                 *(secret for name in _ENDPOINTS for secret in secrets_of_url(options.get(name, ""))),
             ),
         )
+
+
+def from_environment(options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """See `StorageOptions`."""
+    endpoint = environment.get(_ENDPOINT_VARIABLE)
+    if not endpoint or options.keys() & set(_ENDPOINTS):
+        return dict(options)
+    return {**options, _ENDPOINTS[0]: endpoint}
+
+
+def replaced_by(options: Collection[str], over: Collection[str]) -> Collection[str]:  # noqa: ARG001 - the port's
+    """See `StorageOptions`."""
+    return CREDENTIAL_OPTIONS if CREDENTIAL_OPTIONS.intersection(over) else ()
+
+
+def unwritable_reason(
+    options: Mapping[str, str],  # noqa: ARG001 - the port's signature
+    *,
+    takes_soft_deletions: Callable[[], bool],  # noqa: ARG001
+) -> str | None:
+    """None: no option forbids it."""
+    return None
 
 
 def _one_of(options: Mapping[str, str], name: str, known: tuple[str, ...], *, default: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fsspec.asyn import sync
 
 from iceberg_cli.storage.backoff import backoff_s
-from iceberg_cli.storage.s3_options import S3Options
+from iceberg_cli.storage.s3.options import S3Options
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential, S3Store

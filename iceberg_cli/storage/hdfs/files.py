@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
 from iceberg_cli.storage import FileInfo, Renewal, Storage
-from iceberg_cli.storage.conditional_create import READ_ONLY
+from iceberg_cli.storage.hdfs.declaration import READ_ONLY
 
 _LOCATION: Final = re.compile(r"(hdfs|viewfs)://([^/]*)(/.*)?", re.IGNORECASE | re.DOTALL)
 

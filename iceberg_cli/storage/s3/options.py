@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import urlencode
@@ -27,6 +27,16 @@ _REMOTE_SIGNING: Final = "s3.remote-signing-enabled"
 KEY_OPTIONS: Final = frozenset({*KEY_IDS, *_SECRETS, "anon", "s3.anonymous", _REMOTE_SIGNING})
 EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"
 _ACCESS_POINT: Final = "s3.access-points."
+_KEY_VARIABLES: Final = {
+    "AWS_ACCESS_KEY_ID": "client.access-key-id",
+    "AWS_SECRET_ACCESS_KEY": "client.secret-access-key",
+    "AWS_SESSION_TOKEN": "client.session-token",
+}
+# Variables, the option that they give, and other names of that option.
+_VARIABLES: Final = (
+    (("AWS_REGION", "AWS_DEFAULT_REGION"), "client.region", ("region", "s3.region")),
+    (("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "s3.endpoint", ("endpoint_url",)),
+)
 _TRUE: Final = frozenset({"1", "true", "yes"})
 _FALSE: Final = frozenset({"", "0", "false", "no"})
 
@@ -148,15 +158,39 @@ def deletes(options: Mapping[str, str]) -> bool:
     return _is_true(options, _DELETES, otherwise=True)
 
 
-def unwritable_reason(options: Mapping[str, str]) -> str | None:
-    """Why nothing may be written by these options, or None."""
+def from_environment(options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """See `StorageOptions`."""
+    found = dict(options)
+    if not KEY_OPTIONS & found.keys():
+        found |= {
+            option: environment[name] for name, option in _KEY_VARIABLES.items() if environment.get(name)
+        }
+    for names, option, others in _VARIABLES:
+        values = [environment[name] for name in names if environment.get(name)]
+        if values and option not in found and not found.keys() & set(others):
+            found[option] = values[0]
+    return found
+
+
+def replaced_by(options: Collection[str], over: Collection[str]) -> Collection[str]:  # noqa: ARG001 - the port's
+    """See `StorageOptions`."""
+    return {*KEY_OPTIONS, EXPIRES_AT_MS} if KEY_IDS.intersection(over) else ()
+
+
+def unwritable_reason(options: Mapping[str, str], *, takes_soft_deletions: Callable[[], bool]) -> str | None:
+    """See `StorageOptions`."""
     if (storage_class := options.get(_STORAGE_CLASS, "").upper()) in _ARCHIVES:
         return (
             f"{_STORAGE_CLASS}={storage_class}: what is written there cannot be read before it is restored, and a"
             " table's metadata is read at once. Set a class that is read without that, or let a lifecycle rule of"
             " the bucket move data files"
         )
-    return None
+    if deletes(options) or takes_soft_deletions():
+        return None
+    return (
+        f"{DELETES_OFF} turns deletions off, and the storage of a package that is installed for S3 does not know that:"
+        " it would delete"
+    )
 
 
 def _below(prefix: str, options: Mapping[str, str]) -> dict[str, str]:

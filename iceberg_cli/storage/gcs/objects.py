@@ -29,7 +29,7 @@ from fsspec.asyn import sync
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, BucketNotFound, IcebergCliError, UsageError
 from iceberg_cli.storage import FileInfo, Renewal, Storage
 from iceberg_cli.storage.backoff import backoff_s, is_transient_status, wait_s_after
-from iceberg_cli.storage.gcs_options import EXPIRES_AT_MS, TOKEN, GcsOptions
+from iceberg_cli.storage.gcs.options import EXPIRES_AT_MS, TOKEN, GcsOptions
 from iceberg_cli.storage.many_objects import (
     THREADS,
     delete_each,

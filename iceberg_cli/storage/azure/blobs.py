@@ -34,7 +34,7 @@ from requests.adapters import HTTPAdapter
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, BucketNotFound, IcebergCliError, UsageError
 from iceberg_cli.paths import canonical
 from iceberg_cli.storage import FileInfo, Renewal, Storage
-from iceberg_cli.storage.azure_options import AzureAccount, AzureOptions, ends_ms, is_credential
+from iceberg_cli.storage.azure.options import AzureAccount, AzureOptions, ends_ms, is_credential
 from iceberg_cli.storage.many_objects import (
     THREADS,
     delete_each,

@@ -45,17 +45,17 @@ from iceberg_cli.storage.many_objects import (
 )
 from iceberg_cli.storage.redaction import redact, secrets_of_proxies
 from iceberg_cli.storage.renewals import RenewedConnection
-from iceberg_cli.storage.s3_listing import Listing
-from iceberg_cli.storage.s3_options import DELETES_OFF, EXPIRES_AT_MS, S3Options
-from iceberg_cli.storage.s3_reads import ObjectReads
-from iceberg_cli.storage.s3_retries import (
+from iceberg_cli.storage.s3.listing import Listing
+from iceberg_cli.storage.s3.options import DELETES_OFF, EXPIRES_AT_MS, S3Options
+from iceberg_cli.storage.s3.reads import ObjectReads
+from iceberg_cli.storage.s3.retries import (
     TRANSIENT_CODES,
     TRANSPORT_ERRORS,
     next_wait_s,
     status_of,
 )
-from iceberg_cli.storage.s3_session import new_session
-from iceberg_cli.storage.s3_signing import SigningRefused, session_of
+from iceberg_cli.storage.s3.session import new_session
+from iceberg_cli.storage.s3.signing import SigningRefused, session_of
 
 SCHEMES = ("s3", "s3a", "s3n")
 

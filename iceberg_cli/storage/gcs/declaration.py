@@ -1,0 +1,28 @@
+"""What others must know of Google Cloud Storage."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from iceberg_cli.storage.declarations import KnownService, StorageDeclaration
+
+_HOSTS: Final = r"""
+    (?:www | storage(?:\.mtls)? | storage-[a-z0-9-]+\.p)\.googleapis\.com
+    | storage\.[a-z]+(?:-[a-z]+)*[0-9]*\.rep\.googleapis\.com
+"""
+DECLARATION: Final = StorageDeclaration(
+    schemes=("gs",),
+    spellings=("gs",),
+    adapter=("iceberg_cli.storage.gcs.objects", "GcsStorage"),
+    options="iceberg_cli.storage.gcs.options",
+    requirements=(("gcsfs", "gcsfs>=2025.3"),),
+    workers_need=frozenset({"gcsfs"}),
+    services=(
+        KnownService(
+            name="Google Cloud Storage",
+            source="https://cloud.google.com/storage/docs/request-preconditions",
+            hosts=re.compile(_HOSTS, re.VERBOSE),
+        ),
+    ),
+)

@@ -1,0 +1,1 @@
+"""HDFS, which is read and not written to."""

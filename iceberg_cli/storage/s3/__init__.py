@@ -1,0 +1,1 @@
+"""Amazon S3 and services of its protocol."""
