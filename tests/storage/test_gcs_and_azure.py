@@ -83,7 +83,9 @@ class TestAzure(Stores):
         )
 
 
-@pytest.mark.parametrize(("store", "module"), [("fake_gcs", "gcs"), ("azurite", "azure")], indirect=["store"])
+@pytest.mark.parametrize(
+    ("store", "module"), [("fake_gcs", "gcs.objects"), ("azurite", "azure.blobs")], indirect=["store"]
+)
 def test_objects_are_listed_page_by_page(
     store: ObjectStore, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """What a commit does to table metadata, and what must be true for it.
 
-The updates and requirements themselves are in `spec/updates.py`, `with_updates` in `spec/metadata_builder.py`. Nothing
-here reads a clock or draws an id.
+The updates and requirements themselves are in `spec/table_metadata/updates.py`, `with_updates` in
+`spec/table_metadata/builder.py`. Nothing here reads a clock or draws an id.
 
 Spec: "Table Metadata", "Commit Conflict Resolution and Retry"; REST catalog specification.
 """

@@ -1,7 +1,7 @@
 """What the metadata file of a table tells by itself: its snapshots and refs, and by these what may expire.
 
 It is read for surveys of many tables, which only look: nothing is planned on it. Fields that it does not need are not
-looked at, so that a file in which one of those is wrong is read here and refused by `spec/metadata.py`.
+looked at, so that a file in which one of those is wrong is read here and refused by `spec/table_metadata/metadata.py`.
 
 Spec: "Table Metadata Fields", "Snapshots", "Snapshot References", "Optional Snapshot Summary Fields".
 """

@@ -13,10 +13,8 @@ import json
 import os
 import re
 import uuid
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import datetime
 from email import message_from_bytes
 from functools import partial
@@ -28,7 +26,8 @@ from fsspec.asyn import sync
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, BucketNotFound, IcebergCliError, UsageError
 from iceberg_cli.storage import FileInfo, Renewal, Storage
-from iceberg_cli.storage.backoff import backoff_s, is_transient_status, wait_s_after
+from iceberg_cli.storage.backoff import backoff_s, wait_s_after
+from iceberg_cli.storage.gcs.answers import NO_BUCKET, Answer, GcsError, Request
 from iceberg_cli.storage.gcs.options import EXPIRES_AT_MS, TOKEN, GcsOptions
 from iceberg_cli.storage.many_objects import (
     THREADS,
@@ -66,125 +65,11 @@ _CONNECT_S: Final = 20
 # The connection bounds its waits for parts of an answer, and not those before it may send a body.
 _ANSWER_S: Final = 60
 _SLOWEST: Final = 64 * 1024  # bytes a second
-_NO_BUCKET: Final = "bucket does not exist"
 _NO_BATCH: Final = frozenset({400, 404, 405, 501})  # answers of services that know no batches
 _JSON: Final = {"Accept-Encoding": "identity"}
 # Objects that are stored compressed come as they are stored.
 _MEDIA: Final = {"Accept-Encoding": "gzip"}
 _TRANSPORT_ERRORS: Final = (aiohttp.ClientError, OSError, RequestException)
-
-
-class GcsError(Exception):
-    """An answer that is no success, or none at all.
-
-    Args:
-        status: of the HTTP answer; None where there was none.
-        reason: in words.
-        retry_after: that header, or "".
-        is_final: without an answer: whether the same request would fail again.
-        code: that a document of the service gives as the status; None where the answer is no such document.
-    """
-
-    def __init__(
-        self,
-        status: int | None,
-        reason: str,
-        *,
-        retry_after: str = "",
-        is_final: bool = False,
-        code: int | None = None,
-    ) -> None:
-        super().__init__(reason)
-        self.status, self.reason, self.retry_after, self.is_final = status, reason, retry_after, is_final
-        self.code = code
-
-    @classmethod
-    def of(cls, status: int, text: str, *, retry_after: str = "") -> GcsError:
-        """The error that an answer with this body is."""
-        try:
-            error = json.loads(text)["error"]
-            reason = error if isinstance(error, str) else error["message"]
-        except (ValueError, KeyError, TypeError):
-            error, reason = None, text.strip()
-        code = error.get("code") if isinstance(error, dict) else None
-        return cls(status, str(reason)[:500] or f"HTTP {status}", retry_after=retry_after, code=code)
-
-    @property
-    def is_transient(self) -> bool:
-        """Whether the same request may succeed, or have succeeded, without anything being changed here."""
-        return not self.is_final if self.status is None else is_transient_status(self.status)
-
-    @property
-    def is_absent(self) -> bool:
-        """Whether there is no such object, in a bucket that there is: by the service's word, not by a proxy's page."""
-        return self.status == self.code == 404 and _NO_BUCKET not in self.reason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """One request; `path` is below the endpoint, percent-encoded."""
-
-    method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    def document(self, *names: str) -> dict[str, Any]:
-        """The JSON object that it is.
-
-        Args:
-            names: of members that it must have.
-
-        Raises:
-            GcsError: it is something else, as by a proxy: nothing is known of what the service did.
-        """
-        try:
-            found = json.loads(self.body)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict) or not found.keys() >= {*names}:
-            described = f"with {' and '.join(names)}" if names else "of the service"
-            raise GcsError(None, f"the answer, HTTP {self.status}, is no document {described}")
-        return found
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has nothing to tell, as of a deletion; a document may say so too."""
-        return self.body.strip() in (b"", b"null")
-
-    def part(self, span: tuple[int, int] | None) -> bytes:
-        """An object's bytes, or those of a part of it, by what the answer says that it has.
-
-        Raises:
-            GcsError: it has something else.
-        """
-        body = self.body
-        coded = self.headers.get("Content-Encoding", "")
-        if coded == "gzip" and self.headers.get("X-Goog-Stored-Content-Encoding", coded) != coded:
-            try:
-                body = zlib.decompress(body, zlib.MAX_WBITS | 16)  # compressed on the way
-            except zlib.error as error:
-                raise GcsError(None, f"the answer is no gzip, which it says: {error}") from None
-        if self.status == 200:
-            return body if span is None else body[span[0] : sum(span)]
-        has = re.match(r"bytes (\d+)-(\d+)/(\d+)$", self.headers.get("Content-Range", ""))
-        first, last, size = (int(each) for each in has.groups()) if has else (0, -1, 0)
-        if (
-            self.status != 206
-            or span is None
-            or (first, last + 1) != (span[0], min(sum(span), size))
-            or len(body) != last + 1 - first
-        ):
-            raise GcsError(None, f"the answer, HTTP {self.status}, has other bytes than were asked for")
-        return body
 
 
 class GcsStorage(Storage):
@@ -262,7 +147,7 @@ class GcsStorage(Storage):
         headers = dict(_MEDIA)
         if span is not None:
             headers["Range"] = f"bytes={span[0]}-{span[0] + span[1] - 1}"
-        request = _Request(method="GET", path=self._object(path), query={"alt": "media"}, headers=headers)
+        request = Request(method="GET", path=self._object(path), query={"alt": "media"}, headers=headers)
         for tries in itertools.count(1):
             try:
                 return self._call(request).part(span)
@@ -291,7 +176,7 @@ class GcsStorage(Storage):
 
         def ask(path: str) -> FileInfo:
             query = {"fields": "size,updated,generation"}
-            request = _Request(method="GET", path=self._object(path), query=query, headers=_JSON)
+            request = Request(method="GET", path=self._object(path), query=query, headers=_JSON)
             try:
                 return info(path, self._call(request).document("size", "updated", "generation"))
             except GcsError as error:
@@ -391,7 +276,7 @@ class GcsStorage(Storage):
         query = {"maxResults": str(_PAGE), **query}
         while True:
             try:
-                page = self._call(_Request(method="GET", path=path, query=query, headers=_JSON)).document()
+                page = self._call(Request(method="GET", path=path, query=query, headers=_JSON)).document()
             except GcsError as error:
                 raise self._translated("list", folder, error, is_listing=True) from None
             yield page
@@ -454,7 +339,7 @@ class GcsStorage(Storage):
         headers = {**_JSON, "Content-Type": f"multipart/mixed; boundary={boundary}"}
         body = f"{parts}--{boundary}--\r\n".encode()
         answer = self._call(
-            _Request(method="POST", path="batch/storage/v1", headers=headers, body=body), shared=False
+            Request(method="POST", path="batch/storage/v1", headers=headers, body=body), shared=False
         )
         found: dict[str, GcsError | None] = dict.fromkeys(
             names, GcsError(None, "the answer to a batch of deletions says nothing of it", is_final=True)
@@ -480,7 +365,7 @@ class GcsStorage(Storage):
 
         def reason(name: str) -> str | None:
             try:
-                answer = self._call(_Request(method="DELETE", path=name, headers=_JSON))
+                answer = self._call(Request(method="DELETE", path=name, headers=_JSON))
             except GcsError as error:
                 return None if error.is_absent else _words(error)
             except IcebergCliError as error:  # of the renewal
@@ -496,7 +381,7 @@ class GcsStorage(Storage):
         *,
         metadata: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
-    ) -> _Request:
+    ) -> Request:
         bucket, key = self._split(path)
         boundary = uuid.uuid4().hex
         described = json.dumps({"name": key, **({"metadata": metadata} if metadata else {})})
@@ -504,7 +389,7 @@ class GcsStorage(Storage):
             f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{described}\r\n"
             f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
         )
-        return _Request(
+        return Request(
             method="POST",
             path=f"upload/storage/v1/b/{quote(bucket, safe='')}/o",
             query={"uploadType": "multipart", "fields": "generation", **(query or {})},
@@ -513,7 +398,7 @@ class GcsStorage(Storage):
         )
 
     def _bears(self, path: str, mark: str) -> bool:
-        request = _Request(method="GET", path=self._object(path), query={"fields": "metadata"}, headers=_JSON)
+        request = Request(method="GET", path=self._object(path), query={"fields": "metadata"}, headers=_JSON)
         try:
             document = self._call(request).document()
         except GcsError as error:
@@ -522,7 +407,7 @@ class GcsStorage(Storage):
             raise self._translated("look at", path, error) from None
         return bool(document.get("metadata", {}).get(_MARK) == mark)
 
-    def _call(self, request: _Request, *, again: bool = True, shared: bool = True) -> _Answer:
+    def _call(self, request: Request, *, again: bool = True, shared: bool = True) -> Answer:
         """One request and its whole answer.
 
         Args:
@@ -542,9 +427,9 @@ class GcsStorage(Storage):
                 raise
         return self._sent(new, request, again=again, shared=shared)
 
-    def _sent(self, files: GCSFileSystem, request: _Request, *, again: bool, shared: bool) -> _Answer:
+    def _sent(self, files: GCSFileSystem, request: Request, *, again: bool, shared: bool) -> Answer:
         if shared and (query := self._shared_query()):
-            request = _Request(
+            request = Request(
                 method=request.method,
                 path=request.path,
                 query={**request.query, **query},
@@ -553,7 +438,7 @@ class GcsStorage(Storage):
             )
         for tries in itertools.count(1):
             try:
-                answer: _Answer = sync(files.loop, partial(_ask, files, request))
+                answer: Answer = sync(files.loop, partial(_ask, files, request))
             except GcsError as error:
                 wait_s = _next_wait_s(error, tries) if again else None
                 if wait_s is None:
@@ -591,12 +476,12 @@ class GcsStorage(Storage):
         if error.is_absent and not is_listing:
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         kind = AccessDenied if error.status in (401, 403) else BackendUnavailable
-        if error.status == 404 and _NO_BUCKET in error.reason:
+        if error.status == 404 and NO_BUCKET in error.reason:
             kind = BucketNotFound
         return kind(redact(f"Cannot {verb} {path}: {_words(error)}", self._secrets))
 
 
-async def _ask(files: GCSFileSystem, request: _Request) -> _Answer:
+async def _ask(files: GCSFileSystem, request: Request) -> Answer:
     """Send a request once, as it is.
 
     Raises:
@@ -629,7 +514,7 @@ async def _ask(files: GCSFileSystem, request: _Request) -> _Answer:
     if response.status >= 300:
         retry_after = response.headers.get("Retry-After", "")
         raise GcsError.of(response.status, body.decode(errors="replace"), retry_after=retry_after)
-    return _Answer(response.status, response.headers, body)
+    return Answer(response.status, response.headers, body)
 
 
 def _key_of(text: str) -> dict[str, Any]:
