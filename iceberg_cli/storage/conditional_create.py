@@ -58,8 +58,9 @@ def service_of(folder: str, storage: Storage) -> ObjectService | None:
     scheme = scheme_of(folder)
     if endpoint is None:
         # An adapter of another package answers for the services that it knows.
-        is_told = own.is_spoken_by_others
-        return ObjectService(scheme=scheme, name=f"{scheme}://{bucket}", is_known=False) if is_told else None
+        if not own.is_spoken_by_others:
+            return None
+        return ObjectService(scheme=scheme, name=f"{scheme}://{bucket}", is_known=False)
     parts = urlsplit(endpoint)
     return ObjectService(
         scheme=scheme,
