@@ -115,10 +115,14 @@ def declarations() -> tuple[StorageDeclaration, ...]:
 def declaration_of(path: str) -> StorageDeclaration | None:
     """That of the storage of a path; None where it says nothing of itself."""
     scheme = scheme_of(path)
-    own = (each for each in _built_in() if scheme in each.schemes)
-    return _brought.get(scheme) or next(own, None)
+    return _brought.get(scheme) or _by_scheme().get(scheme)
 
 
 @cache
 def _built_in() -> tuple[StorageDeclaration, ...]:
     return tuple(import_module(f"{__package__}.{name}.declaration").DECLARATION for name in BUILT_IN)
+
+
+@cache
+def _by_scheme() -> Mapping[str, StorageDeclaration]:
+    return {scheme: each for each in _built_in() for scheme in each.schemes}
