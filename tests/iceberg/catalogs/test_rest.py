@@ -694,6 +694,11 @@ def test_a_name_that_is_not_there_is_not_found_and_a_near_one_is_named(lake: Lak
         RestCommitter("prod", (lake.namespace, "inner"), "tt", {"uri": lake.front.uri}, {})
 
 
+def test_a_table_of_a_namespace_that_is_not_there_is_not_found(lake: Lake) -> None:
+    with pytest.raises(TableNotFound, match=r"prod\.nowhere\.t in its catalog\.$"):
+        RestCommitter("prod", ("nowhere",), "t", {"uri": lake.front.uri}, {})
+
+
 def test_a_view_is_called_one(lake: Lake) -> None:
     view = {
         "name": "v",

@@ -12,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 
 import requests
 from pyiceberg.catalog.rest import Capability, Endpoint, Endpoints, HttpMethod, IdentifierKind
-from pyiceberg.exceptions import RESTError
+from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, TableNotFound
 from iceberg_cli.iceberg.catalogs.rest.connection import (
@@ -284,7 +284,9 @@ class RestClient:
                 if view.status_code == requests.codes.ok:
                     return " It is a view."
             names = [identifier[-1] for identifier in self._connection.catalog.list_tables(self._levels)]
-        except (NoAnswer, requests.RequestException, RESTError, ValueError, NotImplementedError):
+        except (
+            NoAnswer, requests.RequestException, RESTError, NoSuchNamespaceError, ValueError, NotImplementedError,
+        ):  # fmt: skip
             return ""  # a hint, beside an answer that was clear
         return did_you_mean(self._table, names)
 
