@@ -19,6 +19,7 @@ from iceberg_cli.iceberg.catalogs.folders import open_folder
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.commits import an_attempt, first_metadata, properties_of, set_property
+from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.paths import FIXTURES, needs_fixtures
 from tests.servers import S3Server
 
@@ -33,6 +34,16 @@ def folder(tmp_path: Path) -> Path:
             f"{tmp_path}/t/metadata/v{version}.metadata.json", first_metadata(f"{tmp_path}/t")
         )
     return tmp_path / "t" / "metadata"
+
+
+class Overtaken(MemoryStorage):
+    """A storage in which another process deletes a file while the next one is made."""
+
+    goes = ""
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        super().put_if_absent(path, data)
+        self.delete([self.goes])
 
 
 def committer_of(folder: Path) -> FilesystemCommitter:
@@ -181,6 +192,38 @@ def test_versions_beside_a_catalogs_files_are_not_committed_to(folder: Path) -> 
     name = f"00004-{uuid.uuid4()}.metadata.json"
     (folder / name).write_bytes(first_metadata(str(folder.parent)))
     assert name in str(committer_of(folder).read_only_reason())
+
+
+def test_an_operation_is_closed_unfinished_where_no_catalog_decides(folder: Path) -> None:
+    committer = committer_of(folder)
+    assert committer.closing_refusal() is None
+    name = f"00004-{uuid.uuid4()}.metadata.json"
+    (folder / name).write_bytes(first_metadata(str(folder.parent)))
+    assert name in str(committer.closing_refusal())
+    for version in (1, 2, 3):
+        (folder / f"v{version}.metadata.json").unlink()
+    assert "belongs to a catalog" in str(committer.closing_refusal())
+
+
+def test_a_version_whose_base_went_while_it_was_made_has_no_known_outcome() -> None:
+    storage = Overtaken()
+    storage.put_if_absent("/t/metadata/v1.metadata.json", first_metadata("/t"))
+    committer = FilesystemCommitter("/t", storage)
+    attempt = an_attempt(committer, storage, {"ours": "yes"})
+    storage.goes = attempt.base
+    outcome = committer.commit(attempt)
+    assert isinstance(outcome, Unknown)
+    assert "went while the version after it was made" in outcome.cause
+
+
+def test_no_request_is_late_where_the_versions_file_is_there(folder: Path) -> None:
+    assert not committer_of(folder).takes_late_requests()
+    assert not open_folder("s3://bucket/t", MemoryStorage()).takes_late_requests()
+
+
+def test_file_names_alone_tell_what_is_current(folder: Path) -> None:
+    for path in (folder.parent, folder / "v2.metadata.json"):
+        assert open_folder(str(path), STORAGE).by_file_names
 
 
 def test_a_temporary_file_of_javas_is_no_version_and_no_catalogs(folder: Path) -> None:

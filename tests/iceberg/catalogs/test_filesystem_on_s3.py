@@ -115,6 +115,8 @@ def test_which_words_are_needed(
         assert reason in str(found)
         with pytest.raises(Refused, match=reason):
             an_attempt(committer, amazon, {"colour": "red"})
+        with pytest.raises(Refused, match=reason):
+            committer.prove("s3://bucket/t/probe", {})
     else:
         set_property(committer, amazon, "colour")
         assert committer.current() == "s3://bucket/t/metadata/v3.metadata.json"
