@@ -63,6 +63,15 @@ def test_the_row_is_written_as_java_writes_it(sqlite: Catalog) -> None:
     assert row_of(sqlite) == (committer.current(), first, "TABLE")
 
 
+def test_a_name_with_two_rows_is_not_used(sqlite: Catalog) -> None:
+    execute(sqlite.uri, "CREATE TABLE copied AS SELECT * FROM iceberg_tables")
+    execute(sqlite.uri, "DROP TABLE iceberg_tables")
+    execute(sqlite.uri, "ALTER TABLE copied RENAME TO iceberg_tables")
+    insert_row(sqlite.uri, f"{sqlite.folder}/metadata/00009-other.metadata.json", iceberg_type="TABLE")
+    with pytest.raises(BackendUnavailable, match="its catalog has 2 rows for it"):
+        sqlite.open().current()
+
+
 def test_a_row_without_a_type_is_a_table_and_one_of_a_view_is_not(sqlite: Catalog) -> None:
     execute(sqlite.uri, "UPDATE iceberg_tables SET iceberg_type = NULL")
     set_property(sqlite.open(), STORAGE, "colour")
@@ -304,6 +313,7 @@ def test_a_catalogs_table_is_found_by_its_configuration(sqlite: Catalog, tmp_pat
         "cat.a.b.t", catalogs=Catalogs(config), storage_options={"s3.region": "r"}
     )
     assert committer.current() == sqlite.open().current()
+    assert not committer.takes_late_requests()
     assert {key: options[key] for key in ("s3.endpoint", "s3.region")} == {
         "s3.endpoint": "http://127.0.0.1:1",
         "s3.region": "r",
