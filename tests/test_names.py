@@ -15,6 +15,7 @@ import pytest
 import iceberg_cli as package
 import iceberg_table_maintenance
 from iceberg_cli.errors import how_to_install
+from iceberg_cli.storage.declarations import declarations
 from tests.cli.running import iceberg_cli
 from tests.paths import ROOT
 
@@ -44,7 +45,8 @@ def test_nothing_says_to_install_a_name_of_an_index() -> None:
 def test_what_to_install_is_what_the_extra_asks_for(module: str, extra: str) -> None:
     targets = BUILD["project"]["optional-dependencies"][extra]
     (requirement,) = [each for each in targets if re.split(r"[<>=\[]", each)[0] == module]
-    stated = how_to_install(ModuleNotFoundError(name=f"{module}.part"))
+    needs = dict(pair for each in declarations() for pair in each.requirements)
+    stated = how_to_install(ModuleNotFoundError(name=f"{module}.part"), needs)
     assert stated == f"Install it with: pip install '{requirement}'"
     assert how_to_install(ModuleNotFoundError(name="oracledb")) == "Install it with: pip install 'oracledb'"
 

@@ -87,7 +87,9 @@ def unwritable_reason(folder: str) -> str | None:
         folder: in canonical spelling.
     """
     own = declaration_of(folder)
-    return f"{folder} is in {own.why_read_only}" if own is not None and own.why_read_only else None
+    if own is None or not own.why_read_only:
+        return None
+    return f"{folder} is in {own.title}: nothing is written there from here, since {own.why_read_only}"
 
 
 def probe(storage: Storage, path: str, *, service: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple
 
 from iceberg_cli.paths import scheme_of
 
@@ -15,21 +16,20 @@ BUILT_IN: Final = ("local", "s3", "gcs", "azure", "hdfs")
 """The folders of storages here; each has its `DECLARATION` in `declaration.py`."""
 
 
-class StorageOptions(Protocol):
-    """The module about the options of a storage."""
+class StorageOptions(ABC):
+    """What the options of a storage mean beside opening it."""
 
-    def from_environment(
-        self, options: Mapping[str, str], environment: Mapping[str, str], /
-    ) -> dict[str, str]:
+    @abstractmethod
+    def from_environment(self, options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
         """The options, completed from an environment. Credentials are taken together or not at all."""
-        ...
 
-    def replaced_by(self, options: Collection[str], over: Collection[str], /) -> Collection[str]:
+    @abstractmethod
+    def replaced_by(self, options: Collection[str], over: Collection[str]) -> Collection[str]:
         """The names of options that go where others come before them: a secret belongs to the key it came with."""
-        ...
 
+    @abstractmethod
     def unwritable_reason(
-        self, options: Mapping[str, str], /, *, takes_soft_deletions: Callable[[], bool]
+        self, options: Mapping[str, str], *, takes_soft_deletions: Callable[[], bool]
     ) -> str | None:
         """Why nothing may be written or deleted by these options, or None.
 
@@ -37,7 +37,6 @@ class StorageOptions(Protocol):
             options: for the storage.
             takes_soft_deletions: whether the storage knows other ways than to delete.
         """
-        ...
 
 
 class KnownService(NamedTuple):
@@ -59,10 +58,11 @@ class StorageDeclaration:
     """What others must know of a storage.
 
     Args:
+        title: in sentences.
         schemes: of its paths, in canonical spelling.
         spellings: of schemes, as an error lists them.
         adapter: the module and the class of its `Storage`.
-        options: the module about its options, see `StorageOptions`; empty: it has none.
+        options: the module whose `OPTIONS` are its `StorageOptions`; empty: it has none.
         requirements: what pip installs for a module that is missing, by the module's first name.
         workers_need: modules that Spark's workers need for its paths.
         secret_words: in names of options whose values are secret.
@@ -73,9 +73,10 @@ class StorageDeclaration:
         services: that are known to keep conditional creates.
         is_spoken_by_others: whether services that nobody here knows have its protocol.
         other_services: endings of buckets that lead to services that are not known, whatever the endpoint.
-        why_read_only: why nothing can be created there on condition that it is not there, after "it is in"; else empty.
+        why_read_only: why nothing can be created there on condition that it is not there, after "since"; else empty.
     """
 
+    title: str
     schemes: tuple[str, ...]
     spellings: tuple[str, ...]
     adapter: tuple[str, str]
@@ -93,8 +94,9 @@ class StorageDeclaration:
     why_read_only: str = ""
 
     def storage_options(self) -> StorageOptions | None:
-        """The module about its options."""
-        return cast("StorageOptions", import_module(self.options)) if self.options else None
+        """What its options mean; None where it has none."""
+        found: StorageOptions | None = import_module(self.options).OPTIONS if self.options else None
+        return found
 
 
 _brought: dict[str, StorageDeclaration] = {}  # by scheme

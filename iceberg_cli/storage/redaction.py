@@ -20,7 +20,9 @@ _WORDS: Final = (
     "(?:access|account)[-_.]?key",
 )  # fmt: skip
 # In names of options. Each storage declares its own beside these.
-_SECRET_NAMES: Final = ("token", "credential", "secret", "password", "api-key", "api_key", "header.")
+_SECRET_NAMES: Final = (
+    "token", "credential", "secret", "password", "connection-string", "api-key", "api_key", "header.",
+)  # fmt: skip
 
 
 class _Patterns(NamedTuple):

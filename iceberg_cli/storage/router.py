@@ -28,7 +28,7 @@ from iceberg_cli.storage import (
 )
 from iceberg_cli.storage.conditional_create import EndpointStorage
 from iceberg_cli.storage.credential_options import with_environment
-from iceberg_cli.storage.declarations import declaration_of, declarations, declare
+from iceberg_cli.storage.declarations import StorageDeclaration, declaration_of, declarations, declare
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.plugins import entry_points_of
 
@@ -119,9 +119,12 @@ class RoutedStorage(Storage):
     def _open(self, scheme: str, path: str, credential: StorageCredential) -> Storage:
         entry = entry_points_of("iceberg_cli.storage").get(scheme)
         if entry is not None:
-            made_by = entry.load()
-            declare(scheme, made_by)
-            storage = made_by(credential.options)
+            try:
+                made_by = entry.load()
+                declare(scheme, made_by)
+                storage = made_by(credential.options)
+            except ImportError as error:
+                raise _not_installed(path, error, declaration_of(path)) from error
             if not isinstance(storage, Storage):
                 raise UsageError(
                     f"Cannot use {path}: what the entry point {entry.value} makes is no iceberg_cli.storage.Storage.",
@@ -140,10 +143,7 @@ class RoutedStorage(Storage):
         try:
             adapter = getattr(import_module(module), name)
         except ImportError as error:
-            raise UsageError(
-                f"Cannot use {path}: {error.name} is not installed.",
-                next_step=how_to_install(error, dict(own.requirements)),
-            ) from error
+            raise _not_installed(path, error, own) from error
         signer = {"signer": credential.signer} if own.takes_signer else {}
         storage = adapter(credential.options, renewal=credential.renewal, **signer)
         assert isinstance(storage, Storage)
@@ -270,6 +270,13 @@ class RoutedStorage(Storage):
     def prune(self, folder: str) -> None:
         """Remove empty folders."""
         self._adapter_under(folder).prune(folder)
+
+
+def _not_installed(path: str, error: ImportError, own: StorageDeclaration | None) -> UsageError:
+    requirements = {} if own is None else dict(own.requirements)
+    return UsageError(
+        f"Cannot use {path}: {error.name} is not installed.", next_step=how_to_install(error, requirements)
+    )
 
 
 def _with_one_scheme(path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from iceberg_cli.testing.memory_storage import MemoryStorage
 
 class VaultStorage(MemoryStorage):
     declaration = StorageDeclaration(
+        title="the vault",
         schemes=("vault",),
         spellings=("vault",),
         adapter=("vault_storage", "VaultStorage"),
@@ -44,16 +46,21 @@ class VaultStorage(MemoryStorage):
         return "https://user:pin@vault7/x/"
 """
 OPTIONS = """
-def from_environment(options, environment):
-    return {"vault.pin": environment["VAULT_PIN"], **options} if "VAULT_PIN" in environment else dict(options)
+from iceberg_cli.storage.declarations import StorageOptions
 
 
-def replaced_by(options, over):
-    return {"vault.pin", "vault.name"} if "vault.name" in over else ()
+class VaultOptions(StorageOptions):
+    def from_environment(self, options, environment):
+        return {"vault.pin": environment["VAULT_PIN"], **options} if "VAULT_PIN" in environment else dict(options)
+
+    def replaced_by(self, options, over):
+        return {"vault.pin", "vault.name"} if "vault.name" in over else ()
+
+    def unwritable_reason(self, options, *, takes_soft_deletions):
+        return "the vault is shut" if options.get("vault.shut") else None
 
 
-def unwritable_reason(options, *, takes_soft_deletions):
-    return "the vault is shut" if options.get("vault.shut") else None
+OPTIONS = VaultOptions()
 """
 
 
@@ -68,6 +75,8 @@ def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "vault_options.py").write_text(OPTIONS)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("iceberg_cli.storage.declarations._brought", {})
+    for module in ("vault_storage", "vault_options"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     storage = open_storage()
     with pytest.raises(FileNotFoundError):
         storage.read("vault://cellar/t/none")
@@ -137,10 +146,28 @@ def test_no_scheme_is_named_where_all_storages_are_worked_with(place: str) -> No
         assert [text for text in found if named.search(text)] == [], module
 
 
-def test_workers_of_spark_need_what_the_storage_declares() -> None:
-    assert startup.declaration_of is declaration_of
-    needs = {scheme: sorted(each.workers_need) for each in declarations() for scheme in each.schemes}
-    assert needs["s3"] == ["s3fs"]
-    assert needs["gs"] == ["gcsfs"]
-    assert needs["abfss"] == ["azure.identity", "azure.storage.blob"]
-    assert needs["file"] == needs["hdfs"] == []
+def test_workers_of_spark_need_what_the_storage_declares(vault: str) -> None:
+    assert startup.needed_for("s3a://b/t") == {"s3fs"}
+    assert startup.needed_for("gs://b/t") == {"gcsfs"}
+    assert startup.needed_for("abfs://c@a.dfs.core.windows.net/t") == {"azure.identity", "azure.storage.blob"}
+    assert (
+        startup.needed_for("/data/t")
+        == startup.needed_for("hdfs://n/t")
+        == startup.needed_for("oss://b/t")
+        == set()
+    )
+    assert startup.needed_for(vault) == {"vaultlib"}
+
+
+def test_what_a_package_lacks_is_one_clear_error(vault: str, tmp_path: Path) -> None:
+    source = (tmp_path / "vault_storage.py").read_text()
+    made = "    def __init__(self, options):\n        import vaultlib.core\n"
+    (tmp_path / "vault_storage.py").write_text(source.replace("    def __init__(self, options):\n", made))
+    del sys.modules["vault_storage"]
+    with pytest.raises(UsageError, match="vaultlib is not installed") as refused:
+        open_storage().stat(f"{vault}/f")
+    assert refused.value.next_step == "Install it with: pip install 'vaultlib>=3'"
+    (tmp_path / "vault_storage.py").write_text("import vaultlib\n")
+    del sys.modules["vault_storage"]
+    with pytest.raises(UsageError, match="vaultlib is not installed"):
+        open_storage().stat(f"{vault}/f")

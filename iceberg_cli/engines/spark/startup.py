@@ -116,6 +116,12 @@ def close_sessions() -> None:
         sent.folder.cleanup()
 
 
+def needed_for(path: str) -> frozenset[str]:
+    """The packages that workers need for the storage of a path."""
+    own = declaration_of(path)
+    return frozenset() if own is None else own.workers_need
+
+
 def prepare(
     session: Session, storage: Storage, path: str, *, needed: frozenset[str] = frozenset(_NEEDED)
 ) -> None:
@@ -134,8 +140,7 @@ def prepare(
 
     with _lock:
         _send_package(session)
-    own = declaration_of(path)
-    _check_packages(session, needed | (frozenset() if own is None else own.workers_need))
+    _check_packages(session, needed | needed_for(path))
     rows = [b""] * min(session.cores, _MOST_LOOKS)
     with session.payload(pickle.dumps(storage, 5), secret=True) as payload:
         for answer in session.answers(

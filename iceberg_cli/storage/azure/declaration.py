@@ -12,13 +12,14 @@ _HOSTS: Final = r"""
     \.(?:core\.(?:windows\.net | chinacloudapi\.cn | usgovcloudapi\.net) | storage\.azure\.net)
 """
 DECLARATION: Final = StorageDeclaration(
+    title="Azure",
     schemes=("abfss",),
     spellings=("abfss", "wasbs"),
     adapter=("iceberg_cli.storage.azure.blobs", "AzureStorage"),
     options="iceberg_cli.storage.azure.options",
     requirements=(("azure", "azure-storage-blob>=12.19' 'azure-identity>=1.15"),),
     workers_need=frozenset({"azure.storage.blob", "azure.identity"}),
-    secret_words=("account-key", "account.key", "connection-string"),
+    secret_words=("account-key", "account.key"),
     signed_parameters=("sig", "sv"),
     container_schemes=("abfs", "abfss", "wasb", "wasbs"),
     has_one_spelling=True,

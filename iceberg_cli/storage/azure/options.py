@@ -13,6 +13,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from iceberg_cli.errors import UsageError
+from iceberg_cli.storage.declarations import StorageOptions
 from iceberg_cli.storage.redaction import secrets_of
 
 _SAS: Final = "adls.sas-token"
@@ -250,23 +251,28 @@ def _url(name: str, host: str, known: Mapping[str, str], fields: Mapping[str, st
     return f"{scheme}://{host.replace('.dfs.', '.blob.', 1) if '.' in host else name + _DEFAULT_SUFFIX}"
 
 
-def from_environment(options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+class AzureStorageOptions(StorageOptions):
     """See `StorageOptions`."""
-    return dict(AzureOptions.of(options, environment).options)
+
+    def from_environment(self, options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+        """See `StorageOptions`."""
+        return dict(AzureOptions.of(options, environment).options)
+
+    def replaced_by(self, options: Collection[str], over: Collection[str]) -> Collection[str]:
+        """See `StorageOptions`."""
+        return {name for name in options if is_credential(name)} if any(map(is_credential, over)) else ()
+
+    def unwritable_reason(
+        self,
+        options: Mapping[str, str],  # noqa: ARG002 - the port's signature
+        *,
+        takes_soft_deletions: Callable[[], bool],  # noqa: ARG002
+    ) -> str | None:
+        """None: no option forbids it."""
+        return None
 
 
-def replaced_by(options: Collection[str], over: Collection[str]) -> Collection[str]:
-    """See `StorageOptions`."""
-    return {name for name in options if is_credential(name)} if any(map(is_credential, over)) else ()
-
-
-def unwritable_reason(
-    options: Mapping[str, str],  # noqa: ARG001 - the port's signature
-    *,
-    takes_soft_deletions: Callable[[], bool],  # noqa: ARG001
-) -> str | None:
-    """None: no option forbids it."""
-    return None
+OPTIONS: Final = AzureStorageOptions()
 
 
 def ends_ms(options: Mapping[str, str]) -> str:

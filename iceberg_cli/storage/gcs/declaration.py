@@ -12,6 +12,7 @@ _HOSTS: Final = r"""
     | storage\.[a-z]+(?:-[a-z]+)*[0-9]*\.rep\.googleapis\.com
 """
 DECLARATION: Final = StorageDeclaration(
+    title="Google Cloud Storage",
     schemes=("gs",),
     spellings=("gs",),
     adapter=("iceberg_cli.storage.gcs.objects", "GcsStorage"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.errors import Refused, UsageError
+from iceberg_cli.storage.declarations import StorageOptions
 from iceberg_cli.storage.redaction import secrets_of, secrets_of_url
 
 TOKEN: Final = "gcs.oauth2.token"  # noqa: S105 - the option's name
@@ -89,26 +90,31 @@ class GcsOptions:
         )
 
 
-def from_environment(options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+class GcsStorageOptions(StorageOptions):
     """See `StorageOptions`."""
-    endpoint = environment.get(_ENDPOINT_VARIABLE)
-    if not endpoint or options.keys() & set(_ENDPOINTS):
-        return dict(options)
-    return {**options, _ENDPOINTS[0]: endpoint}
+
+    def from_environment(self, options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+        """See `StorageOptions`."""
+        endpoint = environment.get(_ENDPOINT_VARIABLE)
+        if not endpoint or options.keys() & set(_ENDPOINTS):
+            return dict(options)
+        return {**options, _ENDPOINTS[0]: endpoint}
+
+    def replaced_by(self, options: Collection[str], over: Collection[str]) -> Collection[str]:  # noqa: ARG002
+        """See `StorageOptions`."""
+        return CREDENTIAL_OPTIONS if CREDENTIAL_OPTIONS.intersection(over) else ()
+
+    def unwritable_reason(
+        self,
+        options: Mapping[str, str],  # noqa: ARG002 - the port's signature
+        *,
+        takes_soft_deletions: Callable[[], bool],  # noqa: ARG002
+    ) -> str | None:
+        """None: no option forbids it."""
+        return None
 
 
-def replaced_by(options: Collection[str], over: Collection[str]) -> Collection[str]:  # noqa: ARG001 - the port's
-    """See `StorageOptions`."""
-    return CREDENTIAL_OPTIONS if CREDENTIAL_OPTIONS.intersection(over) else ()
-
-
-def unwritable_reason(
-    options: Mapping[str, str],  # noqa: ARG001 - the port's signature
-    *,
-    takes_soft_deletions: Callable[[], bool],  # noqa: ARG001
-) -> str | None:
-    """None: no option forbids it."""
-    return None
+OPTIONS: Final = GcsStorageOptions()
 
 
 def _one_of(options: Mapping[str, str], name: str, known: tuple[str, ...], *, default: str) -> str:

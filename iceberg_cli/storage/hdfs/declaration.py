@@ -6,13 +6,11 @@ from typing import Final
 
 from iceberg_cli.storage.declarations import StorageDeclaration
 
-READ_ONLY: Final = (
-    "nothing is written there from here, since pyarrow, by which it is read, cannot create a file without replacing "
-    "another writer's"
-)
+WHY_READ_ONLY: Final = "pyarrow, by which it is read, cannot create a file without replacing another writer's"
 DECLARATION: Final = StorageDeclaration(
+    title="HDFS",
     schemes=("hdfs", "viewfs"),
     spellings=("hdfs",),
     adapter=("iceberg_cli.storage.hdfs.files", "HdfsStorage"),
-    why_read_only=f"HDFS: {READ_ONLY}",
+    why_read_only=WHY_READ_ONLY,
 )

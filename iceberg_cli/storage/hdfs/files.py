@@ -13,9 +13,12 @@ from pyarrow import fs
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
 from iceberg_cli.storage import FileInfo, Renewal, Storage
-from iceberg_cli.storage.hdfs.declaration import READ_ONLY
+from iceberg_cli.storage.hdfs.declaration import WHY_READ_ONLY
 
 _LOCATION: Final = re.compile(r"(hdfs|viewfs)://([^/]*)(/.*)?", re.IGNORECASE | re.DOTALL)
+
+
+_READ_ONLY: Final = f"nothing is written there from here, since {WHY_READ_ONLY}"
 
 
 class HdfsStorage(Storage):
@@ -86,7 +89,7 @@ class HdfsStorage(Storage):
         Raises:
             Refused.
         """
-        raise Refused(f"Cannot write {path}: it is in HDFS, and {READ_ONLY}.")
+        raise Refused(f"Cannot write {path}: it is in HDFS, and {_READ_ONLY}.")
 
     def replace(self, path: str, data: bytes) -> None:  # noqa: ARG002
         """Refused.
@@ -94,11 +97,11 @@ class HdfsStorage(Storage):
         Raises:
             Refused.
         """
-        raise Refused(f"Cannot write {path}: it is in HDFS, and {READ_ONLY}.")
+        raise Refused(f"Cannot write {path}: it is in HDFS, and {_READ_ONLY}.")
 
     def delete(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Nothing is deleted: every path is still there."""
-        return dict.fromkeys(paths, READ_ONLY)
+        return dict.fromkeys(paths, _READ_ONLY)
 
     def _open(self, path: str) -> tuple[Any, str]:
         """The file system of a path, and the path in it."""

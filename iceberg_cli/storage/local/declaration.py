@@ -7,5 +7,8 @@ from typing import Final
 from iceberg_cli.storage.declarations import StorageDeclaration
 
 DECLARATION: Final = StorageDeclaration(
-    schemes=("file",), spellings=("file",), adapter=("iceberg_cli.storage.local", "LocalStorage")
+    title="local disks",
+    schemes=("file",),
+    spellings=("file",),
+    adapter=("iceberg_cli.storage.local", "LocalStorage"),
 )

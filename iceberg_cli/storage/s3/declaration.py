@@ -22,6 +22,7 @@ _AWS: Final = rf"""
     \.amazonaws\.com(?:\.cn)?
 """
 DECLARATION: Final = StorageDeclaration(
+    title="S3",
     schemes=("s3",),
     spellings=("s3",),
     adapter=("iceberg_cli.storage.s3.objects", "S3Storage"),

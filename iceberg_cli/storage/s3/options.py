@@ -11,6 +11,7 @@ from typing import Final, Literal
 from urllib.parse import urlencode
 
 from iceberg_cli.errors import UsageError
+from iceberg_cli.storage.declarations import StorageOptions
 from iceberg_cli.storage.redaction import secrets_of
 
 _NAMES: Final = {
@@ -158,39 +159,45 @@ def deletes(options: Mapping[str, str]) -> bool:
     return _is_true(options, _DELETES, otherwise=True)
 
 
-def from_environment(options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+class S3StorageOptions(StorageOptions):
     """See `StorageOptions`."""
-    found = dict(options)
-    if not KEY_OPTIONS & found.keys():
-        found |= {
-            option: environment[name] for name, option in _KEY_VARIABLES.items() if environment.get(name)
-        }
-    for names, option, others in _VARIABLES:
-        values = [environment[name] for name in names if environment.get(name)]
-        if values and option not in found and not found.keys() & set(others):
-            found[option] = values[0]
-    return found
 
+    def from_environment(self, options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+        """See `StorageOptions`."""
+        found = dict(options)
+        if not KEY_OPTIONS & found.keys():
+            found |= {
+                option: environment[name] for name, option in _KEY_VARIABLES.items() if environment.get(name)
+            }
+        for names, option, others in _VARIABLES:
+            values = [environment[name] for name in names if environment.get(name)]
+            if values and option not in found and not found.keys() & set(others):
+                found[option] = values[0]
+        return found
 
-def replaced_by(options: Collection[str], over: Collection[str]) -> Collection[str]:  # noqa: ARG001 - the port's
-    """See `StorageOptions`."""
-    return {*KEY_OPTIONS, EXPIRES_AT_MS} if KEY_IDS.intersection(over) else ()
+    def replaced_by(self, options: Collection[str], over: Collection[str]) -> Collection[str]:  # noqa: ARG002
+        """See `StorageOptions`."""
+        return {*KEY_OPTIONS, EXPIRES_AT_MS} if KEY_IDS.intersection(over) else ()
 
-
-def unwritable_reason(options: Mapping[str, str], *, takes_soft_deletions: Callable[[], bool]) -> str | None:
-    """See `StorageOptions`."""
-    if (storage_class := options.get(_STORAGE_CLASS, "").upper()) in _ARCHIVES:
+    def unwritable_reason(
+        self, options: Mapping[str, str], *, takes_soft_deletions: Callable[[], bool]
+    ) -> str | None:
+        """See `StorageOptions`."""
+        if (storage_class := options.get(_STORAGE_CLASS, "").upper()) in _ARCHIVES:
+            return (
+                f"{_STORAGE_CLASS}={storage_class}: what is written there cannot be read before it is restored, and a"
+                " table's metadata is read at once. Set a class that is read without that, or let a lifecycle rule of"
+                " the bucket move data files"
+            )
+        if deletes(options) or takes_soft_deletions():
+            return None
         return (
-            f"{_STORAGE_CLASS}={storage_class}: what is written there cannot be read before it is restored, and a"
-            " table's metadata is read at once. Set a class that is read without that, or let a lifecycle rule of"
-            " the bucket move data files"
+            f"{DELETES_OFF} turns deletions off, and the storage of a package that is installed for S3 does not know"
+            " that: it would delete"
         )
-    if deletes(options) or takes_soft_deletions():
-        return None
-    return (
-        f"{DELETES_OFF} turns deletions off, and the storage of a package that is installed for S3 does not know that:"
-        " it would delete"
-    )
+
+
+OPTIONS: Final = S3StorageOptions()
 
 
 def _below(prefix: str, options: Mapping[str, str]) -> dict[str, str]:
