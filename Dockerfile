@@ -12,6 +12,7 @@ FROM python:${PYTHON}-slim-trixie AS build
 ARG EXTRAS=s3,gcs,azure,rest,sql,glue,hive,import,otel,report
 WORKDIR /source
 COPY LICENSE README.md iceberg_table_maintenance.py pyproject.toml ./
+COPY completions completions
 COPY man man
 COPY iceberg_cli iceberg_cli
 RUN python3 -m venv /opt/iceberg-cli && /opt/iceberg-cli/bin/pip install --no-cache-dir ".[${EXTRAS}]"

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from iceberg_cli.cli.commands.completion import SCRIPTS
 from tests.paths import ROOT
 from tests.schedulers.machine import EXAMPLES, program_of
 
@@ -157,6 +158,8 @@ def test_what_the_slim_image_installs_runs_without_root(folder: Path) -> None:
     environment["PATH"] = path.replace("/opt/iceberg-cli", str(prefix)).replace("${PATH}", "/usr/bin:/bin")
     [entry] = shlex.split(dict(instructions("slim"))["ENTRYPOINT"].strip("[]"))
     assert run("/usr/bin/env", entry, "--version").startswith("iceberg-cli ")
+    for shell, script in SCRIPTS.items():
+        assert run("/usr/bin/env", entry, "completion", shell) == (ROOT / "completions" / script).read_text()
     assert run("/usr/bin/env", entry, "demo", f"{folder}/demo", "--quiet") == ""
     expiry = ["expire-snapshots", f"{folder}/demo/db/events", "--yes", "--quiet"]
     assert run("/usr/bin/env", entry, *expiry) == ""
