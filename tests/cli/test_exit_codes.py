@@ -23,6 +23,7 @@ from tests.cli.lakes import (
     unchanged,
 )
 from tests.cli.running import Ran, iceberg_cli
+from tests.installed import install
 
 EVERYTHING_OLD = ("--older-than", "0s", "--retain-last", "1")
 
@@ -123,12 +124,8 @@ class LostCatalog(SqlCatalog):
 
 def install_plug_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package with a catalog type `lost` whose answers never arrive."""
-    metadata = folder / "lost_answers-1.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lost-answers\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text("[iceberg_cli.committers]\nlost = lost_answers:LostCatalog\n")
-    (folder / "lost_answers.py").write_text(PLUG_IN)
-    monkeypatch.syspath_prepend(folder)
+    entry = "lost = lost_answers:LostCatalog"
+    install(folder, monkeypatch, "lost_answers", group="iceberg_cli.committers", entry=entry, source=PLUG_IN)
 
 
 def test_13_is_a_commit_without_a_known_outcome_and_deletes_nothing(

@@ -7,11 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.lakes import AS_OF, FolderTable, delta_with_removed_files
-from tests.cli.running import Ran
+from tests.cli.running import Ran, process
 from tests.paths import ROOT
 
 VERB = "regroup-manifests"
@@ -76,28 +77,17 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def run(house: Path, *words: object) -> Ran:
-    """Run a script or the program in that house."""
-    ran = subprocess.run(
-        [sys.executable, *map(str, words)],
-        cwd=house,
-        env={**os.environ, "PYTHONPATH": str(house)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    return Ran(ran.returncode, ran.stdout, ran.stderr)
+def in_the_house(house: Path) -> dict[str, Any]:
+    return {"cwd": house, "env": {**os.environ, "PYTHONPATH": str(house)}}
 
 
 def program(house: Path, *words: object) -> Ran:
-    return run(house, "-m", "iceberg_cli", *words)
+    return process(*words, **in_the_house(house))
 
 
 def test_help_schemas_manual_pages_and_completions_have_it(house: Path) -> None:
     assert f"  {VERB}  Write manifests as large as they should be.\n" in program(house, "--help").out
-    made = run(house, ".ci/generate.py")
-    assert made.code == 0, made.err
+    subprocess.run([sys.executable, ".ci/generate.py"], check=True, **in_the_house(house))
     for path in (
         f"man/iceberg-cli-{VERB}.1",
         "iceberg_cli/schemas/policy-1.json",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from iceberg_cli.formats import format_of
 from iceberg_cli.storage import plugins
 from tests.cli.lakes import four_snapshots
 from tests.cli.running import iceberg_cli
+from tests.installed import install
 
 PLUG_IN = """
 from dataclasses import dataclass
@@ -161,14 +161,15 @@ FORMAT = Format(
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that is a table by the mark of a format of an installed package."""
-    site = tmp_path / "site"
-    metadata = site / "lines_format-1.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lines-format\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text("[iceberg_cli.formats]\nlines = lines_format:FORMAT\n")
-    (site / "lines_format.py").write_text(PLUG_IN)
-    monkeypatch.syspath_prepend(site)
-    monkeypatch.delitem(sys.modules, "lines_format", raising=False)
+    entry = "lines = lines_format:FORMAT"
+    install(
+        tmp_path / "site",
+        monkeypatch,
+        "lines_format",
+        group="iceberg_cli.formats",
+        entry=entry,
+        source=PLUG_IN,
+    )
     folder = tmp_path / "t"
     (folder / "_lines").mkdir(parents=True)
     (folder / "_lines" / "1").write_text("one")
@@ -228,7 +229,7 @@ def test_a_verb_that_only_it_has_is_a_command(table: Path, tmp_path: Path) -> No
 
 
 def test_a_package_that_cannot_be_loaded_takes_no_command_from_others(table: Path) -> None:
-    (table.parent / "site" / "lines_format.py").write_text("raise ImportError('too old')")
+    (table.parent / "site" / "lines_format" / "__init__.py").write_text("raise ImportError('too old')")
     ran = iceberg_cli("--help")
     assert ran.code == 0
     assert "  expire-snapshots" in ran.out

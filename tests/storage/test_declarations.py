@@ -16,6 +16,7 @@ from iceberg_cli.storage.credential_options import with_environment, with_option
 from iceberg_cli.storage.declarations import BUILT_IN, declaration_of, declarations
 from iceberg_cli.storage.redaction import redact, secrets_of
 from iceberg_cli.storage.router import open_storage
+from tests.installed import install
 from tests.paths import ROOT
 
 PACKAGE = """
@@ -31,7 +32,7 @@ class VaultStorage(MemoryStorage):
         schemes=("vault",),
         spellings=("vault",),
         adapter=("vault_storage", "VaultStorage"),
-        options="vault_options",
+        options="vault_storage.options",
         requirements=(("vaultlib", "vaultlib>=3"),),
         workers_need=frozenset({"vaultlib"}),
         secret_words=("vault-pin",),
@@ -67,16 +68,11 @@ OPTIONS = VaultOptions()
 @pytest.fixture
 def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A folder in the storage of an installed package, which is in use."""
-    metadata = tmp_path / "vault_storage-1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vault-storage\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text("[iceberg_cli.storage]\nvault = vault_storage:VaultStorage\n")
-    (tmp_path / "vault_storage.py").write_text(PACKAGE)
-    (tmp_path / "vault_options.py").write_text(OPTIONS)
-    monkeypatch.syspath_prepend(tmp_path)
+    entry = "vault = vault_storage:VaultStorage"
+    install(tmp_path, monkeypatch, "vault_storage", group="iceberg_cli.storage", entry=entry, source=PACKAGE)
+    (tmp_path / "vault_storage" / "options.py").write_text(OPTIONS)
+    monkeypatch.delitem(sys.modules, "vault_storage.options", raising=False)
     monkeypatch.setattr("iceberg_cli.storage.declarations._brought", {})
-    for module in ("vault_storage", "vault_options"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
     storage = open_storage()
     with pytest.raises(FileNotFoundError):
         storage.read("vault://cellar/t/none")
@@ -160,14 +156,16 @@ def test_workers_of_spark_need_what_the_storage_declares(vault: str) -> None:
 
 
 def test_what_a_package_lacks_is_one_clear_error(vault: str, tmp_path: Path) -> None:
-    source = (tmp_path / "vault_storage.py").read_text()
+    source = (tmp_path / "vault_storage" / "__init__.py").read_text()
     made = "    def __init__(self, options):\n        import vaultlib.core\n"
-    (tmp_path / "vault_storage.py").write_text(source.replace("    def __init__(self, options):\n", made))
+    (tmp_path / "vault_storage" / "__init__.py").write_text(
+        source.replace("    def __init__(self, options):\n", made)
+    )
     del sys.modules["vault_storage"]
     with pytest.raises(UsageError, match="vaultlib is not installed") as refused:
         open_storage().stat(f"{vault}/f")
     assert refused.value.next_step == "Install it with: pip install 'vaultlib>=3'"
-    (tmp_path / "vault_storage.py").write_text("import vaultlib\n")
+    (tmp_path / "vault_storage" / "__init__.py").write_text("import vaultlib\n")
     del sys.modules["vault_storage"]
     with pytest.raises(UsageError, match="vaultlib is not installed"):
         open_storage().stat(f"{vault}/f")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
+
+from tests import installed
 
 SOURCE: Final = """
 import fcntl
@@ -82,13 +83,6 @@ def install(
     site: Path, patch: pytest.MonkeyPatch, *, source: str = SOURCE, value: str = "paper_catalog:PaperCatalog"
 ) -> None:
     """Put the package `paper_catalog`, with an entry point for the type `paper`, on the path: one folder."""
-    folder = site / "paper_catalog"
-    folder.mkdir(parents=True)
-    (folder / "__init__.py").write_text(source)
-    metadata = site / "paper_catalog-1.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: paper-catalog\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text(f"[iceberg_cli.committers]\npaper = {value}\n")
-    patch.syspath_prepend(site)
-    # Each test has a package of its own.
-    patch.delitem(sys.modules, "paper_catalog", raising=False)
+    installed.install(
+        site, patch, "paper_catalog", group="iceberg_cli.committers", entry=f"paper = {value}", source=source
+    )
