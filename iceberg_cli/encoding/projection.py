@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -173,6 +173,11 @@ def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
         for field in rows.schema
     ]
     return rows.cast(pa.schema(fields)) if found else rows
+
+
+def joined_rows(some: Sequence[tuple[Any, pa.Table | None]]) -> pa.Table:
+    """The rows of the files of a batch, as an engine has them: with each file what was read of it."""
+    return concat_rows([table for _, table in some if table is not None])
 
 
 def _shown(array: pa.Array | pa.ChunkedArray, field: Field, *, by_ids: bool) -> pa.Array:

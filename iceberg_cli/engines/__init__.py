@@ -14,6 +14,7 @@ OnEvent = OnProgress
 Item = TypeVar("Item")
 Loaded = TypeVar("Loaded")
 Parsed = TypeVar("Parsed")
+Element = TypeVar("Element")
 
 
 # Wide enough that the columnar decoder has many blocks to work on, small enough for 400 MB of memory.
@@ -99,6 +100,11 @@ class Scan(Generic[Item, Loaded, Parsed]):
     missing_ok: bool = False
     batch_bytes: int = BATCH_BYTES
     in_parts: bool = False
+
+
+def chained(some: Sequence[tuple[Any, Sequence[Element] | None]]) -> list[Element]:
+    """What `load` made of the items of a batch, one after the other; see `parse` of `Scan`."""
+    return [each for _, found in some for each in found or ()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from iceberg_cli.delta.inspect import rows as rows_of
 from iceberg_cli.delta.inspect.files import num_records
-from iceberg_cli.delta.rows.data_files import DataFile, RowReader, joined, vector_frames
+from iceberg_cli.delta.rows.data_files import DataFile, RowReader, vector_frames
 from iceberg_cli.delta.rows.table_columns import MODE, columns_of
 from iceberg_cli.delta.spec.paths import physical
-from iceberg_cli.encoding.projection import Field
+from iceberg_cli.encoding.projection import Field, joined_rows
 from iceberg_cli.encoding.row_batches import splits_for
 from iceberg_cli.engines import Scan, Source
 from iceberg_cli.plan.sample import SampledFiles, SampleInspector
@@ -99,7 +99,7 @@ class VersionSample(SampleInspector[None]):
         scan: Scan[DataFile, pa.Table, pa.Table] = Scan(
             lambda file: Source(file.path, file.size_bytes),
             reader,
-            joined,
+            joined_rows,
             phase="reading data files",
             in_parts=True,
         )

@@ -28,7 +28,7 @@ from iceberg_cli.encoding.projection import (
     without_positions,
 )
 from iceberg_cli.encoding.row_batches import FileSplit, parquet_batches, rows_at_once
-from iceberg_cli.engines import FileParts, Scan, Source
+from iceberg_cli.engines import FileParts, Scan, Source, chained
 from iceberg_cli.errors import CorruptFile
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def vector_frames(
     scan: Scan[list[_VectorOfFile], list[tuple[int, bytes]], list[tuple[int, bytes]]] = Scan(
         lambda vectors: Source(vectors[0].path),
         _read_vectors,
-        _chained,
+        chained,
         phase="reading deletion vectors",
         in_parts=True,
     )
@@ -203,12 +203,3 @@ def _read_vectors(vectors: Sequence[_VectorOfFile], parts: FileParts) -> list[tu
         )
         for each in vectors
     ]
-
-
-def joined(some: Sequence[tuple[Any, pa.Table | None]]) -> pa.Table:
-    """Rows of some data files."""
-    return concat_rows([table for _, table in some if table is not None])
-
-
-def _chained(some: Sequence[tuple[Any, list[tuple[int, bytes]] | None]]) -> list[tuple[int, bytes]]:
-    return [pair for _, pairs in some for pair in pairs or ()]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.encoding.projection import Field
+from iceberg_cli.encoding.projection import Field, joined_rows
 from iceberg_cli.encoding.row_batches import FileSplit, splits_for
 from iceberg_cli.engines import Scan, Source
 from iceberg_cli.iceberg.inspect import metadata_rows as rows_of
@@ -29,7 +29,6 @@ from iceberg_cli.iceberg.rows.live_entries import ENTRY_COLUMNS, LiveEntries, Li
 from iceberg_cli.iceberg.rows.row_deletes import (
     DELETE_COLUMNS,
     RowDeletes,
-    joined,
     refuse_unfit,
     with_path_bounds,
 )
@@ -144,7 +143,7 @@ class SnapshotSample(SampleInspector[Sequence[LiveEntries]]):
         scan: Scan[DataFile, pa.Table, pa.Table] = Scan(
             lambda file: Source(file.path, file.size_bytes),
             reader,
-            joined,
+            joined_rows,
             phase="reading data files",
             in_parts=True,
         )

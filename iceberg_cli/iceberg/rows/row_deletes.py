@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.deletion_vector import decode, encode
-from iceberg_cli.encoding.projection import Field, concat_rows
-from iceberg_cli.engines import FileParts, Scan, Source
+from iceberg_cli.encoding.projection import Field, joined_rows
+from iceberg_cli.engines import FileParts, Scan, Source, chained
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.rows.data_files import (
     DataFile,
@@ -125,7 +125,7 @@ class RowDeletes:
         scan: Scan[list[_Vector], list[tuple[str, bytes]], list[tuple[str, bytes]]] = Scan(
             lambda vectors: Source(vectors[0].path, vectors[0].size_bytes),
             _read_vectors,
-            _chained,
+            chained,
             phase=_PHASE,
             in_parts=True,
         )
@@ -151,7 +151,7 @@ class RowDeletes:
         scan: Scan[_DeleteFile, pa.Table, pa.Table] = Scan(
             lambda file: Source(file.path, file.size_bytes),
             reader,
-            joined,
+            joined_rows,
             phase=_PHASE,
             in_parts=True,
         )
@@ -354,15 +354,6 @@ def _as_data(file: _DeleteFile) -> DataFile:
         size_bytes=file.size_bytes,
         record_count=file.record_count,
     )
-
-
-def joined(some: Sequence[tuple[Any, pa.Table | None]]) -> pa.Table:
-    """The tables of a batch as one; see `parse` of `Scan`."""
-    return concat_rows([table for _, table in some if table is not None])
-
-
-def _chained(some: Sequence[tuple[Any, list[tuple[str, bytes]] | None]]) -> list[tuple[str, bytes]]:
-    return [pair for _, pairs in some for pair in pairs or ()]
 
 
 def _listed(some: Sequence[tuple[Any, tuple[str, pa.Array] | None]]) -> list[tuple[str, pa.Array]]:

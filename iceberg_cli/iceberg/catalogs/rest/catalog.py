@@ -29,7 +29,11 @@ class RestCatalog(Catalog):
     @cached_property
     def _connection(self) -> RestConnection:
         self.uri()
-        return RestConnection(self.name, {**self.sections, **self.properties})
+        return RestConnection(self.name, self._settings)
+
+    @property
+    def _settings(self) -> Mapping[str, Any]:
+        return {**self.sections, **self.properties}
 
     def open(
         self, levels: tuple[str, ...], table: str, storage_options: Mapping[str, str]
@@ -38,8 +42,7 @@ class RestCatalog(Catalog):
         from iceberg_cli.iceberg.catalogs.rest.committer import RestCommitter  # which no list needs
 
         connection = self._connection
-        properties = {**self.sections, **self.properties}
-        committer = RestCommitter(self.name, levels, table, properties, storage_options, connection)
+        committer = RestCommitter(self.name, levels, table, self._settings, storage_options, connection)
         return committer, committer.storage_options
 
     def list(self, may_match: MayMatch) -> Iterator[CatalogEntry]:
