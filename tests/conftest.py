@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.engines import selection as choice
-from tests import shards
+from iceberg_cli.storage import backoff
+from tests import budget, shards
 from tests.cli.lakes import FolderTable, four_snapshots
 from tests.delta_live.lake import delta_lake, delta_spark
 from tests.emulators import azurite, fake_gcs
@@ -142,6 +143,22 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             os.environ[name] = value
 
 
+@pytest.fixture(scope="session", autouse=True)
+def short_waits() -> Iterator[None]:
+    """Requests that failed are sent again soon."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name, wait_s in _WAITS_OF_USERS.items():
+            patched.setattr(backoff, name, wait_s / 10)
+        yield
+
+
+@pytest.fixture
+def waits_of_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that failed are sent again when users' are."""
+    for name, wait_s in _WAITS_OF_USERS.items():
+        monkeypatch.setattr(backoff, name, wait_s)
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> FolderTable:
     """Four snapshots, of which three are old."""
@@ -165,6 +182,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     of the files a process has the engine's session before the live tests ask for Spark, and they share it.
     """
     items[:] = recording.chosen(items, record=config.option.record)
+    if not config.option.regenerate:
+        budget.make_rest_deep(items)
     groups = [_group(item) for item in items]
     for item, group in zip(items, groups, strict=True):
         item.add_marker(pytest.mark.xdist_group(group))
@@ -231,6 +250,8 @@ def _tell_slowest_files(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _group(item: pytest.Item) -> str:
+    if (named := item.get_closest_marker("xdist_group")) is not None:
+        return str(named.args[0])
     if item.get_closest_marker("jvm") is None:
         needs_the_folder = "lake_folder" in getattr(item, "fixturenames", ())
         return _SPARK if needs_the_folder else item.nodeid.partition("::")[0]
@@ -253,6 +274,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 _MANY_FILES = 100
+_WAITS_OF_USERS = {name: getattr(backoff, name) for name in ("_FIRST_WAIT_S", "_FIRST_THROTTLED_WAIT_S")}
 # Each file that the program writes is flushed to a disk, and one that no test can pull the plug of.
 _MEMORY, _ENOUGH_BYTES = Path("/dev/shm"), 4 << 30  # pytest makes a folder of its own in it
 _SPARK, _DELTA, _CLUSTER, _DELTA_ON_S3 = _LONG = (

@@ -47,7 +47,8 @@ class Shards:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """The README command draws the same samples each time, deep tests others in each run."""
-        budget.draw_by(self._number if _is_deep(item) else budget.ALWAYS)
+        number = self._number if _is_deep(item) else budget.ALWAYS
+        budget.draw_by(number, item.nodeid.partition("@")[0])
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         command = f"{VARIABLE}={self._number} .venv/bin/pytest -n 2 --dist loadgroup -m deep"
@@ -78,7 +79,7 @@ def _shares(item: pytest.Item) -> bool:
     wide = {
         definition.argname for found in fixtures for definition in found if definition.scope != "function"
     }
-    return bool(wide - {"own_folders", "tmp_path_factory", "request"})
+    return bool(wide - {"own_folders", "short_waits", "tmp_path_factory", "request"})
 
 
 def _is_deep(item: pytest.Item) -> bool:

@@ -54,6 +54,7 @@ def rows_claimed(snapshot: dict[str, Any]) -> int:
     return int(snapshot["summary"]["total-records"]) - int(snapshot["summary"]["total-position-deletes"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_pyiceberg_reads_every_snapshot_with_the_rows_that_its_summary_claims(
     demo: DemoTables, name: str

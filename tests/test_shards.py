@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -49,6 +50,7 @@ def test_three_suites_in_a_row_run_every_deep_test_once() -> None:
     assert collected(suite_number=10) == parts[0]
 
 
+@pytest.mark.deep
 def test_a_shard_leaves_out_what_is_not_asked_for_by_its_id() -> None:
     module = "tests/test_shards.py"
     name = f"{module}::test_three_suites_in_a_row_run_every_deep_test_once"
@@ -59,13 +61,28 @@ def test_a_shard_leaves_out_what_is_not_asked_for_by_its_id() -> None:
 
 def test_deep_tests_draw_by_the_number_of_the_suite_and_others_always_the_same() -> None:
     cases = range(1_000)
-    budget.draw_by(8)
+    budget.draw_by(8, "one")
     drawn = budget.some(cases, 9)
-    budget.draw_by(9)
-    assert budget.some(cases, 9) != drawn
-    budget.draw_by(8)
+    for number, test in ((9, "one"), (8, "another")):
+        budget.draw_by(number, test)
+        assert budget.some(cases, 9) != drawn
+    budget.draw_by(8, "one")
     assert budget.some(cases, 9) == drawn
-    budget.draw_by(budget.ALWAYS)
+
+
+def test_of_products_as_few_are_always_run_as_have_all_pairs_together() -> None:
+    def of(*counts: int) -> list[budget.Combination]:
+        return [tuple(enumerate(values)) for values in itertools.product(*map(range, counts))]
+
+    two = of(7, 3)
+    assert len(budget.covering(two)) == 7
+    assert {value for case in budget.covering(two) for value in case} == {
+        value for case in two for value in case
+    }
+    three = of(4, 3, 3)
+    pairs = {pair for case in three for pair in itertools.combinations(case, 2)}
+    assert {pair for case in budget.covering(three) for pair in itertools.combinations(case, 2)} == pairs
+    assert len(budget.covering(three)) <= 14  # of 36; 12 is the least
 
 
 def git(folder: Path, *arguments: str) -> None:

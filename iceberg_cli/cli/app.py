@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import import_module
 
 import typer
+from typer.core import TyperGroup
 
 from iceberg_cli import DISTRIBUTION, __version__
 from iceberg_cli.cli import subject
@@ -227,14 +229,25 @@ def _refuse_other_encodings(argv: list[str]) -> None:
             ) from error
 
 
-def _app_for(argv: list[str]) -> typer.Typer:
-    """The typer application with as much as a command line needs: to make the rest takes time at every start."""
+def _group_for(argv: list[str]) -> TyperGroup:
+    """The commands, as far as a command line needs them: to make the rest takes time at every start."""
     if argv == ["--version"]:
-        return make_app(())
+        return _built_in(())
     if argv in ([], ["-h"], ["--help"]):
-        return make_app((*_COMMANDS, *_plugged_verbs()), kind=CommandList)
-    is_one = argv[0] in _COMMANDS or argv[0] in _plugged_verbs()
-    return make_app(argv[:1] if is_one else _COMMANDS)
+        return _group(make_app((*_COMMANDS, *_plugged_verbs()), kind=CommandList))
+    if argv[0] in _COMMANDS:
+        return _built_in((argv[0],))
+    return _group(make_app(argv[:1])) if argv[0] in _plugged_verbs() else _built_in(_COMMANDS)
+
+
+@cache  # for a program that runs many command lines
+def _built_in(commands: tuple[str, ...]) -> TyperGroup:
+    return _group(make_app(commands))
+
+
+def _group(app: typer.Typer) -> TyperGroup:
+    # Not typer's own main: it turns a broken pipe into exit code 1, which means a bug here.
+    return typer.main.get_group(app)
 
 
 def _plugged_verbs() -> Iterable[str]:
@@ -257,9 +270,7 @@ def _every_command() -> dict[str, Mapping[str, Argument]]:
 
 def _invoke(argv: list[str], configuration: Configuration) -> int:
     _refuse_other_encodings(argv)
-    app = _app_for(argv)
-    # Not typer's own main: it turns a broken pipe into exit code 1, which means a bug here.
-    root = typer.main.get_command(app)
+    root = _group_for(argv)
     if not argv:
         with root.make_context("iceberg-cli", [], resilient_parsing=True) as context:
             typer.echo(context.get_help(), err=True)

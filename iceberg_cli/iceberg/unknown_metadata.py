@@ -186,7 +186,7 @@ class FilesOfUnknownMetadata:
                 totals = self._pending if pending else self._totals
                 sizes = going["size_bytes"].filter(pa.array(stays))
                 count, size_bytes = totals.get(root.name, (0, 0))
-                totals[root.name] = (count + len(sizes), size_bytes + total_bytes(sizes))
+                totals[root.name] = (count + len(sizes), total_bytes(sizes, size_bytes))
                 if not pending:
                     going = going.filter(pa.array(~stays))
             yield going

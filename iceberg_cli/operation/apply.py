@@ -283,7 +283,7 @@ class _OrphanCount:
         """Add files of removals, by the indices of their rows."""
         files = removals.read_rows(rows)
         self.count += files.num_rows
-        self.size_bytes += total_bytes(files["size_bytes"])
+        self.size_bytes = total_bytes(files["size_bytes"], self.size_bytes)
         room = _LISTED - len(self.files)
         self.files += files.slice(0, room).select(["path", "kind", "size_bytes"]).to_pylist()
 

@@ -12,7 +12,7 @@ memory of `path` where both are the same: a row takes its path and some 30 bytes
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +62,7 @@ SCHEMA = pa.schema(
 )
 _SLICE_ROWS = 1 << 16  # written at once
 _WIDER = pa.decimal128(38, 0)
+_MOST_BYTES = 2**63 - 1
 _HASHED_ROWS = 1 << 13  # converted to text at once
 
 
@@ -107,9 +108,14 @@ def kind_totals(rows: pa.Table) -> dict[str, tuple[int, int]]:
     }
 
 
-def total_bytes(sizes: pa.Array | pa.ChunkedArray) -> int:
-    """The sum of n sizes, null for unknown ones, which count nothing; logs may state such as an int64 cannot add up."""
-    return int(pc.sum(sizes.cast(_WIDER)).as_py() or 0)
+def total_bytes(sizes: pa.Array | pa.ChunkedArray, start: int = 0) -> int:
+    """The sum of `start` and of n sizes, null for unknown ones, which count nothing; see `sum_of_totals`."""
+    return sum_of_totals((start, int(pc.sum(sizes.cast(_WIDER)).as_py() or 0)))
+
+
+def sum_of_totals(totals: Iterable[int]) -> int:
+    """At most the greatest int64, as the JSON of plans and journals has it: logs may state sizes far beyond."""
+    return min(sum(totals), _MOST_BYTES)
 
 
 def row_digests(rows: pa.Table) -> int:

@@ -26,6 +26,7 @@ from iceberg_cli.plan.removal_rows import (
     kind_totals,
     row_digests,
     sort_for_deletion,
+    sum_of_totals,
 )
 
 PART_ROWS = 1 << 16  # of each of several parts
@@ -165,7 +166,7 @@ class Removals:
     @property
     def size_bytes(self) -> int:
         """Bytes of the files whose size is known."""
-        return sum(size for part in self.parts for _, size in part.by_kind.values())
+        return sum_of_totals(size for part in self.parts for _, size in part.by_kind.values())
 
     @cached_property
     def by_kind(self) -> Mapping[str, Mapping[str, int]]:
@@ -174,10 +175,14 @@ class Removals:
         for part in self.parts:
             for kind, numbers in part.by_kind.items():
                 totals.setdefault(kind, []).append(numbers)
-        sums = {
-            kind: [sum(each) for each in zip(*totals[kind], strict=True)] for kind in KINDS if kind in totals
+        return {
+            kind: {
+                "count": sum(count for count, _ in totals[kind]),
+                "bytes": sum_of_totals(size for _, size in totals[kind]),
+            }
+            for kind in KINDS
+            if kind in totals
         }
-        return {kind: {"count": count, "bytes": size} for kind, (count, size) in sums.items()}
 
     @cached_property
     def digest(self) -> str:

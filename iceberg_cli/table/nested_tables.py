@@ -133,7 +133,7 @@ class NestedFiles:
             for folder in pc.unique(staying["table"]).to_pylist():
                 sizes = staying["size_bytes"].filter(pc.equal(staying["table"], folder))
                 count, size_bytes = self._totals.get(folder, (0, 0))
-                self._totals[folder] = (count + len(sizes), size_bytes + total_bytes(sizes))
+                self._totals[folder] = (count + len(sizes), total_bytes(sizes, size_bytes))
             yield rows.filter(pc.is_null(holders))
 
     def verdicts(self) -> tuple[Verdict, ...]:

@@ -120,7 +120,7 @@ class _ForeignFiles:
         if not len(rows):
             return
         self.count += len(rows)
-        self.size_bytes += total_bytes(rows["size_bytes"])
+        self.size_bytes = total_bytes(rows["size_bytes"], self.size_bytes)
         spelled = rows["as_written"].slice(0, _EXAMPLES - len(self.examples))
         self.examples.extend(spelled.to_pylist())
         self.folders = common_folders([*self.folders, *pc.unique(folder_column(rows["path"])).to_pylist()])
@@ -173,7 +173,7 @@ class _SoftlyDeleted:
             self.tags |= deletion.tags
         tagged = rows.filter(_is_in(folder, [name for name, each in found.items() if each.tags]))
         self.count += len(tagged)
-        self.size_bytes += total_bytes(tagged["size_bytes"])
+        self.size_bytes = total_bytes(tagged["size_bytes"], self.size_bytes)
         is_untouched = _is_in(folder, [name for name, each in found.items() if not each.tags])
         self.untouched.add(rows.filter(is_untouched))
         return rows.filter(pc.invert(is_untouched))

@@ -317,7 +317,7 @@ ALWAYS: list[tuple[str, Sequence[str]]] = [
 EVERYTHING = [(table, command) for table in TABLES for command in COMMANDS]
 
 
-@few_or_many(70)
+@few_or_many(25)
 @pytest.mark.parametrize("options", [(), JSON, ("-q",), ("-v",), (*JSON, "-q")], ids=" ".join)
 def test_every_command_line_ends_as_it_says(lake: Lake, options: tuple[str, ...], budget: int) -> None:
     assert wrong(lake, [*ALWAYS, *some(EVERYTHING, budget)], *options) == []
@@ -353,7 +353,8 @@ def unreadable(folder: Path) -> None:
         path.chmod(0)
 
 
-@few_or_many(40)
+@pytest.mark.pairs
+@few_or_many(15)
 @pytest.mark.parametrize("right", [unwritable, unreadable], ids=lambda right: right.__name__)
 @pytest.mark.parametrize("options", [(), JSON, ("-q",)], ids=" ".join)
 def test_missing_rights_end_as_the_command_line_says(
@@ -363,7 +364,8 @@ def test_missing_rights_end_as_the_command_line_says(
     assert wrong(lake, some(here, budget), *options, spoil=as_nobody_without(right)) == []
 
 
-@few_or_many(3)
+@pytest.mark.pairs
+@few_or_many(2)
 @pytest.mark.parametrize("options", [(), JSON, ("-q",)], ids=" ".join)
 @pytest.mark.parametrize("output", [">&-", ">/dev/full"])
 def test_output_that_cannot_be_written_is_no_traceback(
@@ -389,7 +391,8 @@ def test_output_that_cannot_be_written_is_no_traceback(
     assert found == []
 
 
-@few_or_many(3)
+@pytest.mark.few(1)
+@few_or_many(1)
 @pytest.mark.parametrize("options", [(), JSON], ids=" ".join)
 def test_a_locale_that_knows_ascii_alone_changes_nothing(
     lake: Lake, options: tuple[str, ...], budget: int

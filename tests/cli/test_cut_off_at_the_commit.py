@@ -315,6 +315,7 @@ CASES: list[tuple[str, Truth, Way]] = [
 ALWAYS = [("REST", "gone", "killed"), ("PostgreSQL", "came in", "killed"), ("MariaDB", "gone", "cut off")]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "truth", "way"),
     [

@@ -46,6 +46,7 @@ def locale(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("make", [an_iceberg_table, a_delta_table], ids=["iceberg", "delta"])
 def test_a_table_whose_name_the_locale_cannot_spell_is_the_same_table(
     tmp_path: Path, locale: dict[str, str], make: Callable[[Path], set[str]]

@@ -40,6 +40,7 @@ def a_table(folder: Path, version: int) -> str:
     return str(folder)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_nightly_line_over_tables_of_every_version_is_green(

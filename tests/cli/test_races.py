@@ -99,7 +99,8 @@ def imported() -> Iterator[Program]:
         yield process
 
 
-@few_or_many(3, all_of=50)
+@pytest.mark.pairs
+@few_or_many(2, many=12, all_of=50)
 @pytest.mark.parametrize("named", [False, True], ids=["", "named temporaries"])
 @pytest.mark.parametrize("make", [an_iceberg_lake, a_delta_lake], ids=["iceberg", "delta"])
 def test_four_verbs_at_once_each_end_well_or_say_that_another_was_faster(

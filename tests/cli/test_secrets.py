@@ -382,6 +382,7 @@ def test_nothing_shows_where_requests_are_not_signed(case: Case, failure: Failur
     assert case.run(*EXPIRE, "--yes") == 16
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "text",
     [

@@ -248,6 +248,7 @@ PLACES: Final = [
 ]  # fmt: skip
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(("backend", "place"), PLACES)
 def test_nothing_shows_where_a_password_is_refused(
     case: Case, monkeypatch: pytest.MonkeyPatch, backend: str, place: Place

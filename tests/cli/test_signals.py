@@ -91,7 +91,7 @@ def test_a_signal_while_planning_leaves_the_table_alone_and_says_so_in_one_line(
         assert listing(place.table) == before
 
 
-@few_or_many(6)
+@few_or_many(4, many=24)
 def test_a_signal_at_any_moment_stops_before_anything_is_changed_or_leaves_what_resume_finishes(
     place: Place, budget: int
 ) -> None:

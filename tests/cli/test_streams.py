@@ -129,6 +129,7 @@ def test_yes_is_done(table: FolderTable) -> None:
         assert typed("y\n", "expire-snapshots", table.folder, *AS_OF).code == 0
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("answer", ["", "y", "yes", "event", "Events"])
 def test_an_upgrade_wants_the_tables_name(table: FolderTable, answer: str) -> None:
     with unchanged(table.folder):

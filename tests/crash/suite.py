@@ -154,6 +154,7 @@ class Crashes:
 
     crashes: ClassVar[int]  # moments of either side that are always tried
 
+    @pytest.mark.pairs
     @few_or_many(1)
     @around
     def test_a_crash_around_any_effect_is_made_good_by_resume(
@@ -195,6 +196,7 @@ class Commits:
 
     commits: ClassVar[int]  # moments that are always tried of each act
 
+    @pytest.mark.pairs
     @few_or_many(1)
     def test_anothers_commit_before_any_effect_is_kept(self, scene: Scene, act: Act, budget: int) -> None:
         for number, effect in some([*enumerate(scene.undisturbed())], budget * self.commits):
@@ -211,6 +213,7 @@ class CommitsMeanwhile:
 
     commits_meanwhile: ClassVar[int]  # moments that are always tried of each act
 
+    @pytest.mark.pairs
     @few_or_many(1)
     def test_anothers_commit_while_the_process_is_dead_is_kept(
         self, scene: Scene, act: Act, budget: int
@@ -289,7 +292,7 @@ class Rivals:
             here.finish()
             here.check_done()
 
-    @few_or_many(2, all_of=500)
+    @few_or_many(1, many=8, all_of=500)
     def test_a_crash_anywhere_and_a_resume_beside_two_other_verbs(self, scene: Scene, budget: int) -> None:
         draw = random.Random(13)
         for death in some(range(len(scene.undisturbed())), budget):

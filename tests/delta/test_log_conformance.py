@@ -127,6 +127,7 @@ def a_log_in(store: ObjectStore) -> Log:
     return log
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("server", deep_unless(["versitygw", "fake_gcs"], ["versitygw", *STORES]))
 def test_racing_threads_lose_no_version_in_an_object_store(
     server: str, request: pytest.FixtureRequest

@@ -42,6 +42,7 @@ needs_fork = pytest.mark.skipif(sys.platform != "linux", reason="lanes are forke
 on_spark = pytest.param("spark", marks=[pytest.mark.jvm, pytest.mark.deep])
 
 
+@pytest.mark.few(0.5)
 class TestScans(ScanConformance):
     """Every sentence about scans, on every engine."""
 

@@ -102,9 +102,9 @@ def _sessions() -> Iterator[tuple[str, list[Command]]]:
 SESSIONS = dict(_sessions())
 
 
-def session(name: str) -> str:
-    """A session on terminals of all widths, one after the other."""
-    return _at_all_widths(lambda width: transcript(SESSIONS[name], partial(_run, width)))
+def session(name: str, width: int) -> str:
+    """A session on a terminal so wide."""
+    return transcript(SESSIONS[name], partial(_run, width))
 
 
 def _run(width: int, *arguments: object) -> Ran:
@@ -112,18 +112,12 @@ def _run(width: int, *arguments: object) -> Ran:
     return Ran(ran.code, plain(ran.out), plain(ran.err))
 
 
-def _at_all_widths(show: Callable[[int], str]) -> str:
-    return "\n".join(f"===== {width} columns =====\n{show(width)}" for width in WIDTHS)
-
-
 # -- of so many rows -------------------------------------------------------------------------------------------
 
 
-def screen_of(kind: str, number: int) -> str:
-    """A screen of so many rows, on terminals of all widths."""
-    return _at_all_widths(
-        lambda width: on_a_terminal(width, partial(SCREENS[kind], number), as_of_ms=CLOCK_MS)
-    )
+def screen_of(kind: str, number: int, width: int) -> str:
+    """A screen of so many rows, on a terminal so wide."""
+    return on_a_terminal(width, partial(SCREENS[kind], number), as_of_ms=CLOCK_MS)
 
 
 def _iceberg_plan(screen: Screen, number: int) -> None:

@@ -17,6 +17,8 @@ from tests.golden.commands import (
 from tests.golden.comparing import Hold
 from tests.paths import FIXTURES, needs_fixtures
 
+pytestmark = pytest.mark.xdist_group("golden")  # two workers would wait for each other: the folder is one
+
 
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_command_line_says_what_it_said(name: str, hold: Hold) -> None:
@@ -30,6 +32,7 @@ def test_help_is_what_it_was(command: str, hold: Hold) -> None:
     hold(f"help/{command or 'iceberg-cli'}.txt", as_text(ran))
 
 
+@pytest.mark.few(4)
 @needs_fixtures
 @pytest.mark.parametrize("table", TABLES_OF_OTHERS)
 def test_what_is_found_in_tables_of_other_engines_is_what_it_was(table: str, hold: Hold) -> None:

@@ -8,14 +8,15 @@ from tests.cli.command_names import COMMANDS
 from tests.golden.commands import SESSIONS, TABLES_OF_OTHERS
 from tests.golden.comparing import FOLDER, marked
 from tests.golden.journal_cases import JOURNALLED
-from tests.golden.screens import SCREENS
+from tests.golden.screens import SCREENS, WIDTHS
 from tests.golden.screens import SESSIONS as SCREEN_SESSIONS
 
 
 def test_every_golden_file_is_compared_by_a_test() -> None:
     journals = {f"journals/{name}{end}" for name in JOURNALLED for end in (".txt", ".states.txt")}
     others = {f"commands/{name}.txt" for name in SESSIONS}
-    others |= {f"screens/{name}.txt" for name in (*SCREEN_SESSIONS, *(f"of-{kind}" for kind in SCREENS))}
+    screens = (*SCREEN_SESSIONS, *(f"of-{kind}" for kind in SCREENS))
+    others |= {f"screens/{width}/{name}.txt" for width in WIDTHS for name in screens}
     others |= {f"help/{name}.txt" for name in ("iceberg-cli", *COMMANDS)}
     others |= {f"fixtures/{table.partition('/')[0]}.txt" for table in TABLES_OF_OTHERS}
     found = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*") if path.is_file()}

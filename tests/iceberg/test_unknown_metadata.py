@@ -374,6 +374,7 @@ def test_the_newest_of_a_lineage_stands_for_those_that_it_logs(hazard: Hazard) -
     assert removed(hazard) == set()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "content",
     [b'{"format-version": 2, "table-uuid": "', b"", b"[]"],

@@ -201,6 +201,7 @@ def test_second_process_that_resumes_at_any_moment_and_dies_at_any_moment(
         here.finish()
 
 
+@pytest.mark.few(1)
 def test_two_processes_that_resume_at_once_do_it_once(interrupted: Scene) -> None:
     trial = interrupted.copy().process()
     trial.resume()

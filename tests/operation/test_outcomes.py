@@ -25,6 +25,7 @@ from iceberg_cli.operation.outcomes import Committed, Outcome
 from iceberg_cli.table.recovery import operations
 from iceberg_cli.testing.crash.world import Script, SimStorage, World, crash
 from iceberg_cli.testing.iceberg_reader import entries_of, manifests_of, snapshot_of
+from tests.budget import few_or_many, some
 from tests.builders import DAY_MS, HOUR_MS, LOCATION, NOW_MS, TableWriter
 from tests.crash.scenes import CANARIES, POLICY, Expiry, Scene, a_scene, journal_files
 
@@ -368,11 +369,12 @@ def test_denied_deletions_are_reported_and_finished_by_resume(scene: Scene) -> N
     scene.check_finished()
 
 
-def test_crash_anywhere_while_denied_deletions_are_retried(scene: Scene) -> None:
+@few_or_many(6, many=1_000)
+def test_crash_anywhere_while_denied_deletions_are_retried(scene: Scene, budget: int) -> None:
     scene.process(fail_delete=denied).run()
     trial = scene.copy().process()
     trial.resume()
-    for number, _ in enumerate(trial.effects):
+    for number in some(range(len(trial.effects)), budget):
         here = scene.copy()
         process = here.process(before={number: crash})
         assert process.dies(process.resume)
@@ -401,11 +403,12 @@ def test_file_that_another_writer_takes_up_again_before_the_sweep_stays(scene: S
 # -- full disks and other refusals to write --------------------------------------------------------------------
 
 
+@few_or_many(5, many=1_000)
 @pytest.mark.parametrize("catalog", [True, False])
-def test_full_disk_at_any_write_leaves_the_table_whole(*, catalog: bool) -> None:
+def test_full_disk_at_any_write_leaves_the_table_whole(*, catalog: bool, budget: int) -> None:
     scene = a_scene(catalog=catalog)
     puts = [effect.removeprefix("put ") for effect in scene.undisturbed() if effect.startswith("put ")]
-    for path in puts:
+    for path in some(puts, budget):
         here = scene.copy()
 
         def full(key: str, path: str = path) -> str | None:
@@ -420,9 +423,10 @@ def test_full_disk_at_any_write_leaves_the_table_whole(*, catalog: bool) -> None
 # -- stops and limits ------------------------------------------------------------------------------------------
 
 
-def test_signal_at_any_moment_stops_at_a_point_from_which_resume_goes_on(scene: Scene) -> None:
+@few_or_many(8, many=1_000)
+def test_signal_at_any_moment_stops_at_a_point_from_which_resume_goes_on(scene: Scene, budget: int) -> None:
     stopped = 0
-    for number, _ in enumerate(scene.undisturbed()):
+    for number in some(range(len(scene.undisturbed())), budget):
         here = scene.copy()
         process = here.process()
         process.storage.script = Script(before={number: partial(process.stop.append, True)})
@@ -432,7 +436,7 @@ def test_signal_at_any_moment_stops_at_a_point_from_which_resume_goes_on(scene: 
             stopped += 1
         here.check()
         here.finish()
-    assert stopped > 10
+    assert stopped >= min(budget // 2, 11)
     assert Interrupted.exit_code == 14
 
 
@@ -510,11 +514,12 @@ def test_file_taken_up_again_in_the_grace_stays(scene: Scene) -> None:
     scene.check_finished()
 
 
-def test_crash_around_any_effect_of_an_expiry_with_grace(scene: Scene) -> None:
+@few_or_many(6, many=1_000)
+def test_crash_around_any_effect_of_an_expiry_with_grace(scene: Scene, budget: int) -> None:
     trial = scene.copy()
     process = with_grace(trial)
     process.run()
-    for number, _ in enumerate(process.effects):
+    for number in some(range(len(process.effects)), budget):
         here = scene.copy()
         first = with_grace(here, script=Script(before={number: crash}))
         assert first.dies(first.run)
@@ -689,12 +694,13 @@ def test_a_journal_that_cannot_be_read_forbids_deletions(shared: Scene) -> None:
     assert (shared.world.files, shared.world.pointer) == (files, pointer)
 
 
-def test_crash_around_any_effect_of_an_expiry_that_waits_for_another(shared: Scene) -> None:
+@few_or_many(6, many=1_000)
+def test_crash_around_any_effect_of_an_expiry_that_waits_for_another(shared: Scene, budget: int) -> None:
     _, needed = expire_first(shared)
     trial = shared.copy()
     process = trial.process()
     process.run()
-    for number, _ in enumerate(process.effects):
+    for number in some(range(len(process.effects)), budget):
         here = shared.copy()
         first = here.process(before={number: crash})
         assert first.dies(first.run)
@@ -717,11 +723,12 @@ def test_abandoned_operation_leaves_its_files_and_no_journal(scene: Scene) -> No
     assert len(scene.leftovers()) == 14
 
 
-def test_crash_around_any_effect_of_abandon(scene: Scene) -> None:
+@few_or_many(6, many=1_000)
+def test_crash_around_any_effect_of_abandon(scene: Scene, budget: int) -> None:
     with_grace(scene).run()
     process = scene.copy().process()
     assert abandon_all(process) == 1
-    for number, _ in enumerate(process.effects):
+    for number in some(range(len(process.effects)), budget):
         here = scene.copy()
         first = here.process(before={number: crash})
         assert first.dies(partial(abandon_all, first))

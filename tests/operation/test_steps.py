@@ -54,7 +54,7 @@ def trial(scene: Scene, operation: str) -> FakeProcess:
     return process
 
 
-@few_or_many(15)
+@few_or_many(6, many=60)
 @pytest.mark.parametrize(("operation", "catalog"), [(THREE, True), (THREE, False), (SWEEP_FIRST, True)])
 def test_crash_around_any_effect_of_several_steps(operation: str, *, catalog: bool, budget: int) -> None:
     scene = a_world(operation, catalog=catalog)
@@ -80,7 +80,7 @@ def test_last_commit_follows_the_sweep() -> None:
     assert max(deleted) < swap
 
 
-@few_or_many(6)
+@few_or_many(1, many=24)
 def test_crash_inside_the_resume_of_three_steps(budget: int) -> None:
     scene = a_world(THREE)
     cases = []
@@ -101,7 +101,7 @@ def test_crash_inside_the_resume_of_three_steps(budget: int) -> None:
         finish(here, THREE)
 
 
-@few_or_many(6)
+@few_or_many(4, many=24)
 def test_append_before_any_effect_and_crash_before_any_later_one_of_three_steps(budget: int) -> None:
     scene = a_world(THREE)
     count = len(trial(scene, THREE).effects)
@@ -138,7 +138,7 @@ def test_every_refusal_leaves_no_staged_file() -> None:
     assert set(scene.world.files) == before
 
 
-@few_or_many(20)
+@few_or_many(8, many=80)
 def test_second_process_that_resumes_three_steps_at_any_moment_never_loses_a_staged_file(budget: int) -> None:
     scene = a_world(THREE)
     stopped = 0
@@ -156,7 +156,7 @@ def test_second_process_that_resumes_three_steps_at_any_moment_never_loses_a_sta
     assert stopped > budget // 2 or stopped > 15
 
 
-@few_or_many(8)
+@few_or_many(4, many=32)
 def test_second_process_that_resumes_three_steps_and_dies_too(budget: int) -> None:
     scene = a_world(THREE)
     count = len(trial(scene, THREE).effects)

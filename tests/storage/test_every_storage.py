@@ -73,6 +73,7 @@ def a_sandbox(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Sand
 ADAPTERS = ["local", "local, named temporaries", "routed to local", "s3", "routed to s3", "memory"]
 
 
+@pytest.mark.few(0.4)
 class TestAdapters(StorageConformance):
     """Every sentence of the port, on every adapter."""
 
@@ -81,6 +82,7 @@ class TestAdapters(StorageConformance):
         return a_sandbox(request.param, request, tmp_path)
 
 
+@pytest.mark.pairs
 @few_or_many(6, all_of=50)
 @pytest.mark.parametrize("kind", ["local", "local, named temporaries", "routed to local"])
 @pytest.mark.parametrize("write", ["put_if_absent", "replace"])
@@ -162,7 +164,7 @@ def test_a_key_that_is_not_suspicious_is_one_object_of_that_very_name(
         bucket = f"s3://{server.bucket}" if isinstance(server, S3Server) else server.root
         base, storage = f"{bucket}/{uuid.uuid4()}", open_storage(server.options)
 
-    @settings(max_examples=20 if kind == "versitygw" else 40, deadline=None, derandomize=True)
+    @settings(max_examples=10 if kind == "versitygw" else 15, deadline=None, derandomize=True)
     @given(KEYS)
     @example("k=東京\uff0f大阪")
     @example("k=1\u20442/x")
@@ -778,6 +780,7 @@ def flaky() -> Iterator[FlakyServer]:
     server.server_close()
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("answer", [None, 500, 503], ids=["lost answer", "500", "503"])
 @pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
 def test_a_put_without_an_answer_is_sent_again_and_recognises_its_own_object(

@@ -603,6 +603,7 @@ def test_many_blobs_are_deleted_in_batches(azurite: Azurite) -> None:
     assert list(azurite.storage.paths(folder)) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("write", ["put_if_absent", "replace"])
 def test_a_blob_of_more_than_64_mib_is_written_by_one_request(azurite: Azurite, write: str) -> None:
     front, path, data = (

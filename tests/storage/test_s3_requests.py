@@ -388,6 +388,7 @@ def test_a_refused_batch_is_reported_and_the_next_one_is_sent(recorder: Recorder
 # Sending again
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_service_with_too_many_requests_is_given_the_time_that_it_asks_for(
     recorder: Recorder, status: int
@@ -412,6 +413,7 @@ def test_what_a_service_cannot_do_is_not_sent_again(recorder: Recorder) -> None:
     assert len(recorder.requests) == 1
 
 
+@pytest.mark.usefixtures("waits_of_users")
 def test_waits_double_up_to_a_bound_and_differ_by_chance() -> None:
     throttled = [backoff_s(tries, throttled=True, share=0) for tries in range(1, 10)]
     assert throttled == [0.5, 1, 2, 4, 8, 16, 20, 20, None]
@@ -420,6 +422,7 @@ def test_waits_double_up_to_a_bound_and_differ_by_chance() -> None:
     assert backoff_s(3, throttled=True, share=0.5) == 1.5
 
 
+@pytest.mark.usefixtures("waits_of_users")
 @pytest.mark.parametrize(
     ("status", "retry_after", "expected"),
     [

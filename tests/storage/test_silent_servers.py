@@ -44,6 +44,7 @@ def delete(storage: Storage) -> None:
     raise BackendUnavailable("; ".join(failures.values()))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "act",
     [

@@ -65,6 +65,7 @@ def test_a_file_is_created_whole_and_a_second_time_is_a_success(tmp_path: Path, 
     assert storage.most_bytes == RANGE_BYTES
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("size", SIZES[1:])
 @pytest.mark.parametrize("other", OTHERS)
 def test_a_file_of_other_bytes_is_an_error_and_stays(tmp_path: Path, other: str, size: int) -> None:
@@ -75,6 +76,7 @@ def test_a_file_of_other_bytes_is_an_error_and_stays(tmp_path: Path, other: str,
     assert (tmp_path / "file").read_bytes() == theirs
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("size", SIZES[1:])
 @pytest.mark.parametrize("other", OTHERS)
 def test_a_new_file_that_reads_back_differently_is_refused_by_name(

@@ -51,6 +51,7 @@ def pairs(case: str, name: str) -> list[tuple[int, int]]:
     return [*itertools.pairwise(versions), (versions[-1], versions[0])]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("case", "name"), spark_tables())
 def test_differences_are_those_between_the_files_of_two_versions(case: str, name: str) -> None:
     table, known = FIXTURES / case / name, EXPECTED[case][name]["versions"]

@@ -73,6 +73,7 @@ def test_rows_are_those_of_the_acceptance_tests(name: str) -> None:
 RENAMED_PARTITION = "34-delta-spark-column-mapping-special-paths/mapped"
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("folder", [each for each in sound_tables() if each != RENAMED_PARTITION])
 def test_rows_are_those_that_delta_kernel_reads(folder: str) -> None:
     try:
@@ -83,6 +84,7 @@ def test_rows_are_those_that_delta_kernel_reads(folder: str) -> None:
     assert sampled(FIXTURES / folder) == counted(rows)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("case", "name"), spark_tables())
 def test_every_version_has_as_many_rows_as_delta_counted(case: str, name: str) -> None:
     table = FIXTURES / case / name

@@ -228,6 +228,7 @@ def test_the_texts_are_many_and_those_that_readers_do_not_take_alike_are_known(k
         assert [text for text, mark in zip(texts, marks, strict=True) if mark != ambiguous] == []
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(("kind", "column"), [each for each in KINDS if KERNEL not in each[1].failing])
 def test_readers_find_after_a_checkpoint_what_they_found_in_the_log_alone(
     tmp_path: Path, kernel: duckdb.DuckDBPyConnection, kind: str, column: Column
@@ -511,6 +512,7 @@ def a_table_with_statistics(root: Path, bounds: Bounds, **metadata: Any) -> Path
     return root
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("stats_as_json", ["true", "false"])
 @pytest.mark.parametrize("name", STATISTICS)
 def test_statistics_of_a_checkpoint_hide_no_row(

@@ -111,6 +111,7 @@ def test_every_prefix_of_a_checkpoint_in_json_is_refused_or_ends_with_a_whole_li
         assert found is None or data[length - 1 : length] == b"\n" or data[length : length + 1] == b"\n"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_commits_with_flipped_bits_are_refused_or_usable(seed: int) -> None:
     for number in range(100):

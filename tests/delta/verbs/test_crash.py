@@ -37,8 +37,8 @@ class TestVerbs(
 ):
     """Every verb, on a table on which it has something to do."""
 
-    crashes = 4
-    second_crashes = 4
+    crashes = 3
+    second_crashes = 2
     commits = 1
     commits_meanwhile = 1
     resumes = 2
@@ -123,6 +123,7 @@ def down() -> None:
     raise BackendUnavailable("Cannot reach the storage: no answer")
 
 
+@pytest.mark.pairs
 @few_or_many(2)
 @suite.around
 def test_an_effect_without_an_answer_whether_it_happened_or_not(scene: Scene, side: str, budget: int) -> None:
@@ -135,7 +136,7 @@ def test_an_effect_without_an_answer_whether_it_happened_or_not(scene: Scene, si
         here.check_done()
 
 
-@few_or_many(3)
+@few_or_many(1, many=12)
 def test_a_put_without_an_answer_that_happens_later(scene: Scene, budget: int) -> None:
     """Before the next process looks, or when everything is over: put-if-absent all the same."""
     # A journal's record that arrives after the journal is gone is told of as a journal that lacks records.

@@ -72,6 +72,7 @@ def test_tables_of_other_engines_get_the_same_answer(spark_session: Session, tab
     assert jobs(spark_session) > before
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", CARRIED_OUT)
 def test_a_verb_leaves_the_same_table_and_says_the_same_of_it(
     spark_session: Session, tmp_path: Path, name: str

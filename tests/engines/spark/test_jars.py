@@ -181,6 +181,7 @@ def test_iceberg_in_spark_runs_with_a_home_folder_of_descriptions_without_jars(
     assert spark.sql("SELECT hadoop.system.iceberg_version()").collect()[0][0] == jars.ICEBERG.version
 
 
+@pytest.mark.deep
 def test_without_java_tests_of_spark_are_skipped_for_one_reason_and_in_ci_the_first_fails(
     tmp_path: Path,
 ) -> None:

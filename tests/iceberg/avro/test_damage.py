@@ -124,6 +124,7 @@ def boundaries(data: bytes) -> list[int]:
     return [block.offset for block in blocks]
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_prefix_is_refused_unless_it_is_a_legal_shorter_file(kind: str, codec: str) -> None:
@@ -151,6 +152,7 @@ def test_every_prefix_of_a_manifest_with_a_listed_length_or_count_is_refused(cod
     )
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("executor", ["narrow", "lockstep"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("codec", CODECS)
@@ -169,6 +171,7 @@ def test_cuts_around_every_block_boundary_of_a_large_file_are_refused(
         assert outcome(read, data + extra) is None
 
 
+@pytest.mark.pairs
 @few_or_many(60, all_of=20_000)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("codec", CODECS)

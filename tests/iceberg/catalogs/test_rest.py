@@ -260,6 +260,7 @@ LOST_OF_EACH_KIND = [
 ]
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(("kind", "fate"), LOST_OF_EACH_KIND)
 @pytest.mark.parametrize("others", ["nothing", "a property", "a snapshot"])
 def test_an_answer_that_is_lost_is_judged_by_what_the_table_shows(
@@ -285,6 +286,7 @@ def test_an_answer_that_is_lost_is_judged_by_what_the_table_shows(
     assert len(lake.front.bodies) == 1
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("others", ["nothing", "a property", "a snapshot"])
 def test_a_request_that_comes_in_late_is_never_called_a_conflict_before(
@@ -431,6 +433,7 @@ def test_a_token_that_cannot_be_renewed_before_the_request_is_no_traceback(
     assert isinstance(committer.commit(attempt), Unknown)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(
     "answer", [b"", b"no JSON", b"[]", b'{"token_type": "bearer"}', b'{"access_token": 7, "expires_in": "x"}']
 )
@@ -793,6 +796,7 @@ def check_keys(front: Front, number: int) -> None:
     assert len({*front.bodies}) == 1
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("verb", ["expire-snapshots", "rewrite-manifests"])
 @pytest.mark.parametrize(
     ("fate", "number"), [("", 1), ("lost after", 1), ("500 after", 1), ("lost before", 2), ("late", 2)]
@@ -1068,6 +1072,7 @@ def test_what_has_the_dropped_tag_is_copied_for_the_catalog_deletes_metadata_fil
     assert not copy.exists()
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(
     "fate", ["lost before", "lost after", "reset before", "reset after", "500 after", "late"]
 )

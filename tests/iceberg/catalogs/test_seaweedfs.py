@@ -65,6 +65,7 @@ def values(table: Any, snapshot_id: int | None = None) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.deep
 def test_an_expiry_leaves_rows_refs_and_their_files_and_no_others(lake: Lake, command: Command) -> None:
     second = lake.table.metadata.snapshots[1].snapshot_id
     lake.table.manage_snapshots().create_tag(second, "kept", max_ref_age_ms=9 * DAY_MS).commit()
@@ -85,6 +86,7 @@ def test_an_expiry_leaves_rows_refs_and_their_files_and_no_others(lake: Lake, co
     }
 
 
+@pytest.mark.deep
 def test_no_verb_commits_to_a_table_of_which_the_server_would_lose_something(
     lake: Lake, tmp_path: Path
 ) -> None:

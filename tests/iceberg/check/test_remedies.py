@@ -123,6 +123,7 @@ def of_rule(rule: str, folder: Path, *, version: int | None = None) -> str:
     return table.write()
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize(("rule", "command"), cases(RULES))
 def test_the_verb_that_a_finding_of_an_iceberg_table_names_takes_it_away(
     rule: str, command: str, tmp_path: Path
@@ -135,6 +136,7 @@ def test_the_verb_that_a_finding_of_an_iceberg_table_names_takes_it_away(
     assert rule not in found(location, *deep)
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize(("rule", "command"), cases(DELTA_RULES))
 def test_the_verb_that_a_finding_of_a_delta_table_names_takes_it_away(
     rule: str, command: str, tmp_path: Path

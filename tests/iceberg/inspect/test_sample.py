@@ -49,6 +49,7 @@ def test_equality_deletes_that_flink_wrote_hide_their_rows() -> None:
     assert len(shown(folder(case), *ALL)) == expected(case)["live_row_count"]
 
 
+@pytest.mark.few(3)
 @needs_fixtures
 @pytest.mark.parametrize("case", JAVA)
 def test_every_snapshot_has_as_many_rows_as_java_counted(case: str) -> None:

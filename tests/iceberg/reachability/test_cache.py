@@ -107,6 +107,7 @@ def a_random_table(location: str, rng: random.Random) -> Hazard:
 # -- the same answers ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", deep_unless(range(0, 40, 3), range(40)))
 def test_answers_about_random_tables_are_the_same_with_and_without_what_was_learnt(
     tmp_path: Path, seed: int
@@ -547,6 +548,7 @@ def test_a_part_whose_numbers_contradict_each_other_is_no_part_though_its_digest
     assert decode(encode(dataclasses.replace(a_part(), **wrong), TABLE), TABLE) is None
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("share", range(12))
 def test_a_table_with_a_damaged_part_is_answered_as_without_it_and_learnt_anew(
     tmp_path: Path, share: int

@@ -202,6 +202,7 @@ def test_live_statistics_stay_under_the_real_name_of_a_linked_folder(linked: Haz
 # -- files that are a table's own records ----------------------------------------------------------------------
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(
     "name",
     [

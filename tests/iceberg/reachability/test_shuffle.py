@@ -81,6 +81,7 @@ def same(apart: pa.Table, whole: pa.Table) -> bool:
     return found.rows.to_pylist() == expected.rows.to_pylist() and found.digest == expected.digest
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kept", [1, KEPT, 70])
 def test_a_table_is_answered_for_as_in_one_process(made: Made, kept: int) -> None:
     table = opened(made)
@@ -89,6 +90,7 @@ def test_a_table_is_answered_for_as_in_one_process(made: Made, kept: int) -> Non
     assert same(apart, whole)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("held_rows", [0, 1 << 30])
 @pytest.mark.parametrize("bucket_bytes", deep_unless([20_000], [1_000, 20_000, 1 << 30]))
 def test_the_number_of_buckets_changes_nothing(

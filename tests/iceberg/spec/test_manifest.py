@@ -307,6 +307,7 @@ def test_hashes_of_paths_equal_the_hashes_of_the_path_column() -> None:
     assert alone.table["file_path_hash"].to_pylist() == hash_column(both.table["file_path"]).tolist()
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("format_version", [1, 2, 3])
 @pytest.mark.parametrize("codec", ["null", "deflate", "snappy", "zstandard", "bzip2", "xz"])
 def test_entries_read_back_as_they_were_written(format_version: int, codec: str) -> None:

@@ -66,6 +66,7 @@ def test_every_prefix_is_refused(version: str, form: str) -> None:
             assert read(data[:length]) is None, length
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(("version", "form"), CASES)
 def test_flipped_bits_give_a_clean_error_or_metadata(version: str, form: str) -> None:
     data = stored(version, form)
@@ -204,6 +205,7 @@ except (CorruptFile, Refused):
 """
 
 
+@pytest.mark.few(3)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 @pytest.mark.parametrize("make", BOMBS.values(), ids=BOMBS.keys())
 def test_a_bomb_is_refused_within_512_mb_and_a_few_seconds(make: Any, tmp_path: Path) -> None:

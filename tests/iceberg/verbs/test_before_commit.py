@@ -94,6 +94,7 @@ def test_each_verb_has_something_to_commit_on_a_sound_table(tmp_path: Path, verb
     assert (tmp_path / "t/metadata/v2.metadata.json").exists(), ran.out + ran.err
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(("kind", "damage"), DAMAGES)
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_verb_commits_on_what_is_damaged(tmp_path: Path, verb: str, kind: str, damage: Damage) -> None:

@@ -49,6 +49,7 @@ def with_whole_spec(data: bytes) -> bytes:
     return out.getvalue()
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("whole_spec", [False, True], ids=["fields", "whole spec"])
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ def a_table(folder: Path, place: str, counter: int) -> Table:
     return table
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("counter", [0, 1, 2, 3])
 @pytest.mark.parametrize("place", ["entry", "list", "snapshot", "branch"])
 @pytest.mark.parametrize("verb", VERBS)

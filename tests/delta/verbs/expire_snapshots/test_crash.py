@@ -101,8 +101,8 @@ class TestVacuum(suite.Crashes, suite.SecondCrashes, suite.Commits):
     """A file that is added again while its deletion is on its way stays."""
 
     crashes = 6
-    second_crashes = 6
-    commits = 6
+    second_crashes = 4
+    commits = 4
 
     @pytest.fixture
     def scene(self) -> Vacuum:

@@ -87,7 +87,7 @@ class TestCheckpoints(suite.Crashes, suite.Commits):
     """Every version stays readable and says the same."""
 
     crashes = 4
-    commits = 8
+    commits = 4
 
     @pytest.fixture
     def act(self) -> suite.Act:

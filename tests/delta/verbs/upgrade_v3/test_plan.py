@@ -82,6 +82,7 @@ def test_what_older_versions_stood_for_is_written_out(tmp_path: Path, versions: 
     assert state(tmp_path)[0] == a_value(3, 7, readers, readers | LEGACY[versions])
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("features", [(), ("rowTracking",), ("deletionVectors",), ("inCommitTimestamp",)])
 @pytest.mark.parametrize("versions", [*LEGACY, (2, 5), (2, 6)])
 def test_delta_rs_opens_what_it_opened_before(

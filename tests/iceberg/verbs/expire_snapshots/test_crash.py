@@ -29,7 +29,7 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
 class TestExpiry(suite.Undisturbed, suite.Crashes, suite.Commits, suite.Days):
     """What can go is gone, what the table needs stays, and files of other tables are not touched."""
 
-    crashes = 6
+    crashes = 4
     commits = 3
 
     @pytest.fixture
@@ -41,7 +41,7 @@ class TestExpiry(suite.Undisturbed, suite.Crashes, suite.Commits, suite.Days):
         here.check_finished()
 
 
-@few_or_many(10)
+@few_or_many(5, many=40)
 def test_crash_around_any_effect_is_made_good_by_the_next_run_alone(scene: Scene, budget: int) -> None:
     for number, effect in some(list(enumerate(scene.undisturbed())), budget):
         here = scene.copy()
@@ -51,7 +51,7 @@ def test_crash_around_any_effect_is_made_good_by_the_next_run_alone(scene: Scene
         here.check_finished()
 
 
-@few_or_many(5)
+@few_or_many(3, many=20)
 def test_crash_inside_resume_around_any_of_its_effects(scene: Scene, budget: int) -> None:
     cases = []
     for number in some(range(len(scene.undisturbed())), budget):
@@ -71,7 +71,7 @@ def test_crash_inside_resume_around_any_of_its_effects(scene: Scene, budget: int
         here.finish()
 
 
-@few_or_many(5)
+@few_or_many(3, many=20)
 def test_three_appends_before_any_effect_are_kept(scene: Scene, budget: int) -> None:
     for number in some(range(len(scene.undisturbed())), budget):
         here = scene.copy()
@@ -80,7 +80,7 @@ def test_three_appends_before_any_effect_are_kept(scene: Scene, budget: int) -> 
         here.check_finished()
 
 
-@few_or_many(10)
+@few_or_many(5, many=40)
 def test_append_before_any_effect_and_crash_before_any_later_one(scene: Scene, budget: int) -> None:
     count = len(scene.undisturbed())
     for race, death in some(list(itertools.combinations(range(count), 2)), budget):
@@ -91,7 +91,7 @@ def test_append_before_any_effect_and_crash_before_any_later_one(scene: Scene, b
         here.finish()
 
 
-@few_or_many(5)
+@few_or_many(3, many=20)
 def test_append_while_the_process_is_dead_is_kept_and_only_what_was_shown_goes(
     scene: Scene, budget: int
 ) -> None:
@@ -108,7 +108,7 @@ def test_append_while_the_process_is_dead_is_kept_and_only_what_was_shown_goes(
         assert set(here.world.deleted) & theirs <= set(process.shown.removals.rows["path"].to_pylist())
 
 
-@few_or_many(8)
+@few_or_many(4, many=32)
 def test_what_comes_due_during_a_run_is_kept_and_goes_with_the_next_one(scene: Scene, budget: int) -> None:
     """An append to `audit` makes snapshot 6 due, which the operator never saw."""
     for number in some(range(len(scene.undisturbed())), budget):
@@ -120,7 +120,7 @@ def test_what_comes_due_during_a_run_is_kept_and_goes_with_the_next_one(scene: S
         here.check_finished()
 
 
-@few_or_many(5)
+@few_or_many(3, many=20)
 def test_more_due_while_the_process_is_dead_is_never_deleted_unseen(scene: Scene, budget: int) -> None:
     for number in some(range(len(scene.undisturbed())), budget):
         here = scene.copy()

@@ -43,6 +43,7 @@ def by_duckdb(metadata: str, snapshot_id: int) -> Rows:
     return sorted(tuple(map(str, row)) for row in rows)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("read", [by_pyiceberg, by_polars, by_duckdb])
 @pytest.mark.parametrize("name", ["events", "orders"])
 def test_kept_snapshots_have_the_same_rows_after_an_expiry(

@@ -118,6 +118,7 @@ def test_the_commit_replaces_manifests_of_version_2_and_counts_what_went(folder:
     assert (went["snapshot_id"] or row["added_snapshot_id"]) == snapshot["snapshot-id"]
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("spelling", ["file:{}", "file://{}", "s3a://bucket{}", "/{}", "{}"])
 @pytest.mark.parametrize("listed", ["{}", "s3://other{}"], ids=["plain", "s3"])
 def test_a_live_data_file_is_live_in_every_spelling(folder: Path, spelling: str, listed: str) -> None:

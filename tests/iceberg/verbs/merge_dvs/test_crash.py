@@ -165,7 +165,7 @@ OTHERS = (a_delete, deletes_everywhere, an_update, a_compaction, an_append)
 class TestMerge(suite.Undisturbed, suite.Crashes, suite.Commits, suite.CommitsMeanwhile):
     """Readers see the rows and the deletes of whoever wrote them."""
 
-    crashes = 5
+    crashes = 4
     commits = 2
     commits_meanwhile = 2
 
@@ -272,7 +272,7 @@ def a_table_wiped(table: DeleteTable, _: Seen) -> None:
     table.remove("a", "c")
 
 
-@few_or_many(10)
+@few_or_many(5, many=40)
 @pytest.mark.parametrize(
     ("other", "left"),
     [
@@ -299,7 +299,7 @@ def test_what_dangles_is_decided_again_on_what_another_writer_committed(
 class TestDangling(suite.Crashes):
     """What dangles goes, and readers see no difference."""
 
-    crashes = 10
+    crashes = 5
 
     @pytest.fixture
     def scene(self, version_2: Dangling) -> Dangling:

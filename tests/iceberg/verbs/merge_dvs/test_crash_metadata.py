@@ -103,7 +103,7 @@ def scene(request: pytest.FixtureRequest) -> ChangedLake:
 class TestChanges(suite.Commits, suite.CommitsMeanwhile):
     """A change of the table stands, and so does the merge."""
 
-    commits = 3
+    commits = 2
     commits_meanwhile = 2
 
     @pytest.fixture(params=ACTS)

@@ -31,6 +31,7 @@ OPTIONS = (
 PROPERTIES = {2: {TARGET_PROPERTY: "800"}, 3: {TARGET_PROPERTY: "1500"}}
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", deep_unless(range(2 * len(OPTIONS)), range(5 * len(OPTIONS))))
 def test_readers_see_the_same_after_a_merge_and_a_second_one_finds_nothing(tmp_path: Path, seed: int) -> None:
     folder = tmp_path / "t"

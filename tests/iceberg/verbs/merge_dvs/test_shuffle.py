@@ -276,6 +276,7 @@ def same(apart: Done, here: Done) -> bool:
     )
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_tables_are_merged_as_in_one_process(tmp_path: Path, seed: int) -> None:
     random_table(tmp_path / "t", seed)
@@ -285,6 +286,7 @@ def test_random_tables_are_merged_as_in_one_process(tmp_path: Path, seed: int) -
     assert same(apart, merged(tmp_path / "t", None, "here", **values))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_random_tables_are_merged_alike_whatever_is_kept_and_however_little_at_once(
     tmp_path: Path, seed: int
@@ -367,6 +369,7 @@ def skewed(folder: Path) -> DeleteTable:
     return table
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("limits", [LIMITS, LITTLE, replace(LITTLE, range_bytes=20_000)])
 def test_a_data_file_with_most_of_the_deletes_is_merged_as_in_one_process(
     workers: Engines, tmp_path: Path, limits: MergeLimits
@@ -511,6 +514,7 @@ class LosingAt(AdversarialEngine):
         return lossy.shuffle(scan, *args, **values)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("limits", [LIMITS, LITTLE])
 @pytest.mark.parametrize(
     "phase",

@@ -113,11 +113,13 @@ def check_a_rewrite(table: Opened, asked: dict[str, Any]) -> None:
     assert not again.due, [(verdict.id, verdict.reason) for verdict in again.verdicts if not verdict.keep]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", deep_unless(range(0, 50, 3), range(50)))
 def test_skewed_tables_read_the_same_after_a_rewrite_and_a_second_one_finds_nothing(seed: int) -> None:
     check_a_rewrite(*a_skewed_table(seed))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", deep_unless(range(0, 25, 2), range(25)))
 def test_mixed_tables_read_the_same_after_any_rewrite_and_a_second_one_finds_nothing(seed: int) -> None:
     check_a_rewrite(*a_mixed_table(seed))

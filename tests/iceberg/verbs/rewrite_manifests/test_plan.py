@@ -114,6 +114,7 @@ def nulls_first(values: list[Any]) -> list[tuple[bool, Any]]:
 # -- tables of other engines -------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(5)
 @needs_fixtures
 @pytest.mark.parametrize("case", ALL)
 def test_live_entries_of_other_engines_tables_stay_the_same_and_a_second_run_finds_nothing(case: str) -> None:
@@ -523,6 +524,7 @@ def shorter_partition(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize(
     ("change", "fast"),

@@ -116,6 +116,7 @@ class TestUpgrade(suite.Crashes):
         return Upgrade()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("fate", ["lost", "lost after", "refused"])
 def test_a_lost_answer_to_any_swap_is_made_good(fate: str) -> None:
     for place in range(6):
