@@ -347,7 +347,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -l no-pager -d 'Never show
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -l log-file -r -F -d 'Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.'
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -s h -l help -d 'Show the help and exit.'
 
-complete -c iceberg-cli -n __fish_use_subcommand -f -a resume -d 'Finish, undo or explain an operation that was interrupted'
+complete -c iceberg-cli -n __fish_use_subcommand -f -a resume -d 'Finish or close an operation that was interrupted, or say how far it came'
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l list -d 'Show the open operations, change nothing.'
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l abandon -d 'Close the operation without finishing it; its files stay.'
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l limit-deletes -x -d 'Stop cleanly after N deletions.'

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from iceberg_cli.engines import selection as choice
@@ -103,6 +104,11 @@ sys.dont_write_bytecode = False
 # A shell starts what is in its background with this signal ignored, and so would all programs that tests start be.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# A machine with other work is no failure of a test.
+hypothesis.settings.register_profile("tests", hypothesis.settings.default, deadline=None)
+hypothesis.settings.load_profile("tests")
 
 
 # A run makes and drops millions of objects beside those of ten thousand tests: it is not to look through all so often.

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from iceberg_cli import DISTRIBUTION, __version__
 from iceberg_cli.cli import subject
-from iceberg_cli.cli.context import CommandList, leave_with
+from iceberg_cli.cli.context import DECLINED, CommandList, leave_with
 from iceberg_cli.cli.listening import listeners
 from iceberg_cli.cli.options.arguments import Argument, Values
 from iceberg_cli.cli.options.configuration import FILE_NAME, Configuration, variable_of
@@ -29,6 +29,7 @@ EXIT_CODES = {
     1: "bug (traceback): stop for this table and call somebody",
     2: "usage: fix the command",
     3: "something is due (only with --exit-code): go on",
+    DECLINED: "declined: the answer to the question was no, nothing was changed: do not go on",
     10: "table not found: fix the name",
     11: "refused by policy or interlock: show it to a person, for retrying changes nothing",
     12: "conflict, nothing changed: retry later",
@@ -190,12 +191,17 @@ def _failed(error: Exception, *, as_json: bool) -> int:
             stopping.end()
             return leave_with(error, as_json=as_json)
         case typer.TyperException():
-            usage = UsageError(
-                error.format_message(), next_step="`iceberg-cli --help` lists commands and options."
-            )
-            return leave_with(usage, as_json=as_json)
+            return leave_with(UsageError(error.format_message(), next_step=_usage_of(error)), as_json=as_json)
         case _:
             return leave_with(UsageError("Not confirmed"), as_json=as_json)
+
+
+def _usage_of(error: typer.TyperException) -> str:
+    """How the command that was typed is written, and where more is said."""
+    context = getattr(error, "ctx", None)
+    path = "iceberg-cli" if context is None else context.command_path
+    line = "" if context is None or context.parent is None else f"{' '.join(context.get_usage().split())}; "
+    return f"{line}`{path} --help` says more."
 
 
 def _cancelled(stopped: stopping.Stopped) -> Cancelled:

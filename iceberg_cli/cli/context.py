@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from iceberg_cli.cli.render.screen import Screen
     from iceberg_cli.plan.events import Listener
     from iceberg_cli.plan.report import Report
+
+DECLINED: Final = 4
+"""The exit code where a question was answered with no: what stands behind `&&` must not run."""
 
 TableArgument = Annotated[
     str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from iceberg_cli.errors import UsageError
 
@@ -12,6 +13,7 @@ _DAY_MS = 86_400_000
 _FOR_EVER_MS = 1_000_000 * 365 * _DAY_MS
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _NUMBER = r"[0-9]{1,18}"
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _DURATION = re.compile(rf"({_NUMBER}(?:\.{_NUMBER})?)(ms|s|m|h|d|w)")
 _ISO_DURATION = re.compile(
     rf"P(?:({_NUMBER})W)?(?:({_NUMBER})D)?(?:T(?=[0-9])(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?"
@@ -155,7 +157,7 @@ def duration_ms(text: str, option: str) -> int:
 
 
 def time_ms(text: str, option: str, *, now_ms: int) -> int:
-    """A point in time, in ms since the epoch: ISO 8601 with zone, epoch ms, or a duration ago.
+    """A point in time, in ms since the epoch: ISO 8601 with zone, a date, which begins in UTC, epoch ms, or an age.
 
     Raises:
         UsageError: unreadable, without a zone, or after `now_ms`.
@@ -166,10 +168,10 @@ def time_ms(text: str, option: str, *, now_ms: int) -> int:
         value = now_ms - duration_ms(text, option)
     else:
         try:
-            moment = datetime.fromisoformat(text)
+            moment = datetime.fromisoformat(f"{text}T00:00Z" if _DATE.fullmatch(text) else text)
         except ValueError:
             raise UsageError(
-                f"{option}: {text!r} is no time; write 2026-05-01T00:00:00Z, epoch milliseconds,"
+                f"{option}: {text!r} is no time; write 2026-05-01T00:00:00Z, 2026-05-01, epoch milliseconds,"
                 " or a duration such as 7d"
             ) from None
         if moment.tzinfo is None:

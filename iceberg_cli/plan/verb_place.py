@@ -31,6 +31,7 @@ class VerbPlace:
             undoes it.
         after: the verb without whose end it cannot begin, or "".
         overdue: beside the age of snapshots, which goes for all verbs.
+        names_elsewhere: what other tools call it, in lower case with hyphens.
     """
 
     order: int
@@ -39,6 +40,7 @@ class VerbPlace:
     only_by_name: bool = False
     after: str = ""
     overdue: Overdue = lambda _: None
+    names_elsewhere: tuple[str, ...] = ()
 
 
 def with_many_deletes(row: Mapping[str, Any]) -> str | None:

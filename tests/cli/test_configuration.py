@@ -468,7 +468,7 @@ def test_without_a_file_nothing_is_loaded_that_reads_one(place: Path, table: Fol
         ("older-than = true", "older-than: True is no text or number"),
         ("older-than = ['7d']", "older-than: ['7d'] is no text or number"),
         ("older-than = 7", "older-than: '7' is no time"),
-        ("older-than = 2026-11-01", "older-than: '2026-11-01' has no zone"),
+        ("older-than = 2026-11-01T00:00:00", "older-than: '2026-11-01T00:00:00' has no zone"),
         ("as-of = 2999-11-01T00:00:00Z", "as-of: '2999-11-01T00:00:00+00:00' is in the future"),
         ("[expire-snapshots]\ngrace = '1y'", "expire-snapshots.grace: '1y' is no duration"),
         ("retain-last = 0", "retain-last must be at least 1, not 0"),

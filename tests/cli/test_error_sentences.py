@@ -62,7 +62,7 @@ def test_a_table_of_a_catalog_names_its_neighbours(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("arguments", "near"),
     [
-        (("inspct", "T"), "Did you mean 'inspect'"),
+        (("inspct", "T"), "Did you mean `iceberg-cli inspect`?"),
         (("inspect", "T", "snapshot"), "Did you mean 'snapshots'?"),
         (("inspect", "T", "--ref", "mian"), "Did you mean 'main'?"),
         (("plan", "T", "merge-dv"), "Did you mean 'merge-dvs'?"),

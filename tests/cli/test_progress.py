@@ -307,7 +307,7 @@ def test_a_question_stands_where_no_bar_is_any_more(tmp_path: Path) -> None:
         shown.wait_for("[y/N]:")
         assert clean(shown)
         shown.send("n\n")
-        assert shown.end() == 0
+        assert shown.end() == 4
         assert clean(shown)
         # The blank behind the question comes late where the answer is typed as soon as that is there.
         assert shown.lines[-1].strip() == "Nothing was changed."

@@ -16,6 +16,7 @@ from tests.cli.lakes import AS_OF, GONE, FolderTable, unchanged
 from tests.cli.printed import plain
 from tests.cli.running import Ran, iceberg_cli, process
 from tests.cli.terminals import PATIENCE_S
+from tests.fleet.maintaining import policy_file
 
 needs_full = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 
@@ -103,10 +104,19 @@ def test_a_quiet_run_needs_no_stream_at_all(table: FolderTable) -> None:
 def test_no_changes_nothing_and_says_so(table: FolderTable) -> None:
     with unchanged(table.folder):
         ran = typed("n\n", "expire-snapshots", table.folder, *AS_OF)
-        assert ran.code == 0
+        assert ran.code == 4
         goes = "3 of 4 snapshots go, 1 stays; 8 files, 14.8 KiB, are deleted for good."
         assert f"expire-snapshots {table.folder}: {goes}\nGo on?" in ran.err
         assert ran.out.endswith("Nothing was changed.\n")
+
+
+def test_no_to_the_question_of_many_tables_has_the_same_exit_code(table: FolderTable, tmp_path: Path) -> None:
+    policy = policy_file(
+        tmp_path / "policy.toml", {"expire-snapshots": '{ older-than = "5d" }'}, [table.folder]
+    )
+    with unchanged(table.folder):
+        ran = typed("n\n", "maintain", table.folder, "--policy", policy, *AS_OF)
+        assert (ran.code, ran.out.endswith("Nothing was changed.\n")) == (4, True), ran.err
 
 
 @pytest.mark.parametrize("verb", ["expire-snapshots", "upgrade-v3"])
@@ -134,7 +144,7 @@ def test_yes_is_done(table: FolderTable) -> None:
 def test_an_upgrade_wants_the_tables_name(table: FolderTable, answer: str) -> None:
     with unchanged(table.folder):
         ran = typed(f"{answer}\n", "upgrade-v3", table.folder)
-    assert ran.code == 0
+    assert ran.code == 4
     assert "there is no way back from format version 3.\nType events to go on:" in ran.err
     assert ran.out.endswith("Nothing was changed.\n")
 

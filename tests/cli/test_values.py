@@ -78,6 +78,7 @@ def test_a_duration_of_more_than_a_thousand_years_is_refused(text: str) -> None:
     ("text", "milliseconds"),
     [
         ("2023-11-14T00:00:00Z", datetime(2023, 11, 14, tzinfo=UTC).timestamp() * 1_000),
+        ("2023-11-14", datetime(2023, 11, 14, tzinfo=UTC).timestamp() * 1_000),
         ("2023-11-14T02:00:00+02:00", datetime(2023, 11, 14, tzinfo=UTC).timestamp() * 1_000),
         ("2023-11-14T00:00:00.123Z", datetime(2023, 11, 14, tzinfo=UTC).timestamp() * 1_000 + 123),
         ("1699999999999", 1_699_999_999_999),
@@ -87,7 +88,7 @@ def test_a_duration_of_more_than_a_thousand_years_is_refused(text: str) -> None:
         ("P7D", NOW_MS - 7 * DAY_MS),
     ],
 )
-def test_a_time_is_iso_8601_with_a_zone_epoch_milliseconds_or_a_duration_ago(
+def test_a_time_is_iso_8601_with_a_zone_a_date_epoch_milliseconds_or_a_duration_ago(
     text: str, milliseconds: float
 ) -> None:
     assert time_ms(text, "--as-of", now_ms=NOW_MS) == milliseconds
@@ -103,7 +104,9 @@ def test_a_time_is_iso_8601_with_a_zone_epoch_milliseconds_or_a_duration_ago(
         ("-5d", "no time"),
         ("2023-13-01T00:00:00Z", "no time"),
         ("2023-11-14T00:00:00", "no zone"),
-        ("2023-11-14", "no zone"),
+        ("2023-11-15", "future"),
+        ("2023-02-29", "no time"),
+        ("20231114", "no zone"),
         ("1700000000001", "future"),
         ("2099-01-01T00:00:00Z", "future"),
         ("P1Y", "no duration"),

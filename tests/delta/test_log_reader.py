@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable as PeerTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iceberg_cli.delta.log_reader import DeltaLog
@@ -148,7 +148,6 @@ _COMMITS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(_COMMITS, st.integers(0, 6))
 def test_replay_is_what_a_dictionary_of_files_says_and_can_be_done_in_two_steps(
     commits: list[dict[str, tuple[bool, int | None]]], cut: int

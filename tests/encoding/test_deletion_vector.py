@@ -143,7 +143,7 @@ def test_bytes_depend_on_the_positions_and_not_on_how_the_set_came_about() -> No
     st.lists(st.integers(0, 2**34), max_size=60),
     st.lists(st.tuples(st.integers(0, 2**33), st.integers(1, 9000)), max_size=4),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_decoding_what_was_encoded_gives_the_same_set(
     singles: list[int], ranges: list[tuple[int, int]]
 ) -> None:
@@ -153,13 +153,13 @@ def test_decoding_what_was_encoded_gives_the_same_set(
 
 
 @given(st.lists(st.sets(st.integers(0, 2**33)), max_size=4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_union_of_vectors_is_the_union_of_their_sets(sets: list[set[int]]) -> None:
     assert set(union(map(DeletionVector.of, sets)).positions().tolist()) == set().union(*sets)
 
 
 @given(st.sets(st.integers(0, 2**33), min_size=1), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_pyroaring_writes_is_accepted(values: set[int], optimised: bool) -> None:
     written = BitMap64(values)
     if optimised:

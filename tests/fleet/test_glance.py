@@ -83,7 +83,7 @@ def test_facts_are_those_of_the_same_location_and_written_whole(tmp_path: Path) 
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_damaged_file_of_facts_tells_nothing_false(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -72,6 +72,18 @@ def test_a_dry_run_says_what_is_due_and_writes_nothing(fleet: Fleet, tmp_path: P
     assert due == {table.name for table in fleet.tables}
 
 
+def test_a_survey_by_a_policy_file_looks_at_the_tables_that_are_maintained_by_it(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    policy = policy_file(tmp_path / "policy.toml", EXPIRE, [each.name for each in fleet.tables[:2]])
+    by_policy = ("--policy", policy, *fleet.options, *JSON)
+    surveyed = iceberg_cli("survey", *by_policy).json["tables"]
+    maintained = iceberg_cli("maintain", *by_policy, "--dry-run").json["runs"]
+    names = {each["table"]["name"] for each in surveyed}
+    assert names == {each["table"]["name"] for each in maintained}
+    assert names == {each.name for each in fleet.tables[:2]}
+
+
 def test_a_verb_that_the_policy_does_not_name_never_runs(fleet: Fleet, tmp_path: Path) -> None:
     ran = maintain(tmp_path, {"rewrite-manifests": "{}"}, *fleet.patterns, options=fleet.options)
     assert {run["operation"] for run in ran.json["runs"]} == {"rewrite-manifests"}

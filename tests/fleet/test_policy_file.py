@@ -506,10 +506,10 @@ REFUSED = [
     (ENTRY + 'merge-dvs.where = "day <"', "policy.toml: tables[0].merge-dvs: "),
     (ENTRY + 'expire-snapshots.older-than = "7 days"',
      ("policy.toml: tables[0].expire-snapshots.older-than: '7 days' is no time; write 2026-05-01T00:00:00Z, "
-      "epoch milliseconds, or a duration such as 7d")),
+      "2026-05-01, epoch milliseconds, or a duration such as 7d")),
     (ENTRY + "expire-snapshots.older-than = 7",
      ("policy.toml: tables[0].expire-snapshots.older-than: '7' is no time; write 2026-05-01T00:00:00Z, "
-      "epoch milliseconds, or a duration such as 7d")),
+      "2026-05-01, epoch milliseconds, or a duration such as 7d")),
     (ENTRY + "expire-snapshots.older-than = 2026-05-01T00:00:00",
      ("policy.toml: tables[0].expire-snapshots.older-than: '2026-05-01T00:00:00' has no zone; "
       "write 2026-05-01T00:00:00Z for UTC")),

@@ -84,7 +84,7 @@ def test_a_time_is_in_it_where_the_clock_shows_one_of_its_hours(values: dict[str
 
 
 @given(WINDOWS, MOMENTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_next_start_and_the_end_are_those_of_a_walk_minute_by_minute(
     values: dict[str, Any], time_ms: int
 ) -> None:
@@ -101,7 +101,6 @@ def test_the_next_start_and_the_end_are_those_of_a_walk_minute_by_minute(
 
 
 @given(WINDOWS, MOMENTS)
-@settings(deadline=None)
 def test_laws_of_starts_and_ends(values: dict[str, Any], time_ms: int) -> None:
     window = a_window(**values)
     start = window.next_start_ms(time_ms)

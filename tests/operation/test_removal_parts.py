@@ -80,7 +80,7 @@ def test_sizes_that_64_bits_cannot_add_up_are_written_and_read_back() -> None:
         assert [kind["bytes"] for kind in each.by_kind.values()] == [MOST_BYTES]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ROWS, st.integers(1, 9), st.data())
 def test_parts_say_what_the_rows_say(rows: list[Row], part_rows: int, data: st.DataObject) -> None:
     expected = ordered(rows)
@@ -111,7 +111,7 @@ def test_parts_say_what_the_rows_say(rows: list[Row], part_rows: int, data: st.D
     assert found.read_rows(numbers).to_pylist() == [expected[number] for number in numbers]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ROWS, ROWS, st.integers(1, 5), st.integers(1, 30))
 def test_paths_outside_are_told_part_by_part(now: list[Row], shown: list[Row], few: int, others: int) -> None:
     known = {row["path"] for row in shown}
@@ -119,7 +119,7 @@ def test_paths_outside_are_told_part_by_part(now: list[Row], shown: list[Row], f
     assert list(split(now, few).paths_outside(split(shown, others))) == expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ROWS, st.integers(1, 9))
 def test_files_hold_what_the_parts_hold(rows: list[Row], part_rows: int) -> None:
     made = split(rows, part_rows)
@@ -254,7 +254,7 @@ def sorted_apart(batches: Sequence[Sequence[tuple[int, str]]], rows: int) -> lis
     return [[(row["a"], row["b"]) for row in table.to_pylist()] for table in runs.merged()]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.dictionaries(st.tuples(st.integers(0, 2), st.text(max_size=3)), st.integers(0, 5), max_size=60),
     st.integers(1, 8),

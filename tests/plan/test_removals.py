@@ -7,7 +7,7 @@ import hashlib
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iceberg_cli.errors import CorruptFile
@@ -61,7 +61,6 @@ def test_the_digest_of_one_row_is_the_sha_256_of_its_fields_divided_by_nul() -> 
     assert removals_of(a_removal("/t/é")).digest == hashlib.sha256(text.encode()).hexdigest()
 
 
-@settings(deadline=None)
 @given(ROWS, st.randoms())
 def test_the_digest_depends_on_the_rows_and_not_on_their_order_or_chunks(
     rows: list[dict[str, object]], random: object
@@ -77,7 +76,6 @@ def test_the_digest_depends_on_the_rows_and_not_on_their_order_or_chunks(
         assert Removals.in_memory(pa.Table.from_pylist(changed, schema=SCHEMA)).digest != whole.digest
 
 
-@settings(deadline=None)
 @given(ROWS)
 def test_removals_come_back_from_parquet_and_are_written_with_the_same_bytes(
     rows: list[dict[str, object]],

@@ -164,7 +164,7 @@ def test_a_key_that_is_not_suspicious_is_one_object_of_that_very_name(
         bucket = f"s3://{server.bucket}" if isinstance(server, S3Server) else server.root
         base, storage = f"{bucket}/{uuid.uuid4()}", open_storage(server.options)
 
-    @settings(max_examples=10 if kind == "versitygw" else 15, deadline=None, derandomize=True)
+    @settings(max_examples=10 if kind == "versitygw" else 15, derandomize=True)
     @given(KEYS)
     @example("k=東京\uff0f大阪")
     @example("k=1\u20442/x")

@@ -60,7 +60,7 @@ class Bucket:
 NAMES = st.lists(st.sampled_from(["a", "b", "b.c", "b-", "c0", "\u00e9", "k=1"]), min_size=1, max_size=3)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(
     st.sets(NAMES.map("/".join), max_size=60),
     st.integers(1, 4),

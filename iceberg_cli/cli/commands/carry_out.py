@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from iceberg_cli.cli import subject
-from iceberg_cli.cli.context import Run
+from iceberg_cli.cli.context import DECLINED, Run
 from iceberg_cli.cli.options.arguments import VerbOptions, integer
 from iceberg_cli.cli.terminal.stopping import at_safe_points, changed
 from iceberg_cli.cli.terminal.streams import after
@@ -107,7 +107,7 @@ def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
     """Show a plan that is about to be carried out, and ask for confirmation.
 
     Raises:
-        Refused: it is blocked. UsageError: see `agreed`. typer.Exit: 0 where the answer is no.
+        Refused: it is blocked. UsageError: see `agreed`. typer.Exit: 4 where the answer is no.
     """
     from iceberg_cli.cli.render import plan as render_plan
 
@@ -125,7 +125,7 @@ def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
         )
     if plan.due and not agreed(run, plan, name, yes=yes):
         run.out.line("Nothing was changed.")
-        raise typer.Exit(0)
+        raise typer.Exit(DECLINED)
 
 
 def tell_what_stays(run: Run, plan: Plan) -> None:

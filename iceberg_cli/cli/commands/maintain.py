@@ -24,7 +24,7 @@ from iceberg_cli.cli.commands.many_tables import (
     patterns_of,
     policy_json,
 )
-from iceberg_cli.cli.context import Run, command
+from iceberg_cli.cli.context import DECLINED, Run, command
 from iceberg_cli.cli.options.arguments import ReportOption, integer, positive
 from iceberg_cli.cli.terminal import stopping
 from iceberg_cli.errors import Interrupted, UsageError
@@ -112,7 +112,7 @@ def register(app: typer.Typer) -> None:
             shown = work.ask(show=partial(_show, run, dry=True))
             if shown is None:
                 run.out.line("Nothing was changed.")
-                raise typer.Exit(0)
+                raise typer.Exit(DECLINED)
         with stopping.at_safe_points(last=True):
             codes = work.carry_out(output, bounds, dry_run=dry_run, settle=not no_resume, shown=shown)
             failures = work.fleet.show_failures()
@@ -171,7 +171,7 @@ class _Work:
     def __init__(self, run: Run, policy: FleetPolicy, patterns: Sequence[str] | None, *, jobs: int) -> None:
         assert policy.file is not None
         self._run, self._policy, self._jobs = run, policy, jobs
-        self._patterns = patterns_of(patterns) or policy.file.patterns
+        self._patterns = patterns_of(patterns, policy.file)
         self.run_id = str(uuid.uuid4())
         self.fleet: FleetCommand  # of the last time that the tables were listed
         self.totals = _Totals()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from iceberg_cli.fleet.opening import TableOpener
     from iceberg_cli.fleet.patterns import Pattern
     from iceberg_cli.fleet.policy_file import PolicyFile
+    from iceberg_cli.fleet.policy_file import PolicyFile
 
 TOTALS_SCHEMA: Final = "iceberg-cli/totals/1"
 WORST_FIRST: Final = (1, 13, 15, 14, 16, 12, 10, 11)  # exit codes
@@ -37,7 +38,7 @@ Patterns = Annotated[
     typer.Argument(
         metavar="[PATTERN...]",
         help="CATALOG, CATALOG.NAMESPACE, CATALOG.*.TABLE_*, or folders such as /wh/** and s3://lake/db/*; without "
-        "one, every catalog that is configured.",
+        "one, what the file of --policy matches, else every catalog that is configured.",
     ),
 ]
 Jobs = Annotated[
@@ -54,14 +55,16 @@ JsonLines = Annotated[
 ]
 
 
-def patterns_of(texts: Sequence[str] | None) -> list[Pattern]:
-    """The patterns of a command line, each once.
+def patterns_of(texts: Sequence[str] | None, policy: PolicyFile | None = None) -> Sequence[Pattern]:
+    """The patterns of a command line, each once; where it has none, those of a policy file.
 
     Raises:
         UsageError: one has no meaning.
     """
     from iceberg_cli.fleet.patterns import parse_pattern
 
+    if not texts and policy is not None:
+        return policy.patterns
     return [parse_pattern(text) for text in dict.fromkeys(texts or ())]
 
 

@@ -1,4 +1,4 @@
-"""`resume`: finish, undo or explain operations that were interrupted."""
+"""`resume`: finish or close operations that were interrupted, or say how far they came."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
         ] = None,
         metrics: Metrics = None,
     ) -> None:
-        """Finish, undo or explain an operation that was interrupted.
+        """Finish or close an operation that was interrupted, or say how far it came.
 
         A commit without a known outcome is settled by reading the table; the remaining deletions are checked
         against the table as it is now before they are made.

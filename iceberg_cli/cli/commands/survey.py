@@ -88,7 +88,7 @@ def register(app: typer.Typer) -> None:
             raise UsageError("--limit is about ranked rows, and --jsonl prints each as it is known")
         limit = positive(limit, "--limit")
         chosen = fleet_policy(run, policy)
-        fleet = FleetCommand(run, patterns_of(patterns))
+        fleet = FleetCommand(run, patterns_of(patterns, chosen.file))
         totals = _Totals()
         show = partial(_show, run, totals)
         output = TableOutput(run, FLEET_SCHEMA, _LINE_SCHEMA, show, jsonl=jsonl, report=report)

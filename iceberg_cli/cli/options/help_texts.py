@@ -48,7 +48,7 @@ _EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "resume": (
         ("What is open, and in which state:", "resume prod.sales.orders --list"),
-        ("Finish or undo all of it:", "resume prod.sales.orders"),
+        ("Finish or close all of it:", "resume prod.sales.orders"),
     ),
     "demo": (
         ("In a new folder:", "demo /tmp/demo"),

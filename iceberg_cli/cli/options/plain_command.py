@@ -26,6 +26,18 @@ class PlainGroup(TyperGroup):
         """The help option; not given, it is a flag that is off."""
         return _off(super().get_help_option(ctx))
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command of this name.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if ctx.parent is None and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            from iceberg_cli.cli.options.unknown_commands import unknown_command  # most runs mistype nothing
+
+            raise unknown_command(args[0], self.list_commands(ctx))
+        return super().resolve_command(ctx, args)
+
 
 class PlainCommand(TyperCommand):
     """Typer's command, for options that are texts, flags or have a parser, and lists of these."""
@@ -33,6 +45,18 @@ class PlainCommand(TyperCommand):
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         """The help option; not given, it is a flag that is off."""
         return _off(super().get_help_option(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What comes after its name in the usage line: `[OPTIONS] TABLE [WHAT] [PATTERN]...`."""
+        arguments = [item for item in self.get_params(ctx) if item.param_type_name == "argument"]
+        names = [str(item.metavar or item.name).upper().strip("[].") for item in arguments]
+        return [
+            "[OPTIONS]",
+            *(
+                f"{name if item.required else f'[{name}]'}{'...' if item.nargs == -1 else ''}"
+                for name, item in zip(names, arguments, strict=True)
+            ),
+        ]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """The arguments, then the options in their groups."""

@@ -179,7 +179,7 @@ LINES = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(commits=st.lists(st.lists(LINES, max_size=6), min_size=1, max_size=3))
 def test_whatever_lines_hold_they_are_read_as_one_by_one(commits: list[list[str]]) -> None:
     assert_same(

@@ -287,7 +287,7 @@ def in_units(structs: pa.StructArray) -> list[Any]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(documents=st.lists(st.one_of(st.none(), DOCUMENTS.map(json.dumps)), min_size=1, max_size=40))
 def test_a_row_is_read_the_same_whatever_stands_beside_it(documents: list[str | None]) -> None:
     together, lost = stats_parsed_whole(pa.array(documents, pa.string()), TYPE)

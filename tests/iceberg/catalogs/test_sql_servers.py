@@ -122,7 +122,6 @@ ISOLATION = {
 }
 
 
-@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("kind", "isolation"), [(kind, level) for kind in SERVERS for level in ("", *ISOLATION[kind])]
 )
@@ -148,7 +147,6 @@ def test_a_writer_that_waits_for_anothers_row_lock_is_refused_when_that_one_comm
     assert catalog.open().current() == theirs.file
 
 
-@pytest.mark.few(1)
 def test_a_row_that_stays_locked_is_not_waited_for_without_end(catalog: Catalog) -> None:
     committer = catalog.open(wait_s=1)
     attempt = an_attempt(committer, STORAGE, {"ours": "yes"})

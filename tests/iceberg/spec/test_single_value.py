@@ -129,7 +129,7 @@ def test_bytes_equal_those_of_pyiceberg(case: tuple[str, PrimitiveType, st.Searc
     type_name, theirs, values = case
 
     @given(values)
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     def equal(value: Any) -> None:
         data = conversions.to_bytes(theirs, value)
         assert to_bytes(type_name, value) == data

@@ -68,7 +68,7 @@ def test_hash_is_the_one_of_appendix_b(
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=50))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_vectorised_hash_of_longs_equals_mmh3(values: list[int]) -> None:
     assert hash_longs(np.array(values, np.int64)).tolist() == [
         mmh3.hash(struct.pack("<q", v)) for v in values
@@ -162,7 +162,7 @@ def test_results_equal_those_of_pyiceberg(
     function = theirs.transform(their_type)
 
     @given(st.lists(values, min_size=1, max_size=20))
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     def equal(column: list[Any]) -> None:
         ours = apply(parse(text), source_type, pa.array(column, arrow))
         if text == "identity":

@@ -18,7 +18,9 @@ class AssignRowIds(Policy):
     """The options of assign-row-ids; None where a default decides."""
 
     verb: ClassVar[str] = VERB_NAME
-    place: ClassVar = VerbPlace(order=3, only_by_name=True, after="upgrade-v3")
+    place: ClassVar = VerbPlace(
+        order=3, only_by_name=True, after="upgrade-v3", names_elsewhere=("backfill", "row-tracking")
+    )
 
     batch_size: int | None = option(Whole(), "Delta: files in one commit; default: 22,000.")
     count_rows: bool = option(

@@ -20,7 +20,12 @@ class RewriteManifests(Policy):
     """
 
     verb: ClassVar[str] = VERB_NAME
-    place: ClassVar = VerbPlace(order=4, by_age=True, overdue=long_after_its_checkpoint)
+    place: ClassVar = VerbPlace(
+        order=4,
+        by_age=True,
+        overdue=long_after_its_checkpoint,
+        names_elsewhere=("checkpoint", "compact-log", "create-checkpoint", "log-compaction"),
+    )
     examples: ClassVar = (
         ("A checkpoint of a Delta table now:", "rewrite-manifests /lake/db/clicks --checkpoint v2 --yes"),
     )

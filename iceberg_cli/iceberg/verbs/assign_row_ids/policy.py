@@ -17,7 +17,9 @@ class AssignRowIds(Policy):
     """The options of assign-row-ids: branches by name, all of them where none is named."""
 
     verb: ClassVar[str] = VERB_NAME
-    place: ClassVar = VerbPlace(order=3, only_by_name=True, after="upgrade-v3")
+    place: ClassVar = VerbPlace(
+        order=3, only_by_name=True, after="upgrade-v3", names_elsewhere=("row-lineage",)
+    )
     about: ClassVar[str] = """
         Give row ids to the rows of a version 3 table that have none, as after an upgrade.
 

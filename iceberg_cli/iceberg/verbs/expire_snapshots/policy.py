@@ -20,7 +20,21 @@ class ExpireSnapshots(Policy):
     """
 
     verb: ClassVar[str] = VERB_NAME
-    place: ClassVar = VerbPlace(order=5, removes=True, by_age=True)
+    place: ClassVar = VerbPlace(
+        order=5,
+        removes=True,
+        by_age=True,
+        names_elsewhere=(
+            "clean",
+            "cleanup",
+            "delete-snapshots",
+            "expire",
+            "expire-snapshot",
+            "gc",
+            "prune",
+            "remove-snapshots",
+        ),
+    )
     about: ClassVar[str] = """
         Forget snapshots by refs, ages and counts; then delete what nothing reaches. Delta: VACUUM and log cleanup.
 

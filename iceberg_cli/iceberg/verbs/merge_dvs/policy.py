@@ -16,7 +16,11 @@ class MergeDvs(Policy):
     """The options of merge-dvs; None where the table's property or a default decides."""
 
     verb: ClassVar[str] = VERB_NAME
-    place: ClassVar = VerbPlace(order=2, overdue=with_many_deletes)
+    place: ClassVar = VerbPlace(
+        order=2,
+        overdue=with_many_deletes,
+        names_elsewhere=("merge-deletes", "rewrite-position-delete-files", "rewrite-position-deletes"),
+    )
     about: ClassVar[str] = """
         Turn position deletes into deletion vectors, and many or mostly dead files of vectors into few.
 

@@ -31,7 +31,9 @@ class UpgradeV3(Policy):
     """
 
     verb: ClassVar[str] = VERB_NAME
-    place: ClassVar = VerbPlace(order=1, only_by_name=True)
+    place: ClassVar = VerbPlace(
+        order=1, only_by_name=True, names_elsewhere=("upgrade", "upgrade-format", "upgrade-table")
+    )
     about: ClassVar[str] = """
         Look for what stands in the way of format version 3, then upgrade the table to it.
 

@@ -595,7 +595,7 @@ def readable_versions(root: Path) -> dict[int, list[str]]:
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_whatever_part_of_it_is_deleted_the_versions_that_stay_are_read_as_before(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -762,7 +762,7 @@ def commits(draw: st.DrawFn) -> list[list[Action]]:
 
 
 @given(made=commits(), files=st.dictionaries(st.sampled_from(PLACES), TIMES))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_vacuum_lists_what_the_rule_read_literally_lists(
     tmp_path_factory: pytest.TempPathFactory, made: list[list[Action]], files: dict[str, int]
 ) -> None:

@@ -22,7 +22,7 @@ from tests.budget import FULL
 from tests.metadata_documents import PATH, a_document, a_snapshot
 
 NOW_MS = 1_000_000
-EXAMPLES = settings(max_examples=2_000 if FULL else 60, deadline=None)
+EXAMPLES = settings(max_examples=2_000 if FULL else 60)
 DEFAULT_AGE_MS = 5 * 24 * 60 * 60 * 1_000
 FOR_EVER_MS = 2**63 - 1
 AGES_MS = st.integers(-50, 1_000)  # small, so that equal ages and equal limits are common
