@@ -63,6 +63,7 @@ def test_a_table_whose_name_the_locale_cannot_spell_is_the_same_table(
     assert before - set(listing(table)) == gone
 
 
+@pytest.mark.few(1)
 def test_the_demo_is_made_under_a_name_that_the_locale_cannot_spell(
     tmp_path: Path, locale: dict[str, str]
 ) -> None:

@@ -80,6 +80,7 @@ def unchanged(number: int) -> str:
     return f"Stopped by {NAMES[number]}. Nothing was changed. {AGAIN}\n"
 
 
+@pytest.mark.few(1)
 def test_a_signal_while_planning_leaves_the_table_alone_and_says_so_in_one_line(place: Place) -> None:
     first, *_ = writes(place.expire())
     before = listing(place.copy)
@@ -119,6 +120,7 @@ def test_a_signal_at_any_moment_stops_before_anything_is_changed_or_leaves_what_
     assert codes & {130, 143}
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("number", [INT, TERM], ids=["int", "term"])
 def test_a_second_signal_ends_it_at_once_and_names_resume(place: Place, number: int) -> None:
     at = writes(place.expire())[1]
@@ -143,6 +145,7 @@ def test_the_document_has_the_exit_code_of_the_signal(place: Place) -> None:
         assert (document["state"], document["next"]) == ("Nothing was changed.", AGAIN)
 
 
+@pytest.mark.few(1)
 def test_a_signal_after_an_earlier_operation_was_settled_says_that_it_was(place: Place) -> None:
     moments = writes(place.expire())
     half = place.table.with_name("half")

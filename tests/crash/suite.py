@@ -176,6 +176,7 @@ class SecondCrashes:
 
     second_crashes: ClassVar[int]  # pairs of moments that are always tried
 
+    @pytest.mark.few(3)
     @few_or_many(1)
     def test_a_second_crash_while_the_first_is_resumed(self, scene: Scene, budget: int) -> None:
         count = len(scene.undisturbed())
@@ -235,6 +236,7 @@ class CommitsMeanwhile:
 class CommitsAtTheSwap:
     """Another writer commits after the process has looked and before it commits."""
 
+    @pytest.mark.few(4)
     def test_anothers_commit_between_our_look_and_our_commit_is_kept(
         self, scene: Scene, act_at_the_swap: Act
     ) -> None:
@@ -251,6 +253,7 @@ class Days:
 
     days: ClassVar[int] = 1  # moments that are always tried, and as many right before a swap
 
+    @pytest.mark.few(4)
     @few_or_many(1)
     def test_a_process_that_stands_still_while_orphans_are_cleaned_leaves_a_whole_table(
         self, scene: Scene, budget: int
@@ -279,6 +282,7 @@ class Rivals:
 
     resumes: ClassVar[int]  # moments that are always tried
 
+    @pytest.mark.few(4)
     @few_or_many(1)
     def test_a_second_process_that_resumes_at_any_moment_and_the_first_that_goes_on(
         self, scene: Scene, budget: int
@@ -292,6 +296,7 @@ class Rivals:
             here.finish()
             here.check_done()
 
+    @pytest.mark.few(3)
     @few_or_many(1, many=8, all_of=500)
     def test_a_crash_anywhere_and_a_resume_beside_two_other_verbs(self, scene: Scene, budget: int) -> None:
         draw = random.Random(13)

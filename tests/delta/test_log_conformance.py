@@ -103,6 +103,7 @@ def test_many_racing_processes_lose_no_version(tmp_path: Path) -> None:
     assert race(log, writers=16, commits=40) > 0
 
 
+@pytest.mark.deep
 def test_racing_with_delta_rs_neither_side_loses_a_version(tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
     log = (f"{tmp_path}/t", open_storage())

@@ -222,6 +222,7 @@ REWRITE = {"rewrite-manifests": "{ min-manifests = 2 }"}
 _BY_SNAPSHOT = {"write.delete.isolation-level": "snapshot"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("other", "left", "properties"),
     [

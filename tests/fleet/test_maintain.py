@@ -384,6 +384,7 @@ def test_a_signal_ends_it_at_the_next_safe_point_and_the_same_command_does_the_r
     check_rows(fleet)
 
 
+@pytest.mark.deep
 @few_or_many(1, many=12, all_of=60)
 def test_killed_at_random_moments_it_goes_on_where_it_was(tmp_path: Path, budget: int) -> None:
     rng = random.Random(17)

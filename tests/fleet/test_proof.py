@@ -81,6 +81,7 @@ def check_rows(fleet: Fleet, committed: Mapping[str, set[int]]) -> None:
         assert set(rows) == table.rows | committed.get(table.name, set()), table.name
 
 
+@pytest.mark.deep
 def test_a_small_fleet_is_maintained_and_its_broken_tables_are_named(tmp_path: Path) -> None:
     counts: dict[tuple[Place, Format], int] = {
         ("folder", "iceberg"): 5, ("folder", "delta"): 5, ("sqlite", "iceberg"): 6,

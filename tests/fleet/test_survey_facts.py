@@ -78,6 +78,7 @@ FLEETS: tuple[tuple[Mapping[tuple[Place, Format], int], tuple[dict[str, str], ..
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("tables", "all_policies"), FLEETS, ids=lambda _: "")
 @few_or_many(2, many=20)
 def test_a_survey_is_that_of_tables_read_anew_whatever_was_looked_at_before(

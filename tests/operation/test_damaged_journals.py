@@ -152,6 +152,7 @@ def test_plan_of_another_operation_is_refused(interrupted: Scene) -> None:
 # -- two processes ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.few(1)
 @few_or_many(10)
 @pytest.mark.parametrize("catalog", [True, False])
 def test_second_process_that_resumes_at_any_moment_leaves_one_of_them_going_on(
@@ -175,6 +176,7 @@ def test_second_process_that_resumes_at_any_moment_leaves_one_of_them_going_on(
     assert stopped > budget // 2 or stopped > 15
 
 
+@pytest.mark.few(1)
 @few_or_many(6)
 @pytest.mark.parametrize("catalog", [True, False])
 def test_second_process_that_resumes_at_any_moment_and_dies_at_any_moment(

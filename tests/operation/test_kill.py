@@ -109,6 +109,7 @@ def done(ran: Ran) -> None:
     assert ran.code == 0, ran.out + ran.err
 
 
+@pytest.mark.few(1)
 @few_or_many(3, many=20, all_of=50)
 @pytest.mark.parametrize("catalog", [False, True], ids=["folder", "sqlite"])
 def test_killed_at_random_moments_the_program_makes_good_what_it_began(

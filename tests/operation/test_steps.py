@@ -80,6 +80,7 @@ def test_last_commit_follows_the_sweep() -> None:
     assert max(deleted) < swap
 
 
+@pytest.mark.deep
 @few_or_many(1, many=24)
 def test_crash_inside_the_resume_of_three_steps(budget: int) -> None:
     scene = a_world(THREE)

@@ -7,6 +7,8 @@ import time
 import weakref
 from collections.abc import Mapping
 
+import pytest
+
 from iceberg_cli.storage.router import RoutedStorage, open_storage
 from tests.emulators import Azurite, FakeGcs
 from tests.servers import Versitygw
@@ -53,9 +55,11 @@ def test_a_storage_on_s3_is_given_back(versitygw: Versitygw) -> None:
     check_given_back(versitygw.options, f"s3://{versitygw.bucket}/lifetimes")
 
 
+@pytest.mark.deep
 def test_a_storage_on_google_cloud_storage_is_given_back(fake_gcs: FakeGcs) -> None:
     check_given_back(fake_gcs.options, fake_gcs.new_folder())
 
 
+@pytest.mark.deep
 def test_a_storage_on_azure_is_given_back(azurite: Azurite) -> None:
     check_given_back(azurite.options, azurite.new_folder())

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from iceberg_cli.fleet.opening import TableOpener
     from iceberg_cli.fleet.patterns import Pattern
     from iceberg_cli.fleet.policy_file import PolicyFile
-    from iceberg_cli.fleet.policy_file import PolicyFile
 
 TOTALS_SCHEMA: Final = "iceberg-cli/totals/1"
 WORST_FIRST: Final = (1, 13, 15, 14, 16, 12, 10, 11)  # exit codes

@@ -78,6 +78,7 @@ def test_a_file_of_vectors_that_a_version_names_is_never_discarded_whoever_made_
     assert scene.world.files.keys() >= set(new)
 
 
+@pytest.mark.few(3)
 @few_or_many(2)
 def test_a_feature_that_nobody_knows_stops_the_verb_at_any_effect(scene: Scene, budget: int) -> None:
     effects = scene.undisturbed()
@@ -102,6 +103,7 @@ def test_a_feature_that_nobody_knows_stops_the_verb_at_any_effect(scene: Scene, 
         assert there <= set(here.world.files)
 
 
+@pytest.mark.few(3)
 def test_a_put_of_a_version_without_an_answer_is_settled(scene: Scene) -> None:
     versions = [effect.removeprefix("put ") for effect in scene.undisturbed() if scene.is_commit(effect)]
     assert bool(versions) == scene.makes_versions
@@ -136,6 +138,7 @@ def test_an_effect_without_an_answer_whether_it_happened_or_not(scene: Scene, si
         here.check_done()
 
 
+@pytest.mark.few(3)
 @few_or_many(1, many=12)
 def test_a_put_without_an_answer_that_happens_later(scene: Scene, budget: int) -> None:
     """Before the next process looks, or when everything is over: put-if-absent all the same."""

@@ -116,7 +116,7 @@ def vacuum(root: Path, _: set[int]) -> None:
 RACES = {each.__name__: each for each in (append, delete, checkpoint, optimize, vacuum)}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("operation", VERBS_ASKED)
 @few_or_many(6)
 def test_rows_stay_what_delta_rs_wrote(operation: str, budget: int, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ CASES = [(store, verb) for store in ("fake_gcs", "azurite") for verb in VERBS]
 ALWAYS = [("fake_gcs", "expire-snapshots"), ("azurite", "merge-dvs")]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "verb"),
     [

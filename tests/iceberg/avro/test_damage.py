@@ -199,6 +199,7 @@ def test_single_bit_flips_are_refused_or_leave_the_number_of_rows(kind: str, cod
     print(f"{kind} {codec}: {refused} of {budget} flips refused")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_bytes_in_a_block_of_null_codec_are_refused_alike_by_both_executors(kind: str) -> None:
     data = written(kind, "null", rows=40, block_bytes=400)

@@ -125,6 +125,7 @@ def test_values_behind_what_is_stepped_over_are_those_that_were_written(
     assert table["last"].to_pylist() == [-n for n in range(len(table))]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", [alike, of_two_kinds])
 def test_a_changed_bit_is_refused_or_read_as_the_scalar_executor_reads_it(
     make: Callable[[random.Random], dict[str, Any]],

@@ -175,7 +175,7 @@ def test_a_table_that_was_dropped_meanwhile_says_nothing_about_an_earlier_try(
 # Many writers
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", [kind for kind in RACED if kind not in (*ON_S3, *IN_STORES, *SLOW)])
 def test_racing_writers_lose_no_commit(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     conflicts = race(make_table(a_catalog(kind, tmp_path, request)), writers=8, commits=5)

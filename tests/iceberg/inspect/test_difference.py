@@ -95,7 +95,7 @@ def check_pair(table: Path, before: str, after: str, files: dict[str, Any], rows
         assert document["rows"]["net"] == rows[after] - rows[before], (before, after)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @needs_fixtures
 @pytest.mark.parametrize("case", JAVA)
 def test_differences_are_those_between_the_files_that_each_snapshot_has(case: str) -> None:
@@ -141,7 +141,7 @@ def metadata_files(table: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda document: document["last-updated-ms"])
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @needs_fixtures
 @pytest.mark.parametrize("case", JAVA)
 def test_properties_and_columns_are_those_of_the_metadata_that_first_had_each_snapshot(case: str) -> None:

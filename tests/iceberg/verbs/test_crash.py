@@ -59,6 +59,7 @@ def act_of(name: str) -> suite.Act:
     return lambda lake: lake.disturb(ACTS[name])()
 
 
+@pytest.mark.few(4)
 @few_or_many(2, many=12, all_of=1_000)  # of all moments there are up to 7,140, and the commits are drawn
 def test_two_commits_of_others_and_a_crash_at_any_three_moments(lake: Lake, budget: int) -> None:
     draw = random.Random(11)

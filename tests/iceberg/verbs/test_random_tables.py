@@ -154,6 +154,7 @@ def expected_snapshots(document: Mapping[str, Any], *, cutoff_ms: int, minimum: 
     return kept | {key for key, s in by_id.items() if key not in on_refs and s["timestamp-ms"] >= cutoff_ms}
 
 
+@pytest.mark.few(2)
 @few_or_many(1, many=8, all_of=200)  # with fewer not every verb finds work
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_rows_row_ids_and_kept_snapshots_stay_whatever_verbs_do(

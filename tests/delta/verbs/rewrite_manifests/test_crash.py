@@ -98,6 +98,7 @@ def test_only_a_checkpoint_of_version_2_has_sidecars(scene: Checkpoint) -> None:
     assert any("_sidecars" in effect for effect in scene.undisturbed()) == (scene.kind == "v2")
 
 
+@pytest.mark.few(1)
 def test_a_file_that_cannot_be_written_stops_the_run_and_harms_nothing(scene: Checkpoint) -> None:
     written = [effect.split(" ", 1)[1] for effect in scene.undisturbed() if LOG in effect]
     # Sidecars and the top level have other names in every run, so they are told by what is the same in them.

@@ -143,6 +143,7 @@ def test_a_table_that_workers_rewrote_reads_as_before(workers: Engines, tmp_path
     assert all("-spec0-" in row["manifest_path"] for row in table.manifests())
 
 
+@pytest.mark.deep
 def test_manifests_that_several_tasks_read_come_together(workers: Engines, tmp_path: Path) -> None:
     table = a_table(tmp_path, files=20_000, manifests=12, codec="null")
     assert sum(row["manifest_length"] for row in table.manifests()) > 2 << 20
