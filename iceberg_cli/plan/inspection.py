@@ -117,25 +117,29 @@ def partition_text(partition: Mapping[str, str | None] | None) -> str:
     return "/".join(f"{name}={'null' if value is None else value}" for name, value in pairs)
 
 
-def health(document: Row, findings: Sequence[str], reason: Callable[[Row], str]) -> Lines:
-    """The first line of a summary: whether something is odd, and which verbs are due.
+def verdict(document: Row, findings: Sequence[str], reason: Callable[[Row], str], *, read: str) -> Lines:
+    """The first line of a summary: whether something is odd, and which verbs are due, as far as it was looked at.
 
     Args:
         document: of the summary.
         findings: what is odd.
         reason: why one of its suggestions is due.
+        read: all that was read: of other verbs nothing is known.
     """
     due = document["suggestions"]
-    names = listed([item["operation"] for item in due]) if due else "nothing"
+    names = listed([item["operation"] for item in due]) if due else ""
     because = f": {reason(due[0])}" if len(due) == 1 else ""
-    parts = [
-        count(len(findings), "findings") if findings else "Healthy",
-        f"{names} {'are' if len(due) > 1 else 'is'} due{because}",
-    ]
+    parts = [count(len(findings), "findings")] if findings else []
+    parts.append(
+        f"{names} {'are' if len(due) > 1 else 'is'} due{because}"
+        if due
+        else f"Nothing is due by {read} alone"
+    )
     if document["open_operations"]:
         parts.append(count(len(document["open_operations"]), "open operations"))
     if document["read_only"]:
         parts.append("read-only")
+    parts.append("not checked")
     return Lines(["; ".join(parts)], HEADLINE)
 
 

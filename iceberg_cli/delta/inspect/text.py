@@ -23,10 +23,10 @@ from iceberg_cli.plan.inspection import (
     Part,
     Row,
     due_parts,
-    health,
     other_than,
     partition_text,
     total,
+    verdict,
 )
 from iceberg_cli.plan.text import age, ago, count, moment, size
 
@@ -142,9 +142,9 @@ _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
 
 
 def summary_text(document: Row) -> Iterator[Part]:
-    """The parts of a version's summary, on one screen: its health and what is due, its shape, its log, its names."""
+    """The parts of a version's summary, on one screen: what is due, its shape, its log, its names."""
     findings = _findings(document)
-    yield health(document, findings, _reason)
+    yield verdict(document, findings, _reason, read="the log")
     yield Lines(findings, FINDING)
     yield from due_parts(document, _reason, plan_shows="looks at files too, and at the other verbs")
     yield _totals(document["totals"])

@@ -21,10 +21,10 @@ from iceberg_cli.plan.inspection import (
     Part,
     Row,
     due_parts,
-    health,
     other_than,
     partition_text,
     total,
+    verdict,
 )
 from iceberg_cli.plan.text import age, ago, count, moment, size
 
@@ -240,13 +240,13 @@ _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
 
 
 def summary_text(document: Row) -> Iterator[Part]:
-    """The parts of a table's summary, on one screen: its health and what is due, its shape, its history, its names."""
+    """The parts of a table's summary, on one screen: what is due, its shape, its history, its names."""
     findings = _findings(document)
 
     def reason(item: Row) -> str:
         return _reason(item, as_of_ms=document["as_of_ms"])
 
-    yield health(document, findings, reason)
+    yield verdict(document, findings, reason, read="metadata")
     yield Lines(findings, FINDING)
     yield from due_parts(document, reason, plan_shows="what goes, and the other verbs")
     yield _totals(document)
