@@ -198,7 +198,11 @@ def _manifest(work: MergeBuild, job: ManifestJob, path: str) -> StagedFile:
     start = container_header(text, header, codec=codec, sync=sync)
     data = b"".join([start, *entry_blocks(values, codec=codec, sync=sync)])
     storage.put_if_absent(path, data)
-    check_manifest(storage.read(path), data, path, row, values, entries)
+    try:
+        back = storage.read(path)
+    except FileNotFoundError:
+        raise CorruptFile(path, None, "it was written, and was not there to be read back") from None
+    check_manifest(back, data, path, row, values, entries)
     return StagedFile(path=path, row={**row, "manifest_path": path, "manifest_length": len(data)})
 
 

@@ -75,7 +75,6 @@ def without_commit(metadata: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if key not in OF_THE_COMMIT}
 
 
-@pytest.mark.few(4)
 @pytest.mark.parametrize(("lake", "scenario"), CASES, indirect=["lake"])
 def test_we_remove_the_files_that_spark_removes_and_every_kept_snapshot_has_its_rows(
     lake: Lake, written: Writing, scenario: Scenario, tmp_path: Path

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.catalogs.files.versions import find_current
 from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
@@ -208,6 +209,21 @@ def test_another_writers_commit_while_a_saved_plan_is_carried_out_is_kept(
         apply(planned, process.table, verb, process.runtime)
         here.check()
         here.check_tidy()
+
+
+def test_a_new_manifest_that_somebody_removed_before_it_was_read_back_is_named(table: Merging) -> None:
+    number, manifest = next(
+        (number, effect.removeprefix("put "))
+        for number, effect in enumerate(table.undisturbed())
+        if effect.startswith("put ") and effect.endswith("-m.avro")
+    )
+    here = table.copy()
+    process = here.process(after={number: lambda: here.world.files.pop(manifest)})
+    with pytest.raises(CorruptFile, match="was not there to be read back") as caught:
+        process.run()
+    assert manifest in caught.value.message
+    here.check()
+    here.finish()
 
 
 # -- before version 3 --------------------------------------------------------------------------------------------------

@@ -249,7 +249,6 @@ def an_append(lake: Lake, table: str) -> None:
     lake.sql(table, "INSERT INTO {t} VALUES (900, 'k0')")
 
 
-@pytest.mark.pairs
 @pytest.mark.parametrize("disturb", [a_delete, an_update, a_compaction, an_append])
 @pytest.mark.parametrize("phase", ["planned", "staged"])
 def test_h_d1_a_concurrent_commit_never_leads_to_two_deletion_vectors_or_a_lost_delete(
