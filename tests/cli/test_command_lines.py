@@ -326,6 +326,13 @@ def test_every_command_line_ends_as_it_says(lake: Lake, options: tuple[str, ...]
 def as_nobody_without(right: Callable[[Path], None]) -> Spoil:
     def spoil(folder: Path, words: list[str]) -> Ran:
         every = [folder, *folder.rglob("*")] if folder.exists() else []
+        # What is loaded when it is needed may be out of reach of nobody.
+        with tempfile.TemporaryDirectory() as copies:
+            copy = Path(copies, "copy")
+            if folder.exists():
+                shutil.copytree(folder, copy)
+            iceberg_cli(*(word.replace(str(folder), str(copy)) for word in words))
+        iceberg_cli("inspect", "/nowhere/at/all")
         for path in every:
             path.chmod(0o777 if path.is_dir() else 0o666)
         right(folder)
