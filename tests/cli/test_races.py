@@ -100,7 +100,7 @@ def imported() -> Iterator[Program]:
 
 
 @pytest.mark.pairs
-@few_or_many(1, many=12, all_of=50)
+@few_or_many(2, many=12, all_of=50)
 @pytest.mark.parametrize("named", [False, True], ids=["", "named temporaries"])
 @pytest.mark.parametrize("make", [an_iceberg_lake, a_delta_lake], ids=["iceberg", "delta"])
 def test_four_verbs_at_once_each_end_well_or_say_that_another_was_faster(
@@ -128,4 +128,4 @@ def test_four_verbs_at_once_each_end_well_or_say_that_another_was_faster(
         assert iceberg_cli("resume", lake.table).code == 0
         assert not (lake.table / "_iceberg_cli").exists()
         assert lake.data_files(lake.table) == files
-    assert done >= budget
+    assert done > 2 * budget

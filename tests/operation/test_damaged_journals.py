@@ -152,7 +152,6 @@ def test_plan_of_another_operation_is_refused(interrupted: Scene) -> None:
 # -- two processes ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(1)
 @few_or_many(10)
 @pytest.mark.parametrize("catalog", [True, False])
 def test_second_process_that_resumes_at_any_moment_leaves_one_of_them_going_on(
@@ -173,7 +172,7 @@ def test_second_process_that_resumes_at_any_moment_leaves_one_of_them_going_on(
             pytest.fail(f"{effect}: {error!r}")
         here.check()
         here.finish()
-    assert stopped >= min(budget // 4, 16)
+    assert stopped > budget // 2 or stopped > 15
 
 
 @pytest.mark.few(1)

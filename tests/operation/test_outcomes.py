@@ -423,10 +423,9 @@ def test_full_disk_at_any_write_leaves_the_table_whole(*, catalog: bool, budget:
 # -- stops and limits ------------------------------------------------------------------------------------------
 
 
-@few_or_many(8, many=1_000)
-def test_signal_at_any_moment_stops_at_a_point_from_which_resume_goes_on(scene: Scene, budget: int) -> None:
+def test_signal_at_any_moment_stops_at_a_point_from_which_resume_goes_on(scene: Scene) -> None:
     stopped = 0
-    for number in some(range(len(scene.undisturbed())), budget):
+    for number, _ in enumerate(scene.undisturbed()):
         here = scene.copy()
         process = here.process()
         process.storage.script = Script(before={number: partial(process.stop.append, True)})
@@ -436,7 +435,7 @@ def test_signal_at_any_moment_stops_at_a_point_from_which_resume_goes_on(scene: 
             stopped += 1
         here.check()
         here.finish()
-    assert stopped >= min(budget // 2, 11)
+    assert stopped > 10
     assert Interrupted.exit_code == 14
 
 
