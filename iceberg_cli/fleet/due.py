@@ -104,7 +104,7 @@ def is_due(plan: Plan, verb: VerbPolicy) -> bool:
         verb: whose it is.
     """
     named = verb.when == ALWAYS or is_only_by_name(verb.verb)
-    return plan.due and (named or plan.content.offer is None)
+    return plan.due if named else plan.content.counts_as_due
 
 
 class PlannedVerb(NamedTuple):

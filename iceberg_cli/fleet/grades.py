@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from iceberg_cli.errors import CorruptFile, IcebergCliError
 from iceberg_cli.formats import place_of
-from iceberg_cli.plan.text import age, listed
+from iceberg_cli.plan.text import age
 
 OK, DUE, OVERDUE, BROKEN, UNREADABLE = "ok", "due", "overdue", "broken", "unreadable"
 GRADES: Final = (OK, DUE, OVERDUE, BROKEN, UNREADABLE)  # the worse the later
@@ -28,6 +28,7 @@ class DueVerb:
         blocked_by: why it would not be carried out.
         oldest_ms: when the oldest snapshot was made that it lets go, or None.
         allowed_ms: how old a snapshot may get by the policy, or None.
+        reason: what there is to do, in counts; "" where that is not known.
     """
 
     verb: str
@@ -36,11 +37,17 @@ class DueVerb:
     blocked_by: tuple[str, ...] = ()
     oldest_ms: int | None = None
     allowed_ms: int | None = None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        """As a rule names it."""
+        return f"{self.verb}: {self.reason}" if self.reason else f"{self.verb} is due"
 
     def to_json(self) -> dict[str, Any]:
         """As an element of `due` in `fleet/1`."""
         return {
             "operation": self.verb,
+            "reason": self.reason,
             "bytes": self.size_bytes,
             "files": self.files,
             "exact": self.size_bytes is not None,
@@ -73,13 +80,12 @@ def grade_of(
     free = [each for each in due if not each.blocked_by]
     if not free:
         if due:
-            return DUE, f"{due[0].verb} is due, and blocked by {due[0].blocked_by[0]}", 0
+            return DUE, f"{due[0]}, blocked by {due[0].blocked_by[0]}", 0
         return OK, "nothing is due", 0
     for each in free:
         if rule := _overdue(each, row, as_of_ms=as_of_ms):
             return OVERDUE, f"{each.verb}: {rule}", 0
-    names = listed([each.verb for each in free])
-    return DUE, f"{names} {'is' if len(free) == 1 else 'are'} due", 0
+    return DUE, "; ".join(map(str, free)), 0
 
 
 def _overdue(due: DueVerb, row: Mapping[str, Any], *, as_of_ms: int) -> str | None:

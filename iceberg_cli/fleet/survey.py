@@ -306,6 +306,7 @@ class Survey:
                 files, size_bytes = each.plan.content.deletes
                 decisions[key] = {
                     "is_due": is_due(each.plan, each.verb),
+                    "reason": each.plan.content.reason or "",
                     "blocked_by": each.plan.blocked_by,
                     "bytes": size_bytes,
                     "files": files,
@@ -418,6 +419,7 @@ def _due_by(verb: VerbPolicy, decision: Decision, freed: Mapping[str, Any] | Non
         blocked_by=decision.blocked_by if freed is None else tuple(freed["blocked_by"]),
         oldest_ms=decision.oldest_ms,
         allowed_ms=decision.allowed_ms,
+        reason=decision.reason if freed is None else freed.get("reason", decision.reason),
     )
 
 
@@ -436,6 +438,7 @@ def _due(plan: Plan, *, as_of_ms: int) -> DueVerb:
         blocked_by=tuple(plan.blocked_by),
         oldest_ms=min(going, default=None) if by_age else None,
         allowed_ms=as_of_ms - int(cutoff.value) if cutoff is not None and by_age else None,
+        reason=plan.content.reason or "",
     )
 
 

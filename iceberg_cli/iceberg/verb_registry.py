@@ -13,4 +13,5 @@ VERBS: Final = Verbs(
     "merge-dvs",
     "upgrade-v3",
     "assign-row-ids",
+    seen_by_inspect=("expire-snapshots", "rewrite-manifests", "merge-dvs"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -31,16 +31,26 @@ class FormatVerbs(Mapping[str, "Verb"]):
 class Verbs(FormatVerbs):
     """Verbs that are folders of a package by their names, each with `VERB` in `plan.py` and `POLICY` in `policy.py`.
 
+    One that `inspect` can tell of has `suggestion` in `due.py`.
+
     Args:
         package: of the folders.
         names: of the verbs.
         instead: for verbs that other formats have, what does the same here, as an error can advise it.
+        seen_by_inspect: those of the names that have a `suggestion`.
     """
 
-    def __init__(self, package: str, *names: str, instead: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        package: str,
+        *names: str,
+        instead: Mapping[str, str] | None = None,
+        seen_by_inspect: Sequence[str] = (),
+    ) -> None:
         self._package = package
         self._names = names
         self._instead = instead or {}
+        self._seen_by_inspect = seen_by_inspect
 
     def __getitem__(self, name: str) -> Verb:
         verb: Verb = self._module(name, "plan").VERB
@@ -63,6 +73,17 @@ class Verbs(FormatVerbs):
     def instead(self, name: str) -> str | None:
         """See `FormatVerbs`."""
         return self._instead.get(name)
+
+    def suggestions(self, inspected: Any) -> Iterator[dict[str, Any]]:
+        """The verbs that are due, or may be, as a summary's `suggestions` have them.
+
+        Args:
+            inspected: what was read of the table, in the format's own type.
+        """
+        for name in self._seen_by_inspect:
+            found: dict[str, Any] | None = self._module(name, "due").suggestion(inspected)
+            if found is not None:
+                yield found
 
     def policy_called(self, name: str) -> type[Policy]:
         """A policy by its class's name, which is the verb's: `MergeDvs` of `merge-dvs`.

@@ -17,6 +17,7 @@ class Decision(NamedTuple):
         allowed_ms: how old a snapshot may get, or None.
         cut_ms: files of this time and later stay, where files go that no metadata names: what a listing told holds for
             this cut-off and for later ones, up to the time of the listing. None: no listing decides.
+        reason: what there is to do, in counts; "" where that is not known.
     """
 
     decided: object
@@ -25,6 +26,7 @@ class Decision(NamedTuple):
     oldest_ms: int | None = None
     allowed_ms: int | None = None
     cut_ms: int | None = None
+    reason: str = ""
 
 
 class Glances(Protocol):

@@ -100,6 +100,14 @@ def _update(value: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**value, SNAPSHOT_IDS: [int(snapshot_id) for snapshot_id in value[SNAPSHOT_IDS]]}
 
 
+def _text(value: Mapping[str, Any], name: str) -> str | None:
+    """A text that earlier versions did not write; TypeError where it is none."""
+    found = value.get(name)
+    if not isinstance(found, str | None):
+        raise TypeError(f"{name} is {found!r}")
+    return found
+
+
 def _parsed(value: Mapping[str, Any], removals: Removals | None) -> Plan:
     """The plan of a document; KeyError, TypeError, ValueError or AttributeError where it is none."""
     check_shape(value, _SHAPE, "the plan")
@@ -121,6 +129,8 @@ def _parsed(value: Mapping[str, Any], removals: Removals | None) -> Plan:
         verdicts=tuple(_verdict(verdict) for verdict in value["verdicts"]),
         warnings=tuple(value["warnings"]),
         lasting=tuple(value["lasting"]),
+        reason=_text(value, "reason"),
+        early=_text(value, "offer"),
         blocked_by=tuple(value["blocked_by"]),
         steps=tuple(_step(step) for step in value["steps"]),
         grace_ms=value["grace_ms"],

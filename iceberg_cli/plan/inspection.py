@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -117,24 +118,23 @@ def partition_text(partition: Mapping[str, str | None] | None) -> str:
     return "/".join(f"{name}={'null' if value is None else value}" for name, value in pairs)
 
 
-def verdict(document: Row, findings: Sequence[str], reason: Callable[[Row], str], *, read: str) -> Lines:
+def verdict(document: Row, findings: Sequence[str], *, read: str) -> Lines:
     """The first line of a summary: whether something is odd, and which verbs are due, as far as it was looked at.
 
     Args:
         document: of the summary.
         findings: what is odd.
-        reason: why one of its suggestions is due.
         read: all that was read: of other verbs nothing is known.
     """
-    due = document["suggestions"]
-    names = listed([item["operation"] for item in due]) if due else ""
-    because = f": {reason(due[0])}" if len(due) == 1 else ""
+    due = [item for item in document["suggestions"] if item["certain"]]
+    perhaps = [item for item in document["suggestions"] if not item["certain"]]
     parts = [count(len(findings), "findings")] if findings else []
-    parts.append(
-        f"{names} {'are' if len(due) > 1 else 'is'} due{because}"
-        if due
-        else f"Nothing is due by {read} alone"
-    )
+    if due:
+        parts.append(_named(due, "are due" if len(due) > 1 else "is due"))
+    if perhaps:
+        parts.append(_named(perhaps, "may be due"))
+    if not document["suggestions"]:
+        parts.append(f"Nothing is due by {read} alone")
     if document["open_operations"]:
         parts.append(count(len(document["open_operations"]), "open operations"))
     if document["read_only"]:
@@ -143,22 +143,28 @@ def verdict(document: Row, findings: Sequence[str], reason: Callable[[Row], str]
     return Lines(["; ".join(parts)], HEADLINE)
 
 
-def due_parts(document: Row, reason: Callable[[Row], str], *, plan_shows: str) -> Iterator[Part]:
+def _named(items: Sequence[Row], are: str) -> str:
+    """Verbs that are due, or may be, with the reason where it is one."""
+    because = f": {items[0]['reason']}" if len(items) == 1 else ""
+    return f"{listed([item['operation'] for item in items])} {are}{because}"
+
+
+def due_parts(document: Row, *, plan_shows: str) -> Iterator[Part]:
     """What can be done, and by which commands: the second part of a summary.
 
     Args:
         document: of the summary.
-        reason: why one of its suggestions is due.
         plan_shows: what `plan` does beyond.
     """
     name = document["table"]["name"]
     reason_read_only = document["read_only"]
     lines = [f"read-only, no verb writes or deletes: {reason_read_only}"] if reason_read_only else []
-    due = document["suggestions"]
-    for item in due:
+    alike = Counter(item["certain"] for item in document["suggestions"])
+    for item in document["suggestions"]:
         blocked = f" (blocked by {'; '.join(item['blocked_by'])})" if item["blocked_by"] else ""
-        if blocked or len(due) > 1:
-            lines.append(f"due: {item['operation']}: {reason(item)}{blocked}")
+        if blocked or alike[item["certain"]] > 1:
+            be = "due" if item["certain"] else "may be due"
+            lines.append(f"{be}: {item['operation']}: {item['reason']}{blocked}")
     lines += [f"open operation {operation}" for operation in document["open_operations"]]
     yield Lines(lines)
     commands = [f"{shlex.join(['iceberg-cli', 'plan', name])}  # {plan_shows}"]

@@ -231,6 +231,7 @@ class Plan:
     grace_ms: int = 0
     removals: Removals | None = None  # None until it is found out which files go
     tagged: TaggedFiles | None = None  # those of `removals` that are not deleted
+    reason: str | None = None  # what there is to do, in counts: 9 manifests where 1 would do
     early: str | None = None  # why it does not count as due yet, in words
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
 
@@ -255,6 +256,11 @@ class Plan:
     def offer(self) -> str | None:
         """Why it does not count as due, though it can be carried out; None where it does."""
         return "a decision with no way back" if self.has_no_way_back else self.early
+
+    @property
+    def counts_as_due(self) -> bool:
+        """Whether there is something to do that nobody has to ask for by name."""
+        return self.due and self.offer is None
 
     @property
     def has_no_way_back(self) -> bool:
@@ -338,6 +344,7 @@ class Plan:
             },
             **({} if self.tagged is None else {"tagged": self.tagged.to_json()}),
             "due": self.due,
+            "reason": self.reason,
             "offer": self.offer,
             "not_applicable": self.not_applicable,
         }

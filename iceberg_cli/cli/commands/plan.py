@@ -110,7 +110,7 @@ def _anything_due(plans: Sequence[Plan], *, alone: bool) -> bool:
 
     A plan with an `offer` is due only where its verb is named (`alone`).
     """
-    return any(each.due and not each.blocked_by and (alone or each.content.offer is None) for each in plans)
+    return any(each.due and not each.blocked_by and (alone or each.content.counts_as_due) for each in plans)
 
 
 def _every_verb() -> ArgumentGroup:

@@ -415,7 +415,7 @@ def show_survey(
         screen.gap()
         screen.line(f"{plan.verb}: {headline(plan)}")
         if plan.offer is not None:
-            screen.line(f"{plan.offer}: it does not count as due", indent=GAP)
+            screen.line(f"not due: {plan.offer}", indent=GAP)
         for reason in plan.blocked_by:
             screen.line(f"blocked by: {reason}", style="bold red", indent=GAP)
         screen.command(line)
@@ -432,7 +432,7 @@ def show_survey(
 
 
 def _survey_headline(plans: Sequence[Plan], failed: Mapping[str, IcebergCliError]) -> str:
-    due = [plan for plan in plans if plan.due and plan.offer is None]
+    due = [plan for plan in plans if plan.counts_as_due]
     freed = sum(plan.deletes[1] for plan in due if not plan.blocked_by)
     parts = [
         f"{listed([plan.verb for plan in due])} {'is' if len(due) == 1 else 'are'} due"

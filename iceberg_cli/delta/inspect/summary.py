@@ -271,17 +271,19 @@ def _row_tracking(snapshot: Snapshot) -> Row:
 
 
 def _due(tombstones: Row, log: Row, tracking: Row, read_only: str | None) -> list[Row]:
-    """The verbs that are due, as far as the log alone shows."""
-    blocked = [] if read_only is None else [read_only]
+    """The verbs that are due, or may be, as far as the log alone shows."""
     suggestions = []
+
+    def suggest(verb: str, reason: str, *, certain: bool = True) -> None:
+        blocked = [] if read_only is None else [read_only]
+        suggestions.append({"operation": verb, "reason": reason, "certain": certain, "blocked_by": blocked})
+
     if tombstones["past_retention"]:
         reason = f"tombstones older than the retention of removed files: {tombstones['past_retention']}"
-        suggestions.append({"operation": "expire-snapshots", "reason": reason, "blocked_by": blocked})
+        suggest("expire-snapshots", reason, certain=False)  # their files may be gone
     interval, since = log["checkpoint_interval"], log["commits_since_checkpoint"]
     if is_due(since, interval):
-        reason = in_words(since, interval)
-        suggestions.append({"operation": "rewrite-manifests", "reason": reason, "blocked_by": blocked})
+        suggest("rewrite-manifests", in_words(since, interval))
     if tracking["supported"] and tracking["files_without_base_row_id"]:
-        reason = f"files without a base row id: {tracking['files_without_base_row_id']}"
-        suggestions.append({"operation": "assign-row-ids", "reason": reason, "blocked_by": blocked})
+        suggest("assign-row-ids", f"files without a base row id: {tracking['files_without_base_row_id']}")
     return suggestions

@@ -144,9 +144,9 @@ _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
 def summary_text(document: Row) -> Iterator[Part]:
     """The parts of a version's summary, on one screen: what is due, its shape, its log, its names."""
     findings = _findings(document)
-    yield verdict(document, findings, _reason, read="the log")
+    yield verdict(document, findings, read="the log")
     yield Lines(findings, FINDING)
-    yield from due_parts(document, _reason, plan_shows="looks at files too, and at the other verbs")
+    yield from due_parts(document, plan_shows="looks at files too, and at the other verbs")
     yield _totals(document["totals"])
     yield Lines(_shape(document))
     yield Lines(_history(document))
@@ -240,7 +240,3 @@ def _findings(document: Row) -> list[str]:
     if log["incomplete_checkpoint_files"]:
         lines.append(f"{count(log['incomplete_checkpoint_files'], 'files')} of incomplete checkpoints")
     return lines
-
-
-def _reason(item: Row) -> str:
-    return str(item["reason"])

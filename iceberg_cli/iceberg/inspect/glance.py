@@ -16,7 +16,12 @@ from iceberg_cli.errors import CorruptFile, IcebergCliError, InvalidMetadata
 from iceberg_cli.iceberg.spec.table_metadata.history import SnapshotHistory, derived_refs
 from iceberg_cli.iceberg.spec.table_metadata.snapshot import SnapshotRef
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpireSnapshots
-from iceberg_cli.iceberg.verbs.expire_snapshots.retention import KeptSnapshots, SnapshotRetention, kept_by
+from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
+    KeptSnapshots,
+    SnapshotRetention,
+    kept_by,
+    reason_of,
+)
 from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import (
     interlock_of,
     retention_of,
@@ -255,7 +260,8 @@ class MetadataGlances:
                 policy.cleanup,
                 policy.clean_metadata,
             ],
-            is_due=bool(going or dropped),
+            is_due=bool(going),
+            reason=reason_of(len(going), len(dropped)),
             blocked_by=(*([] if blocked is None else [blocked]), *kept.problems),
             oldest_ms=going[-1].timestamp_ms if going and by_age else None,
             allowed_ms=as_of_ms - int(cutoff_ms) if by_age else None,

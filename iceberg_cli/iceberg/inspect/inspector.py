@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.inspect import metadata_rows as rows_of
 from iceberg_cli.iceberg.inspect.summary import (
     DATA_COLUMNS,
@@ -22,12 +22,9 @@ from iceberg_cli.iceberg.inspect.summary import (
 )
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
-from iceberg_cli.iceberg.spec.table_metadata.encryption import check_plain_list
-from iceberg_cli.iceberg.table import base_of
-from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
-from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
+from iceberg_cli.iceberg.verb_registry import VERBS
+from iceberg_cli.iceberg.verbs.inspected import Inspected
 from iceberg_cli.plan.inspection import SIZES
-from iceberg_cli.plan.text import iso
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.inspect.file_rows import RowFormatter
@@ -101,7 +98,7 @@ class TableInspector:
             recounted=recounted,
             metadata_bytes=self._metadata_bytes(),
             read_only=table.read_only_reason(),
-            suggestions=tuple(self._suggestions()),
+            suggestions=tuple(self._suggestions(manifests, tally)),
             open_operations=tuple(table.workspace.open_operations()),
         )
         shown = summarize(table.metadata, self.snapshot, facts, as_of_ms=self.as_of_ms)
@@ -145,33 +142,27 @@ class TableInspector:
         except FileNotFoundError:
             return None
 
-    def _suggestions(self) -> Iterator[dict[str, Any]]:
-        """The verbs that `plan` would find due, decided without reading a manifest."""
+    def _suggestions(self, manifests: pa.Table, tally: Tally) -> Iterator[dict[str, Any]]:
+        """The verbs that `plan` would find due, or may, by what was read: of another snapshot than main's, less.
+
+        Args:
+            manifests: of the snapshot that is shown.
+            tally: of its delete manifests.
+        """
         table = self.table
-        try:
-            for snapshot in table.metadata.snapshots:
-                check_plain_list(snapshot)
-            plan = expire_snapshots.plan(
-                table.metadata,
-                ExpireSnapshots(),
-                base=base_of(table.metadata, table.metadata_location),
-                table=table.describe(),
+        head = table.metadata.current_snapshot()
+        if self.snapshot is not head:
+            tally, manifests = Tally(small_bytes=0), manifests.slice(0, 0)
+        return VERBS.suggestions(
+            Inspected(
+                table=table,
+                manifests=manifests,
+                position_delete_files=tally.position_delete_files,
+                equality_delete_files=tally.equality_delete_files,
+                puffin_files=tally.puffin_files,
                 as_of_ms=self.as_of_ms,
             )
-        except Refused:
-            return  # a snapshot is encrypted: `plan` says so
-        if plan.due:
-            going = [verdict.subject for verdict in plan.verdicts if not verdict.keep]
-            cutoff = plan.options["older_than_ms"]
-            yield {
-                "operation": plan.verb,
-                "snapshots": going.count("snapshot"),
-                "refs": going.count("branch") + going.count("tag"),
-                "older_than_ms": cutoff.value,
-                "older_than": iso(cutoff.value),
-                "older_than_source": cutoff.source,
-                "blocked_by": list(plan.blocked_by),
-            }
+        )
 
     # -- rows ----------------------------------------------------------------------------------------------------
 

@@ -243,12 +243,9 @@ def summary_text(document: Row) -> Iterator[Part]:
     """The parts of a table's summary, on one screen: what is due, its shape, its history, its names."""
     findings = _findings(document)
 
-    def reason(item: Row) -> str:
-        return _reason(item, as_of_ms=document["as_of_ms"])
-
-    yield verdict(document, findings, reason, read="metadata")
+    yield verdict(document, findings, read="metadata")
     yield Lines(findings, FINDING)
-    yield from due_parts(document, reason, plan_shows="what goes, and the other verbs")
+    yield from due_parts(document, plan_shows="what goes, and the other verbs")
     yield _totals(document)
     yield Lines(_shape(document))
     yield Lines(_history(document))
@@ -360,10 +357,3 @@ def _findings(document: Row) -> list[str]:
     ]
     lines += [f"ref {name} names a snapshot that is not in the table" for name in document["dangling_refs"]]
     return lines
-
-
-def _reason(item: Row, *, as_of_ms: int) -> str:
-    """What goes by the retention, and where that comes from."""
-    refs = f" and {count(item['refs'], 'refs')}" if item["refs"] else ""
-    cutoff = f"{age(as_of_ms - item['older_than_ms'])} by {item['older_than_source']}"
-    return f"{count(item['snapshots'], 'snapshots')}{refs} (cut-off {cutoff})"

@@ -26,7 +26,16 @@ def of(name: str, kind: str = "iceberg") -> dict[str, Any]:
 
 def a_table(name: str, grade: str = "due", **fields: Any) -> dict[str, Any]:
     """An element of `tables` of `fleet/1`: 1 MiB in 10 files are freed, unless it says otherwise."""
-    due = [{"operation": "expire-snapshots", "bytes": 1 << 20, "files": 10, "exact": True, "blocked_by": []}]
+    due = [
+        {
+            "operation": "expire-snapshots",
+            "reason": "3 snapshots",
+            "bytes": 1 << 20,
+            "files": 10,
+            "exact": True,
+            "blocked_by": [],
+        }
+    ]
     return {
         "table": of(name),
         "format_version": 2,

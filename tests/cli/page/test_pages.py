@@ -297,6 +297,7 @@ def test_page_of_a_survey_has_every_table_its_totals_and_those_that_failed() -> 
 def test_blocked_verbs_free_nothing_on_a_page() -> None:
     due = {
         "operation": "expire-snapshots",
+        "reason": "3 snapshots",
         "bytes": 1 << 30,
         "files": 1,
         "exact": True,

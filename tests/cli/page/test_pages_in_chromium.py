@@ -26,7 +26,14 @@ from tests.cli.page.test_pages import DELTA, kept_keys
 from tests.cli.running import iceberg_cli
 
 pytestmark = [pytest.mark.deep, pytest.mark.xdist_group("chromium")]
-DUE = {"operation": "merge-dvs", "bytes": 0, "files": 1, "exact": True, "blocked_by": []}
+DUE = {
+    "operation": "merge-dvs",
+    "reason": "3 snapshots",
+    "bytes": 0,
+    "files": 1,
+    "exact": True,
+    "blocked_by": [],
+}
 NAMES = ("inspect", "check", "plan", "expire", "delta", "hostile", "survey", "maintain", "poisoned")
 
 

@@ -135,7 +135,10 @@ class ExpireSnapshotsVerb(Verb):
         assert plan.removals is not None
         steps = _steps(plan.removals, policy, retention, log.tasks, info=info, folders=decision.folders)
         blocked = (*retention.blocked_by, *log.blocked_by) if steps else ()
-        plan = table.blocked(replace(plan, steps=steps, blocked_by=(*plan.blocked_by, *blocked)))
+        reason = count(plan.removals.count, "files") if steps else None
+        plan = table.blocked(
+            replace(plan, steps=steps, reason=reason, blocked_by=(*plan.blocked_by, *blocked))
+        )
         return Planned(plan=plan, build=self.unconditional(table))
 
     def options(self, table: DeltaTable, policy: ExpireSnapshots, *, as_of_ms: int) -> Mapping[str, Option]:

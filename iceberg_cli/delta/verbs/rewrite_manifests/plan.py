@@ -281,7 +281,8 @@ class RewriteManifestsVerb(Verb):
                 plan = replace(plan, blocked_by=(*plan.blocked_by, *dict.fromkeys(filter(None, reasons))))
         step = Step(name=VERB_NAME, tasks=tuple(tasks))
         if policy.compact_log is None and policy.checkpoint is None:
-            plan = replace(plan, early=_early(listing, snapshot))
+            since, is_asked_for = _since_checkpoint(listing, snapshot)
+            plan = replace(plan, reason=since, early=None if is_asked_for else since)
         plan = replace(plan, verdicts=tuple(verdicts), steps=(step,) if tasks else ())
         build = _LogBuild(
             table=table, snapshot=snapshot, checkpoint=checkpoint, compact_log=policy.compact_log
@@ -321,13 +322,11 @@ def _there(listing: Listing, version: int) -> str | None:
     return None if newest is None or newest.version != version else newest.kind
 
 
-def _early(listing: Listing, snapshot: Snapshot) -> str | None:
-    """Why the table does not ask for a checkpoint yet, or None."""
-    if listing.damaged:
-        return None
+def _since_checkpoint(listing: Listing, snapshot: Snapshot) -> tuple[str, bool]:
+    """The commits since the last checkpoint in words, and whether the table asks for one by now."""
     interval = known_interval(snapshot.metadata)
     since = commits_since(newest_checkpoint(listing, snapshot.version), snapshot.version)
-    return None if is_due(since, interval) else in_words(since, interval)
+    return in_words(since, interval), bool(listing.damaged) or is_due(since, interval)
 
 
 def _damaged(snapshot: Snapshot) -> tuple[Checkpoint, ...]:

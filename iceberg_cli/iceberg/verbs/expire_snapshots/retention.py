@@ -14,7 +14,7 @@ from typing import NamedTuple
 from iceberg_cli.iceberg.spec.table_metadata.history import AnyHistory, DatedSnapshot, S, SnapshotHistory
 from iceberg_cli.iceberg.spec.table_metadata.snapshot import MAIN, SnapshotRef
 from iceberg_cli.plan.plan import Option, Verdict
-from iceberg_cli.plan.text import age, old
+from iceberg_cli.plan.text import age, count, old
 
 DAY_MS = 86_400_000
 DEFAULT_MAX_SNAPSHOT_AGE_MS = 5 * DAY_MS
@@ -60,6 +60,12 @@ class Judgement:
     dropped_refs: tuple[str, ...]
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
+
+
+def reason_of(snapshots: int, refs: int) -> str:
+    """What an expiry forgets, in counts."""
+    parts = [count(snapshots, "snapshots")] if snapshots else []
+    return " and ".join([*parts, count(refs, "refs")] if refs else parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

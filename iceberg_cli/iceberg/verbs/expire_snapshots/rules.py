@@ -27,6 +27,7 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     Reason,
     SnapshotRetention,
     judge,
+    reason_of,
 )
 from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import (
     interlock_of,
@@ -143,6 +144,8 @@ def plan(
         # An interlock refuses an effect; a problem is that the policy cannot be carried out.
         blocked_by=(*(_interlocks(metadata, judgement) if updates else ()), *judgement.problems),
         steps=(step,) if updates else (),
+        reason=reason_of(len(judgement.expired), len(judgement.dropped_refs)) if updates else None,
+        early=None if judgement.expired else "no snapshot goes, so that no file is freed",
         grace_ms=policy.grace_ms,
     )
 

@@ -30,6 +30,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs.choice import (
     puffins,
     small,
 )
+from iceberg_cli.iceberg.verbs.merge_dvs.due import early, reason_of
 from iceberg_cli.iceberg.verbs.merge_dvs.index import (
     BEHIND_END,
     LOST_DELETES,
@@ -183,6 +184,8 @@ def plan_on(
         warnings=(*plan.warnings, *lost.warnings),
         blocked_by=(*head.blocked_by, *given_again(table, table.metadata, head), *lost.blocked_by),
         steps=(step,),
+        reason=reason_of(decided.verdicts),
+        early=None if policy.min_files is not None else early(decided.verdicts),
     )
     return Planned(plan=plan, build=build)
 

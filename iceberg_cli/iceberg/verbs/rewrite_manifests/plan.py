@@ -25,6 +25,7 @@ from iceberg_cli.iceberg.spec.table_metadata.snapshot import MAIN
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_manifests import rules
 from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild, rehearse
+from iceberg_cli.iceberg.verbs.rewrite_manifests.due import regrouping
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import VERB_NAME, RewriteManifests
 from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import (
     EarlierRewrite,
@@ -36,6 +37,7 @@ from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import (
 )
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
+from iceberg_cli.plan.text import count
 
 _SUBJECT: Final = "manifest"
 _LISTS_WITHOUT_COUNTS: Final = 1  # the last format version in which a manifest list may lack them
@@ -158,6 +160,8 @@ def _planned(
         plan,
         verdicts=verdicts,
         steps=(_step(head, rewrites, gone),),
+        reason=_reason(head, rewrites, gone, stale),
+        early=None if stale else _early(table, policy, rewrites),
         warnings=tuple(reason for each in lost for reason in each.warnings),
         blocked_by=(
             *head.blocked_by,
@@ -208,10 +212,10 @@ def _rehearsed(table: IcebergTable, rewrite: Rewrite) -> Rewrite:
         manifests = [*pool.map(partial(_opened, table), sources)]
     first = rehearse(rewrite, manifests)
     tried = [(len(rules.due_again(rewrite.group, first)), 0, rewrite)]
-    for count in rules.counts_to_try(rewrite, first):
+    for number in rules.counts_to_try(rewrite, first):
         if not tried[-1][0]:
             return tried[-1][-1]
-        other = rules.into(rewrite, count)
+        other = rules.into(rewrite, number)
         tried.append((len(rules.due_again(rewrite.group, rehearse(other, manifests))), len(tried), other))
     return min(tried)[-1]
 
@@ -242,6 +246,26 @@ def _opened(table: IcebergTable, source: ManifestSource) -> ManifestSource:
         return open_manifest(source, table.storage.read(source.path))
     except FileNotFoundError:
         raise CorruptFile(source.path, None, "the table needs this file and it is not there") from None
+
+
+def _reason(
+    head: BranchHead, rewrites: Sequence[Rewrite], gone: Mapping[int, str], stale: Mapping[str, str]
+) -> str:
+    made = sum(len(each.tasks) for each in rewrites)
+    repaired = set(stale) - {
+        path for place, path in enumerate(head.rows["manifest_path"].to_pylist()) if place in gone
+    }
+    parts = [f"{count(len(gone), 'manifests')} where {made:,} would do"] if rewrites else []
+    if repaired:
+        parts.append(f"{count(len(repaired), 'manifests')} of which the list says something wrong")
+    return "; ".join(parts)
+
+
+def _early(table: IcebergTable, policy: RewriteManifests, rewrites: Sequence[Rewrite]) -> str | None:
+    """Why it does not count as due yet, or None: also where an option says from how many manifests on it is."""
+    if policy.all_manifests or policy.min_manifests is not None:
+        return None
+    return regrouping((each.group, each.reasons) for each in rewrites).early(table.metadata)
 
 
 def _step(head: BranchHead, rewrites: Sequence[Rewrite], gone: Mapping[int, str]) -> Step:
