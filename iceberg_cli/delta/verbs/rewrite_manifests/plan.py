@@ -281,8 +281,8 @@ class RewriteManifestsVerb(Verb):
                 plan = replace(plan, blocked_by=(*plan.blocked_by, *dict.fromkeys(filter(None, reasons))))
         step = Step(name=VERB_NAME, tasks=tuple(tasks))
         if policy.compact_log is None and policy.checkpoint is None:
-            since, is_asked_for = _since_checkpoint(listing, snapshot)
-            plan = replace(plan, reason=since, early=None if is_asked_for else since)
+            since, wants_one = _since_checkpoint(listing, snapshot)
+            plan = replace(plan, reason=since, early=None if wants_one else since)
         plan = replace(plan, verdicts=tuple(verdicts), steps=(step,) if tasks else ())
         build = _LogBuild(
             table=table, snapshot=snapshot, checkpoint=checkpoint, compact_log=policy.compact_log
