@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from iceberg_cli.fleet.policy_file import SHORT_RETENTION, WHEN
+from iceberg_cli.fleet.policy_schema import thresholds_of
 from iceberg_cli.formats import VERB_NAMES, policies_of
 from iceberg_cli.plan.policy import (
     Choice,
@@ -98,6 +99,8 @@ def _verb_schema(verb: str) -> dict[str, Any]:
     properties: dict[str, Any] = {
         "when": {"description": "due: where it has enough to do; without it, due.", "enum": list(WHEN)}
     }
+    for name, (kind, text) in thresholds_of(verb).items():
+        properties[name] = {"description": text, **_written(kind)}
     for policy in policies_of(verb).values():
         for option in policy.options():
             for flag, text in option.help_of.items():

@@ -84,6 +84,11 @@ class Table:
         return self._opened.base().table_uuid, canonical(folder).rstrip("/")
 
     @property
+    def properties(self) -> Mapping[str, str]:
+        """Its properties; of a Delta table its configuration."""
+        return self._opened.properties()
+
+    @property
     def live_files(self) -> int:
         """About how many data files it has; 0: not known."""
         return self._opened.live_files()

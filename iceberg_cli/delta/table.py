@@ -192,6 +192,10 @@ class DeltaTable(OpenTable):
         """What the table was when it was loaded last."""
         return Base(table_uuid=self.snapshot.metadata.id, version=str(self.snapshot.version))
 
+    def properties(self) -> Mapping[str, str]:
+        """As `OpenTable`: of its configuration."""
+        return self.snapshot.metadata.configuration
+
     def live_files(self) -> int:
         """Those of the version that is loaded."""
         return int(self.snapshot.adds.num_rows)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from iceberg_cli.errors import IcebergCliError
 from iceberg_cli.fleet.policy_file import ALWAYS, DUE, NEVER, GivenOptions, VerbPolicy
+from iceberg_cli.fleet.table_properties import narrowed
+from iceberg_cli.fleet.thresholds import not_reached
 from iceberg_cli.formats import is_only_by_name, verbs_in_order
 from iceberg_cli.plan.policy import DEFAULT
 
@@ -38,9 +40,15 @@ class FleetPolicy:
     only: frozenset[str] = frozenset()
     _made: dict[str, Policy] = field(default_factory=dict, repr=False, compare=False)
 
-    def of_table(self, names: list[str]) -> TablePolicy | None:
-        """What the policy file has for the table of these names; None where it has nothing, or there is no file."""
-        return None if self.file is None else self.file.of_table(names)
+    def of_table(self, names: list[str], properties: Mapping[str, str] | None = None) -> TablePolicy | None:
+        """What the policy file has for a table; None where it has nothing, or there is no file.
+
+        Args:
+            names: all of the table.
+            properties: of the table, which may narrow it; None: they are not known yet.
+        """
+        own = None if self.file is None else self.file.of_table(names)
+        return own if own is None or properties is None else narrowed(own, properties)
 
     def verbs(self, own: TablePolicy | None, format_name: str) -> list[VerbPolicy]:
         """The verbs that are looked at on a table, in the order in which they run; those of other formats are not.
@@ -103,8 +111,15 @@ def is_due(plan: Plan, verb: VerbPolicy) -> bool:
         plan: made.
         verb: whose it is.
     """
-    named = verb.when == ALWAYS or is_only_by_name(verb.verb)
-    return plan.due if named else plan.content.counts_as_due
+    return plan.due and why_not_due(plan, verb) is None
+
+
+def why_not_due(plan: Plan, verb: VerbPolicy) -> str | None:
+    """Why a plan that can be carried out does not count as due; None where it does."""
+    if verb.when == ALWAYS:
+        return None
+    offer = None if is_only_by_name(verb.verb) else plan.content.offer
+    return offer or not_reached(plan.content, verb.thresholds)
 
 
 class PlannedVerb(NamedTuple):

@@ -24,7 +24,7 @@ from iceberg_cli.errors import (
     Interrupted,
     Refused,
 )
-from iceberg_cli.fleet.due import FleetPolicy, is_due, names_of
+from iceberg_cli.fleet.due import FleetPolicy, is_due, names_of, why_not_due
 from iceberg_cli.fleet.facts import FactsStore
 from iceberg_cli.fleet.listing import key_of_location, list_tables
 from iceberg_cli.fleet.memory import MemoryBudget, needed_by
@@ -276,7 +276,7 @@ class Maintenance:
         if reason := self._refusal(listed, table, now_ms=now_ms):
             yield self._skipped(listed, table, reason)
             return
-        own = self.policy.of_table(names_of(listed, table.identity["location"]))
+        own = self.policy.of_table(names_of(listed, table.identity["location"]), table.properties)
         if running := [each for each in table.operations() if each.state == "running"]:
             yield self._skipped(
                 listed, table, f"operation {running[0].operation_id} of it is {running[0].message}"
@@ -356,7 +356,7 @@ class Maintenance:
             version = table.version
             planned = {**about, "duration_ms": _since_ms(started_s)}
             if not is_due(plan, verb):
-                reason = plan.content.offer if plan.due else None
+                reason = why_not_due(plan, verb) if plan.due else None
                 return VerbRun(**planned, status=NOT_DUE, reason=reason or "")
             blocked_by = list(plan.blocked_by)
             if rival is not None and plan.removals.count:
@@ -425,13 +425,15 @@ class Maintenance:
         location = None if table is None else table.identity["location"]
         if location is not None and (reason := self._held.get(key_of_location(location))):
             return reason
-        own = self.policy.of_table(names_of(listed, location))
+        own = self.policy.of_table(names_of(listed, location), None if table is None else table.properties)
         if own is None:
             return "no entry of the policy file matches it"
         if not own.maintain:
-            return f"maintain = false{f': {own.reason}' if own.reason else ''}"
+            return own.why_not_maintained
         if own.window is not None and not own.window.contains(now_ms):
-            return f"outside its window ({own.window.text}), which begins {iso(own.window.next_start_ms(now_ms))}"
+            start_ms = own.window.next_start_ms(now_ms)
+            begins = "never begins" if start_ms is None else f"begins {iso(start_ms)}"
+            return f"outside its window ({own.window.text}), which {begins}"
         return None
 
     def _come_to_before(self, listed: ListedTable, table: Table) -> str | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.patterns import Pattern, parse_pattern
-from iceberg_cli.fleet.windows import Window, parse_window
+from iceberg_cli.fleet.policy_schema import read_document, read_options, thresholds_of
+from iceberg_cli.fleet.windows import BothWindows, Window, parse_window
 from iceberg_cli.formats import VERB_NAMES, is_only_by_name, policy_for
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.policy import DEFAULT, may_keep_less
@@ -23,7 +24,7 @@ WHEN: Final = (DUE, ALWAYS, NEVER)
 _WHEN_KEY: Final = "--when"  # among a verb's options, of which none is called so
 SHORT_RETENTION: Final = "short-retention"
 # The options that `unsafe` is about, and the switch without which Delta refuses short ones.
-_RETENTION: Final = ("--older-than", "--retain-last", "--retention", "--log-retention")
+RETENTION: Final = ("--older-than", "--retain-last", "--retention", "--log-retention")
 _ALLOW_SHORT: Final = "--unsafe-allow-short-retention"
 # The only options of one verb that exclude each other: this value of the one, and any of the other.
 _MODE, _LITE, _INVENTORY = "--mode", "lite", "--inventory"
@@ -59,6 +60,7 @@ class GivenOptions:
 
 _NOTHING: Final = GivenOptions()
 _BY_DEFAULT: Final = "default of policy files"
+OF_TABLE: Final = "table property "  # how the source of what a table says itself begins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,7 @@ class VerbPolicy:
         when_source: where that comes from, in words; "default" where the file does not say.
         given: by flag what the file has for options of both formats.
         sources: by flag where that comes from, such as `policy.toml: tables[1].expire-snapshots.older-than`.
+        thresholds: from how much on it is due, by name.
         short_retention: the source of `unsafe = ["short-retention"]`; None: the table's properties are the floor.
     """
 
@@ -79,6 +82,7 @@ class VerbPolicy:
     when_source: str
     given: Mapping[str, Any]
     sources: Mapping[str, str]
+    thresholds: Mapping[str, Any] = field(default_factory=dict)
     short_retention: str | None = None
 
     def policy(
@@ -127,14 +131,14 @@ class VerbPolicy:
         if self.short_retention is None:
             return GivenOptions(given=self.given, sources=self.sources)
         sources = {
-            flag: may_keep_less(source) if flag in _RETENTION else source
+            flag: may_keep_less(source) if flag in RETENTION else source
             for flag, source in self.sources.items()
         }
         return GivenOptions(given=self.given, sources=sources)
 
     def _allows_short(self, found: GivenOptions) -> bool:
         """Whether `unsafe` is about all retention that is given: what others give for all tables it does not allow."""
-        given = found.given.keys() & set(_RETENTION)
+        given = found.given.keys() & set(RETENTION)
         return (
             self.short_retention is not None
             and bool(given)
@@ -159,10 +163,22 @@ class TablePolicy:
     maintain: bool
     reason: str
     maintain_source: str
-    window: Window | None
+    window: Window | BothWindows | None
     window_source: str
     unsafe: frozenset[str]
     verbs: Mapping[str, VerbPolicy]
+
+    @property
+    def is_held_by_itself(self) -> bool:
+        """Whether it is a property of the table by which nothing runs."""
+        return not self.maintain and self.maintain_source.startswith(OF_TABLE)
+
+    @property
+    def why_not_maintained(self) -> str:
+        """Why nothing runs on it, in words."""
+        if self.is_held_by_itself:
+            return self.reason if self.reason != self.maintain_source else f"{self.reason} = false"
+        return f"maintain = false{f': {self.reason}' if self.reason else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,12 +324,16 @@ class PolicyFile:
                 found = self._given_by(entry, verb).over(found)
             given, sources = dict(found.given), dict(found.sources)
             when, when_source = given.pop(_WHEN_KEY, DUE), sources.pop(_WHEN_KEY, DEFAULT)
+            thresholds = {
+                name: given.pop(f"--{name}") for name in thresholds_of(verb) if f"--{name}" in given
+            }
             policy = VerbPolicy(
                 verb=verb,
                 when=when,
                 when_source=when_source,
                 given=given,
                 sources=sources,
+                thresholds=thresholds,
                 short_retention=short_retention,
             )
             yield verb, policy
@@ -354,8 +374,6 @@ def parse_policy(path: str, data: bytes) -> PolicyFile:
     """The policy file of these bytes; see `load_policy`."""
     import hashlib
 
-    from iceberg_cli.fleet.policy_schema import read_document
-
     try:
         document = read_document(path, data)
         return PolicyFile(
@@ -373,8 +391,6 @@ def parse_policy(path: str, data: bytes) -> PolicyFile:
 
 
 def _entry(path: str, key: str, content: Mapping[str, Any]) -> PolicyEntry:
-    from iceberg_cli.fleet.policy_schema import read_options
-
     source = f"{path}: {key}"
     verbs = {
         verb: read_options(verb, content[verb], f"{source}.{verb}") for verb in VERB_NAMES if verb in content

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.encoding.toml_file import parse_toml
 from iceberg_cli.errors import UsageError, how_to_install
+from iceberg_cli.fleet.thresholds import THRESHOLDS
 from iceberg_cli.formats import VERB_NAMES, policies_of
+from iceberg_cli.plan.option_kinds import Kind
 from iceberg_cli.plan.policy import Moment, PolicyOption
 from iceberg_cli.plan.text import did_you_mean, listed, time_ms
 
@@ -127,7 +129,7 @@ def _unknown_key(source: str, key: str, error: ValidationError) -> UsageError:
     if not near and not error.absolute_path and key in (*VERB_NAMES, "window"):
         near = " Write it below [defaults] or [[tables]]."
     if not near and error.absolute_path and error.absolute_path[-1] in VERB_NAMES:
-        having = [verb for verb in VERB_NAMES if flag in _options_of(verb)]
+        having = [verb for verb in VERB_NAMES if flag in options_of_verb(verb)]
         near = f" It is one of {listed(having)}." if having else ""
     return UsageError(f"{where} is not known.{near}", next_step=f"Keys are: {', '.join(known)}.")
 
@@ -166,12 +168,16 @@ def read_options(verb: str, content: Mapping[str, Any], source: str) -> dict[str
     Raises:
         UsageError: a value has no meaning, or is out of range, also together with others.
     """
-    options = _options_of(verb)
-    values = {
-        key: value if key == "when" else _read(options[f"--{key}"], value, f"{source}.{key}")
-        for key, value in content.items()
-    }
-    given = {f"--{key}": value for key, value in values.items() if key != "when"}
+    options, thresholds = options_of_verb(verb), thresholds_of(verb)
+    values: dict[str, Any] = {}
+    for key, value in content.items():
+        if key in thresholds:
+            kind = thresholds[key][0]
+            values[key] = kind.read(value, f"{source}.{key}")
+            kind.check(values[key], f"{source}.{key}")
+        else:
+            values[key] = value if key == "when" else _read(options[f"--{key}"], value, f"{source}.{key}")
+    given = {f"--{key}": value for key, value in values.items() if key != "when" and key not in thresholds}
     for policy in policies_of(verb).values():
         try:
             policy.from_options(given, now_ms=_FOR_EVER_MS)
@@ -181,7 +187,15 @@ def read_options(verb: str, content: Mapping[str, Any], source: str) -> dict[str
     return values
 
 
-def _options_of(verb: str) -> dict[str, PolicyOption]:
+def thresholds_of(verb: str) -> Mapping[str, tuple[Kind, str]]:
+    """The thresholds of a verb that removes, with what each means; those of which it has an option are none."""
+    if not any(policy.place.removes for policy in policies_of(verb).values()):
+        return {}
+    options = options_of_verb(verb)
+    return {name: found for name, found in THRESHOLDS.items() if f"--{name}" not in options}
+
+
+def options_of_verb(verb: str) -> dict[str, PolicyOption]:
     """The options of a verb by flag; of one that both formats have, the first."""
     found: dict[str, PolicyOption] = {}
     for policy in policies_of(verb).values():

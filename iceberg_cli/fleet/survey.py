@@ -162,7 +162,7 @@ class Survey:
         if known is None:
             return None
         glance, glances = known["glance"], format_of(listed.format).surveying.glances
-        own, verbs = self._verbs(listed, glance["location"])
+        own, verbs = self._verbs(listed, glance["location"], glances.properties(glance))
         due: list[DueVerb] = []
         for verb in verbs:
             decision = self._decision(listed, verb, glance, glances, version)
@@ -188,7 +188,7 @@ class Survey:
     def _by_file(self, listed: ListedTable, pointer: Pointer, glances: FileGlances) -> SurveyedTable:
         """The table by its metadata file alone."""
         glance = self.opener.glance(listed, pointer, glances)
-        own, verbs = self._verbs(listed, glance["location"])
+        own, verbs = self._verbs(listed, glance["location"], glances.properties(glance))
         due: list[DueVerb] = []
         for verb in verbs:
             if verb.verb in glances.decides:
@@ -226,13 +226,17 @@ class Survey:
             **found,
         )
 
-    def _verbs(self, listed: ListedTable, location: str) -> tuple[TablePolicy | None, list[VerbPolicy]]:
+    def _verbs(
+        self, listed: ListedTable, location: str, properties: Mapping[str, str]
+    ) -> tuple[TablePolicy | None, list[VerbPolicy]]:
         """What the policy has for a table, and the verbs that are looked at."""
-        own = self.policy.of_table(names_of(listed, location))
+        own = self.policy.of_table(names_of(listed, location), properties)
         return own, self.policy.verbs(own, listed.format)
 
     def _decision_key(self, verb: VerbPolicy, decision: Decision) -> str:
-        return decision_key(verb.verb, [decision.decided, self.opener.vouched])
+        return decision_key(
+            verb.verb, [decision.decided, self.opener.vouched, verb.when, dict(verb.thresholds)]
+        )
 
     # -- what plans tell ---------------------------------------------------------------------------------------
 
@@ -250,7 +254,7 @@ class Survey:
         version = table.version
         summary = table.inspect("summary", as_of_ms=self.as_of_ms).to_json()
         findings = [each.to_json() for each in table.quick_check(as_of_ms=self.as_of_ms).findings()]
-        own, verbs = self._verbs(listed, table.identity["location"])
+        own, verbs = self._verbs(listed, table.identity["location"], table.properties)
         looked_at = [] if self.quick else verbs
         planned = list(plans_of(table, self.policy, looked_at, as_of_ms=self.as_of_ms))
         due = [
@@ -401,7 +405,7 @@ def _why_no_verb(own: TablePolicy | None) -> str:
     if own is None:
         return "no entry of the policy file matches it"
     if not own.maintain:
-        return f"not maintained{f': {own.reason}' if own.reason else ''}"
+        return f"not maintained: {own.why_not_maintained}"
     return "the policy file names no verb for it"
 
 

@@ -95,6 +95,38 @@ class Window:
             day += timedelta(days=1)
 
 
+class BothWindows:
+    """The times that are in two windows.
+
+    Args:
+        first: one of them.
+        second: the other.
+    """
+
+    def __init__(self, first: Window | BothWindows, second: Window | BothWindows) -> None:
+        self._both = (first, second)
+        self.text: str = f"{first.text}, and {second.text}"
+
+    def contains(self, time_ms: int) -> bool:
+        """See `Window`."""
+        return all(each.contains(time_ms) for each in self._both)
+
+    def next_start_ms(self, time_ms: int) -> int | None:
+        """See `Window`; None where they have no time in common within a year."""
+        start_ms: int | None = time_ms
+        while start_ms is not None and start_ms < time_ms + _HORIZON_MS:
+            if self.contains(start_ms):
+                return start_ms
+            starts = [each.next_start_ms(start_ms) for each in self._both]
+            start_ms = None if None in starts else max(each for each in starts if each is not None)
+        return None
+
+    def end_ms(self, time_ms: int) -> int | None:
+        """See `Window`."""
+        ends = [each.end_ms(time_ms) for each in self._both]
+        return min((each for each in ends if each is not None), default=None)
+
+
 def _put(zone: tzinfo, times_ms: Sequence[int]) -> Iterator[int]:
     """The times between the first and the last of these at which the clocks of a zone are put forward or back."""
     for low, high in pairwise(times_ms):

@@ -227,6 +227,10 @@ class IcebergTable(OpenTable):
             ) from None
         return TableMetadata.from_json(decode_metadata_file(data, location), path=location)
 
+    def properties(self) -> Mapping[str, str]:
+        """As `OpenTable`."""
+        return self.metadata.properties
+
     def live_files(self) -> int:
         """As the summary of the current snapshot says."""
         current = self.metadata.current_snapshot()

@@ -32,6 +32,10 @@ class Decision(NamedTuple):
 class Glances(Protocol):
     """What a version of a table decides, by what surveys keep of it: a glance, which is JSON."""
 
+    def properties(self, glance: Mapping[str, Any], /) -> Mapping[str, str]:
+        """The table's properties, those at least that decide."""
+        ...
+
     def decide(self, glance: Mapping[str, Any], policy: Any, path: str, /, *, as_of_ms: int) -> Decision:
         """What a verb would do by a policy.
 

@@ -103,6 +103,10 @@ class OpenTable(Table, ABC):
         """How every document names this table."""
         return {"name": self.name, "location": self.location, "format": self.format}
 
+    def properties(self) -> Mapping[str, str]:
+        """The properties of this table, as loaded last."""
+        return {}
+
     def live_files(self) -> int:
         """About how many data files this table, as loaded last, has; 0: not known."""
         return 0

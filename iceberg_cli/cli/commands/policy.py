@@ -169,7 +169,7 @@ def _row(run: Run, chosen: FleetPolicy, opener: TableOpener, listed: ListedTable
         table = opener.open(listed, seen=listed.metadata_location)
         identity = table.identity
         # Where it lies is a name of it, too, which not every list tells.
-        found = chosen.of_table(names_of(listed, table.identity["location"]))
+        found = chosen.of_table(names_of(listed, table.identity["location"]), table.properties)
         if found is not None and found.maintain:
             options = _options(run, chosen, found, table)
     assert chosen.file is not None
@@ -186,6 +186,8 @@ def _reason(policy: PolicyFile, found: TablePolicy | None) -> str | None:
     """Why nothing runs on a table; None where something may."""
     if found is None:
         return f"no entry of {policy.path} matches it"
+    if not found.maintain and found.is_held_by_itself:
+        return found.why_not_maintained
     if not found.maintain:
         return f"{found.reason or 'maintain = false'} ({found.maintain_source})"
     return None if found.verbs else f"{policy.path} names no verb for it"
@@ -203,10 +205,15 @@ def _options(run: Run, chosen: FleetPolicy, found: TablePolicy, table: Table) ->
             continue
         options[f"{verb}.when"] = Option(value=own.when, source=own.when_source)
         if own.when != NEVER:
+            for name, least in own.thresholds.items():
+                options[f"{verb}.{name}"] = Option(value=least, source=own.sources[f"--{name}"])
             policy = chosen.policy(own, table, as_of_ms=run.as_of_ms)
             for name, value in table.options(policy, as_of_ms=run.as_of_ms).items():
                 options[f"{verb}.{name}"] = value
     return options
+
+
+_WHEN_TEXT = {"due": "runs where it is due", "always": "always runs", "never": "never runs"}
 
 
 def _import(run: Run, source: str, path: str, patterns: Sequence[str], output: str | None) -> None:
@@ -317,7 +324,7 @@ def _show_table(run: Run, row: Mapping[str, Any]) -> None:
             key.partition(".")[2]: each for key, each in row["options"].items() if key.startswith(f"{verb}.")
         }
         when = own.pop("when")
-        run.out.line(f"{verb}: {when['value']} ({when['source']})")
+        run.out.line(f"{verb}: {_WHEN_TEXT[when['value']]} ({when['source']})")
         run.out.facts(
             [
                 (option_label(name), f"{option_text(name, each['value'])} ({each['source']})", TEXT)

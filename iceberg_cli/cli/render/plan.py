@@ -382,7 +382,7 @@ def option_text(name: str, value: object) -> str:
             return minute(value)
         case int() if name.endswith("_ms"):
             return age(value) if value else "none"
-        case int() if name.endswith("_bytes"):
+        case int() if name.endswith(("_bytes", "-bytes")):
             return size(value)
         case [first, last] if name == "compact_log":
             return f"{first}..{last}"

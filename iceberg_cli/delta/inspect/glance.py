@@ -51,6 +51,12 @@ class LogGlances:
     """What logs tell; see `plan.decision.Glances`."""
 
     @staticmethod
+    def properties(glance: Mapping[str, Any]) -> Mapping[str, str]:
+        """The whole configuration."""
+        found: Mapping[str, str] = glance["configuration"]
+        return found
+
+    @staticmethod
     def decide(glance: Mapping[str, Any], policy: Policy, path: str, *, as_of_ms: int) -> Decision:  # noqa: ARG004
         """What a verb would do; time decides about VACUUM and log cleanup alone."""
         if not isinstance(policy, ExpireSnapshots):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.policy import Policy
 
 _COMPRESSED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
-_RETENTION: Final = "history.expire."  # what the properties that decide begin with
+_DECIDING: Final = ("history.expire.", "iceberg-cli.")  # what the properties that decide begin with
 _GC: Final = "gc.enabled"
 _SUMMARY: Final = ("total-data-files", "total-files-size", "total-records", "total-position-deletes")
 
@@ -153,7 +153,7 @@ def glance_of_metadata(metadata: TableMetadata) -> dict[str, Any]:
 
 
 def _kept_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in properties.items() if name.startswith(_RETENTION) or name == _GC}
+    return {name: text for name, text in properties.items() if name.startswith(_DECIDING) or name == _GC}
 
 
 def columns_of(glance: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,6 +231,12 @@ class MetadataGlances:
     decides: Final = (VERB_NAME,)
     read = staticmethod(read_glance)
     columns = staticmethod(columns_of)
+
+    @staticmethod
+    def properties(glance: Mapping[str, Any]) -> Mapping[str, str]:
+        """Those that decide."""
+        found: Mapping[str, str] = glance["properties"]
+        return found
 
     @staticmethod
     def of_document(document: Any, path: str) -> dict[str, Any]:

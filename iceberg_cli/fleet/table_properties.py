@@ -1,0 +1,109 @@
+"""What a table's own properties say of its maintenance: its owner may forbid it, narrow it or keep more by them.
+
+`iceberg-cli.maintain`, `iceberg-cli.window`, `iceberg-cli.VERB.when = never` and `iceberg-cli.VERB.OPTION` for options
+of retention. Nothing in them makes more go than the policy file lets. One that is not understood forbids all: what its
+writer meant to keep would be gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.fleet.policy_file import NEVER, OF_TABLE, RETENTION, TablePolicy, VerbPolicy
+from iceberg_cli.fleet.policy_schema import options_of_verb
+from iceberg_cli.fleet.windows import BothWindows, parse_window
+from iceberg_cli.formats import VERB_NAMES
+from iceberg_cli.plan.option_kinds import Duration, Moment
+from iceberg_cli.plan.text import did_you_mean, time_ms
+
+PREFIX: Final = "iceberg-cli."
+_MAINTAIN, _WINDOW, _WHEN = "maintain", "window", "when"
+_WINDOW_TEXT: Final = re.compile(r"(?:(?P<days>[a-z, -]+) )?(?P<from>[0-9:]+)-(?P<to>[0-9:]+) (?P<zone>\S+)")
+_NOW_MS: Final = 10**17  # of two ages the older one is told by any "now" after them
+
+
+def narrowed(own: TablePolicy, properties: Mapping[str, str]) -> TablePolicy:
+    """What a policy file has for a table, as far as the table's properties let it.
+
+    Args:
+        own: by the file.
+        properties: all of the table.
+    """
+    found = own
+    for name in sorted(properties):
+        if not name.startswith(PREFIX) or not found.maintain:
+            continue
+        source = f"{OF_TABLE}{name}"
+        try:
+            found = _with(found, name.removeprefix(PREFIX), properties[name], source)
+        except UsageError as error:
+            found = replace(found, maintain=False, reason=error.message, maintain_source=source)
+    return found
+
+
+def _with(own: TablePolicy, key: str, text: str, source: str) -> TablePolicy:
+    if key == _MAINTAIN:
+        if text not in ("true", "false"):
+            raise UsageError(f"{source} must be true or false, not {text!r}")
+        return own if text == "true" else replace(own, maintain=False, reason=source, maintain_source=source)
+    if key == _WINDOW:
+        window = _window(text, source)
+        both = window if own.window is None else BothWindows(own.window, window)
+        return replace(own, window=both, window_source=source)
+    verb, _, option = key.partition(".")
+    if verb not in VERB_NAMES:
+        known = (_MAINTAIN, _WINDOW, *VERB_NAMES)
+        raise UsageError(f"{source} is not known.{did_you_mean(verb, known)}")
+    if option == _WHEN:
+        if text != NEVER:
+            raise UsageError(f"{source} must be never, not {text!r}")
+        change: dict[str, Any] = {"when": NEVER, "when_source": source}
+    elif f"--{option}" in RETENTION and f"--{option}" in options_of_verb(verb):
+        if verb not in own.verbs:
+            return own
+        change = _kept(own.verbs[verb], f"--{option}", text, source)
+    else:
+        having = [flag.removeprefix("--") for flag in RETENTION if flag in options_of_verb(verb)]
+        known = (_WHEN, *having)
+        raise UsageError(f"{source} is not known; {verb} has {', '.join(known)}")
+    if verb not in own.verbs:
+        return own
+    return replace(own, verbs={**own.verbs, verb: replace(own.verbs[verb], **change)})
+
+
+def _window(text: str, source: str) -> Any:
+    match = _WINDOW_TEXT.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{source}: {text!r} is no window; write mon-fri 01:00-05:00 Europe/Berlin")
+    given: dict[str, Any] = match.groupdict()
+    days = given.pop("days")
+    if days is not None:
+        given["days"] = [each.strip() for each in days.split(",")]
+    return parse_window(given, source)
+
+
+def _kept(verb: VerbPolicy, flag: str, text: str, source: str) -> dict[str, Any]:
+    """The changes of a verb's policy by which an option keeps what both say."""
+    kind = options_of_verb(verb.verb)[flag].kind
+    value: Any = text
+    if kind.takes is int:
+        if not text.strip().isdecimal():
+            raise UsageError(f"{source}: {text!r} is no whole number")
+        value = int(text)
+    kind.check(kind.read(value, source), source)
+    if flag in verb.given and _keeps(kind, verb.given[flag], flag) >= _keeps(kind, value, source):
+        return {}
+    return {"given": {**verb.given, flag: value}, "sources": {**verb.sources, flag: source}}
+
+
+def _keeps(kind: Any, value: Any, source: str) -> int:
+    """A number that is the greater the more is kept."""
+    if isinstance(kind, Moment):
+        return -time_ms(value, source, now_ms=_NOW_MS) if isinstance(value, str) else -int(value)
+    if isinstance(kind, Duration):
+        return int(kind.read(value, source))
+    return int(value)

@@ -1,0 +1,185 @@
+"""Thresholds of a policy file, and what the owner of a table says in its properties."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iceberg_cli.fleet.policy_file import TablePolicy, parse_policy
+from iceberg_cli.fleet.table_properties import narrowed
+from iceberg_cli.fleet.windows import BothWindows, parse_window
+from tests.cli.running import iceberg_cli
+from tests.fleet.maintaining import policy_file
+from tests.referee.iceberg import Table
+
+NOW_MS = 1_790_000_000_000
+HOUR_MS = 3_600_000
+MONDAY_MS = 1_789_948_800_000  # 2026-09-21T00:00Z
+
+
+def an_aged_table(folder: Path, **properties: str) -> None:
+    """Five snapshots of which four are older than the default age."""
+    table = Table(folder, version=2, seed=1, now_ms=NOW_MS)
+    for _ in range(5):
+        table.append()
+    table.change({**table.document, "properties": properties})
+
+
+def looked_at(folder: Path, verb: str, options: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The record of a verb in a dry run of `maintain`, and the table's row in `survey`, by one policy."""
+    policy = policy_file(folder / "policy.toml", {verb: options}, [folder / "t"])
+    words = ("--policy", policy, "--as-of", NOW_MS, "--format", "json")
+    ran = iceberg_cli("maintain", *words, "--dry-run")
+    assert ran.code == 0, ran.err
+    (run,) = ran.json["runs"]
+    (row,) = iceberg_cli("survey", *words).json["tables"]
+    assert [each["operation"] for each in row["due"]] == ([verb] if run["status"] == "due" else [])
+    (again,) = iceberg_cli("survey", *words).json["tables"]
+    assert again["from_cache"]
+    assert again["due"] == row["due"]
+    return run, row
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("{ min-snapshots = 4 }", None),
+        ("{ min-snapshots = 5 }", "4 snapshots, fewer than 5 (min-snapshots)"),
+        ("{ min-files = 4 }", None),
+        ("{ min-files = 5 }", "4 files, fewer than 5 (min-files)"),
+        ('{ min-bytes = "4KiB" }', None),
+        ('{ min-bytes = "8KiB" }', "less than 8.0 KiB (min-bytes)"),
+        ("{ min-snapshots = 4, min-files = 5 }", "4 files, fewer than 5 (min-files)"),
+        ('{ when = "always", min-snapshots = 5 }', None),
+    ],
+)
+def test_a_verb_is_due_where_every_threshold_is_reached(
+    options: str, reason: str | None, tmp_path: Path
+) -> None:
+    an_aged_table(tmp_path / "t")
+    run, _ = looked_at(tmp_path, "expire-snapshots", options)
+    assert run["status"] == ("due" if reason is None else "not_due")
+    if reason is not None:
+        assert run["reason"].endswith(reason)
+
+
+@pytest.mark.parametrize("verb", ["rewrite-manifests", "upgrade-v3"])
+def test_a_verb_that_removes_nothing_has_no_threshold_of_removals(verb: str, tmp_path: Path) -> None:
+    policy = policy_file(tmp_path / "policy.toml", {verb: "{ min-bytes = 1 }"}, ["/x"])
+    ran = iceberg_cli("policy", "check", policy)
+    assert ran.code == 2
+    assert f"{verb}.min-bytes is not known" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"iceberg-cli.maintain": "false"}, "table property iceberg-cli.maintain = false"),
+        (
+            {"iceberg-cli.maintain": "no"},
+            "table property iceberg-cli.maintain must be true or false, not 'no'",
+        ),
+        ({"iceberg-cli.expire-snapshot.when": "never"}, "Did you mean 'expire-snapshots'?"),
+        ({"iceberg-cli.expire-snapshots.older": "1d"}, "expire-snapshots has when, older-than, retain-last"),
+        ({"iceberg-cli.expire-snapshots.retain-last": "few"}, "'few' is no whole number"),
+        ({"iceberg-cli.window": "at night"}, "write mon-fri 01:00-05:00 Europe/Berlin"),
+    ],
+)
+def test_an_owner_forbids_it_and_so_does_what_is_not_understood(
+    properties: dict[str, str], reason: str, tmp_path: Path
+) -> None:
+    an_aged_table(tmp_path / "t", **properties)
+    run, row = looked_at(tmp_path, "expire-snapshots", "{}")
+    assert run["status"] == "skipped"
+    assert reason in run["reason"]
+    assert (row["grade"], reason in row["rule"]) == ("ok", True)
+
+
+def by_file(text: str) -> TablePolicy:
+    found = parse_policy("p", f'version = 1\n[[tables]]\nmatch = ["/t"]\n{text}\n'.encode()).of_table(["/t"])
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("in_file", "of_table", "kept"),
+    [
+        ('{ older-than = "7d" }', ("older-than", "30d"), "30d"),
+        ('{ older-than = "7d" }', ("older-than", "1d"), "7d"),
+        ('{ older-than = "2026-01-01" }', ("older-than", "2025-01-01T00:00:00Z"), "2025-01-01T00:00:00Z"),
+        ("{}", ("older-than", "30d"), "30d"),
+        ("{ retain-last = 3 }", ("retain-last", "10"), 10),
+        ("{ retain-last = 3 }", ("retain-last", "2"), 3),
+        ('{ retention = "7d" }', ("retention", "8d"), "8d"),
+        ('{ retention = "7d" }', ("retention", "24h"), "7d"),
+    ],
+)
+def test_of_two_retentions_the_one_stays_that_keeps_more(
+    in_file: str, of_table: tuple[str, str], kept: object
+) -> None:
+    option, value = of_table
+    found = narrowed(
+        by_file(f"expire-snapshots = {in_file}"),
+        {f"iceberg-cli.expire-snapshots.{option}": value, "owner": "x"},
+    )
+    assert found.maintain
+    verb = found.verbs["expire-snapshots"]
+    assert verb.given[f"--{option}"] == kept
+    assert verb.sources[f"--{option}"].startswith("table property" if kept in (value, 10) else "p: tables[0]")
+
+
+def test_an_owner_can_take_a_verb_out_and_none_in() -> None:
+    own = by_file("expire-snapshots = {}\nmerge-dvs = {}")
+    found = narrowed(
+        own, {"iceberg-cli.merge-dvs.when": "never", "iceberg-cli.rewrite-manifests.when": "never"}
+    )
+    assert {name: verb.when for name, verb in found.verbs.items()} == {
+        "expire-snapshots": "due",
+        "merge-dvs": "never",
+    }
+    assert not narrowed(own, {"iceberg-cli.merge-dvs.when": "always"}).maintain
+
+
+def test_in_two_windows_is_what_is_in_both() -> None:
+    own = by_file('window = { from = "01:00", to = "05:00", zone = "UTC" }\nexpire-snapshots = {}')
+    both = narrowed(own, {"iceberg-cli.window": "tue-wed 04:00-08:00 UTC"}).window
+    assert isinstance(both, BothWindows)
+    assert both.text == "mon-sun 01:00 to 05:00 UTC, and tue-wed 04:00 to 08:00 UTC"
+    tuesday_ms = MONDAY_MS + 24 * HOUR_MS
+    assert [both.contains(tuesday_ms + hour * HOUR_MS) for hour in (3, 4, 5)] == [False, True, False]
+    assert not both.contains(MONDAY_MS + 4 * HOUR_MS)
+    assert both.next_start_ms(MONDAY_MS) == tuesday_ms + 4 * HOUR_MS
+    assert both.end_ms(tuesday_ms + 4 * HOUR_MS) == tuesday_ms + 5 * HOUR_MS
+    late = parse_window({"from": "06:00", "to": "07:00", "zone": "UTC"}, "w")
+    early = parse_window({"from": "01:00", "to": "02:00", "zone": "UTC"}, "w")
+    assert BothWindows(late, early).next_start_ms(MONDAY_MS) is None
+
+
+def test_a_check_of_the_policy_says_which_property_forbids_it(tmp_path: Path) -> None:
+    an_aged_table(tmp_path / "t", **{"iceberg-cli.maintain": "false"})
+    policy = policy_file(tmp_path / "policy.toml", {"expire-snapshots": "{}"}, [tmp_path / "t"])
+    ran = iceberg_cli("policy", "check", policy, tmp_path / "t")
+    assert "Nothing runs on it: table property iceberg-cli.maintain = false." in " ".join(ran.out.split())
+
+
+def test_a_check_of_the_policy_names_the_property(tmp_path: Path) -> None:
+    an_aged_table(tmp_path / "t", **{"iceberg-cli.expire-snapshots.older-than": "30d"})
+    policy = policy_file(
+        tmp_path / "policy.toml",
+        {"expire-snapshots": '{ older-than = "7d", min-files = 3 }'},
+        [tmp_path / "t"],
+    )
+    ran = iceberg_cli("policy", "check", policy, tmp_path / "t", "--as-of", NOW_MS, "--format", "json")
+    (row,) = ran.json["tables"]
+    options = row["options"]
+    source = "table property iceberg-cli.expire-snapshots.older-than"
+    assert options["expire-snapshots.older_than_ms"] == {
+        "value": NOW_MS - 30 * 24 * HOUR_MS,
+        "source": source,
+    }
+    assert options["expire-snapshots.min-files"] == {
+        "value": 3,
+        "source": f"{policy}: tables[0].expire-snapshots.min-files",
+    }
