@@ -292,6 +292,7 @@ def test_patterns_that_mean_no_table_are_told(tmp_path: Path) -> None:
 # -- options -----------------------------------------------------------------------------------------------------------
 
 # By verb and option: what a file has, and that in the JSON form of the policy, of Iceberg or else of Delta.
+THRESHOLDS = ("min-snapshots", "min-files", "min-bytes")
 WRITTEN: dict[str, dict[str, tuple[str, Any]]] = {
     "expire-snapshots": {
         "older-than": ('"P7D"', NOW_MS - 7 * DAY_MS),
@@ -599,7 +600,8 @@ def test_the_package_carries_a_valid_schema_of_policy_files() -> None:
     entry = schema["properties"]["tables"]["items"]["properties"]
     assert set(entry) == {"match", "except", "maintain", "reason", "window", "unsafe", *VERB_NAMES}
     for verb in VERB_NAMES:
-        assert set(entry[verb]["properties"]) == {"when", *WRITTEN[verb]}
+        thresholds = THRESHOLDS if verb == "expire-snapshots" else ()
+        assert set(entry[verb]["properties"]) == {"when", *thresholds, *WRITTEN[verb]}
         assert schema["properties"]["defaults"]["properties"][verb] == entry[verb]
 
 
