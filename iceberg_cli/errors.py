@@ -47,6 +47,7 @@ class IcebergCliError(Exception):
         self.message = message
         self.state = self.default_state if state is None else state
         self.next_step = next_step or self.default_next_step
+        self.was_looking = False  # nobody would think that anything was changed
 
     @property
     def next(self) -> str:

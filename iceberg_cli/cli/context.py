@@ -437,6 +437,7 @@ def command(
     about: str = "",
     only: Collection[str] | None = None,
     idle: Idle = lambda _: (),
+    changes: bool = True,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command whose parameter `run` stands for all shared options.
 
@@ -450,6 +451,7 @@ def command(
         about: its help; by default the function's docstring.
         only: the names of the shared options that it has. None: all.
         idle: see `Idle`.
+        changes: whether it may change a table. The errors of one that only looks do not say that nothing was changed.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -460,6 +462,9 @@ def command(
                 function(run=run, **values)
             except (typer.Exit, BrokenPipeError, OutputLost):
                 run.save_cache()
+                raise
+            except IcebergCliError as error:
+                error.was_looking = not changes
                 raise
             run.save_cache()
 

@@ -122,7 +122,7 @@ class TableList:
         places = self._places()
         if len(places) == 1 and not self.compared:
             [(name, list_place)] = places
-            yield from self._noting(name, list_place())
+            yield from self._noting(name, list_place(), alone=True)
         else:
             yield from self._once(places)
 
@@ -235,8 +235,16 @@ class TableList:
     def _is_meant(self, name: str, patterns: Iterable[Pattern]) -> bool:
         return any(each.matches(name) for each in patterns)
 
-    def _noting(self, place: str, tables: Iterator[ListedTable]) -> Iterator[ListedTable]:
-        """The tables of a place, with what is learnt of patterns; a place that fails ends with what came before."""
+    def _noting(
+        self, place: str, tables: Iterator[ListedTable], *, alone: bool = False
+    ) -> Iterator[ListedTable]:
+        """The tables of a place, with what is learnt of patterns; a place that fails ends with what came before.
+
+        Args:
+            place: its name.
+            tables: of it.
+            alone: no other place is listed: where this one cannot be used, such as for its type, nothing can be done.
+        """
         open_patterns = [each for each in self.patterns if each not in self._matched]
         try:
             for table in tables:
@@ -246,9 +254,11 @@ class TableList:
                     self._matched.update(met)
                     open_patterns = [each for each in open_patterns if each not in self._matched]
                 yield table
-        except (UsageError, Cancelled):
+        except Cancelled:
             raise
         except IcebergCliError as error:
+            if isinstance(error, UsageError) and alone:
+                raise
             self.failed.append(FailedPlace(name=place, error=error))
 
     def _check_stop(self) -> None:

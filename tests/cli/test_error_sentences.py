@@ -89,7 +89,7 @@ def test_a_broken_configuration_is_shown_by_its_line(
     assert ran.code == 2
     assert "\\u000a" not in ran.err
     assert ": line 4: expected <block end>, but found '-'" in ran.err
-    assert len(ran.err.splitlines()) == 3
+    assert len(ran.err.splitlines()) == 2
 
 
 def test_a_refusal_prints_its_reason_once(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ _STDOUT = "-"
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "inspect", idle=_idle)
+    @command(app, "inspect", idle=_idle, changes=False)
     def inspect(
         run: Run,
         table: TableArgument,

@@ -26,7 +26,7 @@ _LINE_SCHEMA: Final = "iceberg-cli/list-table/1"
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "list")
+    @command(app, "list", changes=False)
     def list_(
         run: Run,
         patterns: Patterns = None,
@@ -50,8 +50,9 @@ def register(app: typer.Typer) -> None:
             if kind in (None, table.format):
                 output.row(table.to_json())
                 total += 1
-        failures = fleet.show_failures()
+        failures = fleet.failures()
         output.end({"tables": total}, {"failed": failures.to_json()})
+        fleet.show_failures(failures)
         if not jsonl:
             fleet.show_left_out()
         leave_with_worst(failures.codes)

@@ -115,7 +115,7 @@ def register(app: typer.Typer) -> None:
                 raise typer.Exit(DECLINED)
         with stopping.at_safe_points(last=True):
             codes = work.carry_out(output, bounds, dry_run=dry_run, settle=not no_resume, shown=shown)
-            failures = work.fleet.show_failures()
+            failures = work.fleet.failures()
             codes += failures.codes
             totals = work.totals
             worst = totals.to_json(codes)
@@ -129,6 +129,7 @@ def register(app: typer.Typer) -> None:
             if not (jsonl or run.json or run.quiet):
                 _show_totals(run, totals, work.left, dry=dry_run)
                 work.fleet.show_left_out()
+            work.fleet.show_failures(failures)
             leave_with_worst(
                 [*codes, Interrupted.exit_code] if stopping.heard() and totals.is_any_changed else codes
             )

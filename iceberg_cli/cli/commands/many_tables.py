@@ -125,18 +125,26 @@ class FleetCommand:
 
     # -- once its tables have been iterated over ---------------------------------------------------------------
 
-    def show_failures(self) -> Failures:
-        """Print on standard error which places could not be listed and which patterns mean nothing."""
+    def failures(self) -> Failures:
+        """Which places could not be listed and which patterns mean nothing."""
         found = self.tables
         errors: list[tuple[str, IcebergCliError]] = [(each.name, each.error) for each in found.failed]
-        errors += [(pattern.text, error) for pattern, error in found.unmatched()]
-        if errors:
-            from iceberg_cli.cli.render.report import show_error
+        return Failures([*errors, *((pattern.text, error) for pattern, error in found.unmatched())])
 
-            self._run.progress.close()
-            for _, error in errors:
-                show_error(self._run.err, error)
-        return Failures(errors)
+    def show_failures(self, failures: Failures) -> None:
+        """Print them on standard error, and last the places of which tables may be missing."""
+        if not failures:
+            return
+        from iceberg_cli.cli.render.report import show_error
+        from iceberg_cli.plan.text import count, listed
+
+        run = self._run
+        run.progress.close()
+        for _, error in failures:
+            error.was_looking = True
+            show_error(run.err, error)
+        if places := [each.name for each in self.tables.failed]:
+            run.err.line(f"{count(len(places), 'places')} could not be listed whole: {listed(places)}")
 
     def show_left_out(self) -> None:
         """Print how many views were among its tables, where there are any and text is shown."""

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
     def idle(values: Mapping[str, Any]) -> Sequence[str]:
         return ["--output"] if values["verb"] is None else []
 
-    @command(app, "plan", groups=lambda: {"chosen": _every_verb()}, idle=idle)
+    @command(app, "plan", groups=lambda: {"chosen": _every_verb()}, idle=idle, changes=False)
     def plan(
         run: Run,
         chosen: Mapping[str, VerbOptions],

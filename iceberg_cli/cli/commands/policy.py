@@ -43,6 +43,7 @@ def register(app: typer.Typer) -> None:
         "policy",
         only=("output_format", "catalog_config", "storage_option", "as_of", "verbose"),
         idle=lambda values: ["--from", "--output"] if values["action"] == CHECK else [],
+        changes=False,
     )
     def policy(
         run: Run,
@@ -127,7 +128,9 @@ def _check(run: Run, path: str, patterns: Sequence[str]) -> None:
             run.progress.close()
             show_error(run.err, error)
     if patterns:
-        failures += fleet.show_failures()
+        of_places = fleet.failures()
+        fleet.show_failures(of_places)
+        failures += of_places
     run.progress.close()
     checked = _Checked(rows=rows, failures=failures, unmatched=tuple(unmatched) if patterns else None)
     if run.json:

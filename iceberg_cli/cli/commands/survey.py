@@ -45,7 +45,7 @@ PolicyOption = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "survey")
+    @command(app, "survey", changes=False)
     def survey(
         run: Run,
         patterns: Patterns = None,
@@ -117,12 +117,13 @@ def register(app: typer.Typer) -> None:
         run.on_event(totals.counted())
         for place, each in enumerate(sorted(surveyed, key=_rank(sort))):
             output.row(each.row, is_printed=limit is None or place < limit)
-        failures = fleet.show_failures()
+        failures = fleet.failures()
         head = {"as_of_ms": run.as_of_ms, "policy": policy_json(chosen.file)}
         output.end(totals.to_json(), {"failed": failures.to_json()}, head=head)
         if not (jsonl or run.json or run.quiet):
             _show_totals(run, totals, shown=min(len(surveyed), limit or len(surveyed)), quick=quick)
             fleet.show_left_out()
+        fleet.show_failures(failures)
         leave_with_worst([*outcomes.codes, *failures.codes])
         if exit_code and totals.due:
             raise typer.Exit(3)

@@ -121,8 +121,9 @@ def _show_abandoned(screen: Screen, report: Report, abandoned: AbandonedOperatio
 
 
 def show_error(screen: Screen, error: IcebergCliError) -> None:
-    """Print an error: a line for what cannot be done, one for the state of things, one for what to do."""
+    """Print an error: a line for what cannot be done, one for the state of things if it matters, one for what to do."""
     screen.line(f"error: {error.message}", style="bold red")
-    for text in (error.state, error.next_step):
+    state = "" if error.was_looking and error.state == error.default_state else error.state
+    for text in (state, error.next_step):
         if text:
             screen.line(text)

@@ -5,6 +5,14 @@ from __future__ import annotations
 from iceberg_cli.errors import BackendUnavailable, UsageError, how_to_install
 
 
+def no_database_file(path: str) -> BackendUnavailable:
+    """There is no file of an SQLite database; SQLite would make an empty one of a mistyped name."""
+    return BackendUnavailable(
+        f"Cannot open the catalog: there is no database file {path}",
+        next_step="Correct its uri, or mount what the file is on.",
+    )
+
+
 def no_answer(name: str, reason: str) -> BackendUnavailable:
     """The error of a catalog that cannot be listed."""
     return BackendUnavailable(f"Cannot list the catalog {name}: {reason}")

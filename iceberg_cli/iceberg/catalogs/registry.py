@@ -11,6 +11,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.catalogs import Catalog, Committer
 from iceberg_cli.iceberg.catalogs.configuration import catalog_names, properties_of
 from iceberg_cli.iceberg.catalogs.failures import not_installed
+from iceberg_cli.plan.text import listed
 from iceberg_cli.storage.plugins import entry_points_of
 
 GROUP: Final = "iceberg_cli.committers"
@@ -147,7 +148,10 @@ def _class_of_package(name: str, kind: str) -> type[Catalog]:
     """The class that an installed package brings for a type."""
     entry = entry_points_of(GROUP).get(kind)
     if entry is None:
-        raise UsageError(f"Cannot open the catalog {name}: the catalog type {kind} is not supported yet.")
+        raise UsageError(
+            f"Cannot open the catalog {name}: its type {kind} is not supported",
+            next_step=f"Types are {listed(sorted(BUILT_IN))}; an installed package may bring others.",
+        )
     cannot = f"Cannot open the catalog {name}: the entry point {entry.value} of its type {kind}"
     try:
         found = entry.load()

@@ -175,9 +175,19 @@ class RestConnection:
 
     def message_of(self, error: Exception) -> str:
         """What an error says, in one line and with no secret in it."""
-        text = redact(" ".join(str(error).split()), self.secrets)
+        text = redact(" ".join(_words_of(error).split()), self.secrets)
         # The message of a mapping's error is the key alone.
         return f"{type(error).__name__}: {text}" if isinstance(error, KeyError) or not text else text
+
+
+def _words_of(error: Exception) -> str:
+    """What an error says: of a connection that was not made the address and the system's words alone."""
+    cause = getattr(error.args[0] if error.args else None, "reason", None)
+    below = getattr(cause, "__cause__", None)
+    if isinstance(cause, NewConnectionError) and isinstance(below, OSError) and below.strerror:
+        request = getattr(error, "request", None)
+        return f"{below.strerror}{'' if request is None else f' ({request.url})'}"
+    return str(error)
 
 
 def _sent_with(request: requests.PreparedRequest) -> Sequence[str]:

@@ -17,7 +17,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
-from iceberg_cli.errors import BackendUnavailable, TableNotFound, UsageError, how_to_install
+from iceberg_cli.errors import TableNotFound, UsageError, how_to_install
+from iceberg_cli.iceberg.catalogs.failures import no_database_file
 from iceberg_cli.storage.redaction import redact
 
 TABLES: Final = "iceberg_tables"
@@ -245,7 +246,7 @@ def _shut(connection: socket.socket) -> None:
 
 
 def _check_file(url: sa.URL) -> None:
-    """SQLite would make an empty database of a mistyped name."""
+    """Refuse a file that is not there."""
     name = url.database or ""
     if name and not name.startswith(("file:", ":")) and not os.path.exists(name):
-        raise BackendUnavailable(f"Cannot open the catalog: there is no database file {name}.")
+        raise no_database_file(name)

@@ -13,9 +13,8 @@ from contextlib import closing
 from typing import Final
 from urllib.parse import quote
 
-from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.iceberg.catalogs import CatalogEntry, MayMatch
-from iceberg_cli.iceberg.catalogs.failures import no_answer
+from iceberg_cli.iceberg.catalogs.failures import no_answer, no_database_file
 
 _FILE_URI: Final = re.compile(r"sqlite:///(?P<path>[^?#]+)")
 _PAGE_ROWS: Final = 1_000  # as the query has it
@@ -68,7 +67,7 @@ def duplicates_in_sqlite(path: str, name: str) -> dict[str, list[CatalogEntry]]:
 def _ask(path: str, name: str, query: str, values: tuple[str, ...]) -> list[tuple[str, str, str]]:
     """The rows of a query; `{tables}` in it is the condition that a row is a table's."""
     if not os.path.exists(path):
-        raise BackendUnavailable(f"Cannot open the catalog: there is no database file {path}.")
+        raise no_database_file(path)
     try:
         with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=_WAIT_S)) as database:
             columns = [row[1] for row in database.execute("PRAGMA table_info(iceberg_tables)")]
