@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from iceberg_cli.api import DeletionAllowance, Plan, new_runtime
 from iceberg_cli.errors import (
@@ -62,7 +62,23 @@ _STATUS_OF: Final[tuple[tuple[type[IcebergCliError], str], ...]] = (
     (DeletesFailed, "partial"),
     (Refused, "refused"),
 )
+# Why nothing is done on a table at all.
+HELD, OUTSIDE_WINDOW, IN_NO_POLICY, BUSY, SAME_TABLE = (
+    "held",
+    "outside_window",
+    "in_no_policy",
+    "busy",
+    "same_table",
+)
+SKIPS: Final = (HELD, OUTSIDE_WINDOW, IN_NO_POLICY, BUSY, SAME_TABLE)
 _BUG: Final = 1  # exit code
+
+
+class Skip(NamedTuple):
+    """Why nothing is done on a table: of `SKIPS`, and in words."""
+
+    kind: str
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +98,7 @@ class VerbRun:
         error: what it ended by.
         traceback: of a bug.
         plan: of one that would run.
+        skipped_for: of `SKIPS`, where the whole table is skipped; else "".
     """
 
     table: Mapping[str, Any]
@@ -96,6 +113,7 @@ class VerbRun:
     error: IcebergCliError | None = None
     traceback: str = ""
     plan: Plan | None = None
+    skipped_for: str = ""
 
     @property
     def name(self) -> str:
@@ -111,6 +129,7 @@ class VerbRun:
             "operation": self.verb,
             "status": self.status,
             "reason": self.reason,
+            "skipped_for": self.skipped_for or None,
             "exit_code": self.exit_code,
             "operation_id": None if report is None else report.operation_id,
             "committed_snapshot_id": None if snapshot_id is None else str(snapshot_id),
@@ -252,8 +271,8 @@ class Maintenance:
         if reason := self._why_not_begin():
             yield VerbRun(table=_identity(listed), verb=None, status=LEFT, reason=reason)
             return
-        if listed.location is not None and (reason := self._refusal(listed, None, now_ms=_now_ms())):
-            yield self._skipped(listed, None, reason)
+        if listed.location is not None and (skip := self._skip(listed, None, now_ms=_now_ms())):
+            yield self._skipped(listed, None, skip)
             return
         table: Table | None = None
         try:
@@ -270,17 +289,16 @@ class Maintenance:
 
     def _of_table(self, listed: ListedTable, table: Table) -> Iterator[VerbRun]:
         if same := self._come_to_before(listed, table):
-            yield self._skipped(listed, table, f"it is the table {same}")
+            yield self._skipped(listed, table, Skip(SAME_TABLE, f"it is the table {same}"))
             return
         now_ms = _now_ms()
-        if reason := self._refusal(listed, table, now_ms=now_ms):
-            yield self._skipped(listed, table, reason)
+        if skip := self._skip(listed, table, now_ms=now_ms):
+            yield self._skipped(listed, table, skip)
             return
         own = self.policy.of_table(names_of(listed, table.identity["location"]), table.properties)
         if running := [each for each in table.operations() if each.state == "running"]:
-            yield self._skipped(
-                listed, table, f"operation {running[0].operation_id} of it is {running[0].message}"
-            )
+            reason = f"operation {running[0].operation_id} of it is {running[0].message}"
+            yield self._skipped(listed, table, Skip(BUSY, reason))
             return
         rival = self._rival(listed, table)
         counted = _Deleted(self.on_event)
@@ -420,20 +438,20 @@ class Maintenance:
             return "its window is over"
         return None
 
-    def _refusal(self, listed: ListedTable, table: Table | None, *, now_ms: int) -> str | None:
+    def _skip(self, listed: ListedTable, table: Table | None, *, now_ms: int) -> Skip | None:
         """Why nothing runs on a table now by the policy file, or None."""
         location = None if table is None else table.identity["location"]
         if location is not None and (reason := self._held.get(key_of_location(location))):
-            return reason
+            return Skip(HELD, reason)
         own = self.policy.of_table(names_of(listed, location), None if table is None else table.properties)
         if own is None:
-            return "no entry of the policy file matches it"
+            return Skip(IN_NO_POLICY, "no entry of the policy file matches it")
         if not own.maintain:
-            return own.why_not_maintained
+            return Skip(HELD, own.why_not_maintained)
         if own.window is not None and not own.window.contains(now_ms):
             start_ms = own.window.next_start_ms(now_ms)
             begins = "never begins" if start_ms is None else f"begins {iso(start_ms)}"
-            return f"outside its window ({own.window.text}), which {begins}"
+            return Skip(OUTSIDE_WINDOW, f"outside its window ({own.window.text}), which {begins}")
         return None
 
     def _come_to_before(self, listed: ListedTable, table: Table) -> str | None:
@@ -454,8 +472,9 @@ class Maintenance:
         )
 
     @staticmethod
-    def _skipped(listed: ListedTable, table: Table | None, reason: str) -> VerbRun:
-        return VerbRun(table=_identity(listed, table), verb=None, status=SKIPPED, reason=reason)
+    def _skipped(listed: ListedTable, table: Table | None, skip: Skip) -> VerbRun:
+        about: dict[str, Any] = {"table": _identity(listed, table), "verb": None, "status": SKIPPED}
+        return VerbRun(**about, reason=skip.reason, skipped_for=skip.kind)
 
 
 def _tagged(files: int) -> str:

@@ -42,6 +42,28 @@ _PHASE: Final = "maintaining tables"
 _MANY_FILES: Final = 100_000
 _CHANGED: Final = "Tables that were come to are as their reports say; nothing else was changed."
 _CHANGING: Final = ("done", "waiting", "partial", "unknown")
+# What came of a table, the one first that is told where its verbs came to several.
+FAILED, SKIPPED = "failed", "skipped"
+OUTCOMES: Final = (FAILED, "left", "blocked", "worked_on", "due", "not_due", SKIPPED)
+_OUTCOME_OF: Final = {
+    **dict.fromkeys(("done", "waiting", "nothing_to_do"), "worked_on"),
+    **{status: status for status in ("left", "blocked", "due", "not_due", SKIPPED)},
+    "partial": "left",
+}
+_TEXTS: Final = {
+    FAILED: "failed",
+    "left": "left undone",
+    "blocked": "blocked",
+    "worked_on": "worked on",
+    "due": "to be worked on",
+    "not_due": "with nothing due",
+    SKIPPED: "skipped",
+    "held": "held",
+    "outside_window": "outside their window",
+    "in_no_policy": "in no policy",
+    "busy": "worked on by somebody else",
+    "same_table": "another name of a table",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -284,7 +306,8 @@ class _Totals:
 
     def __init__(self) -> None:
         self.statuses: Counter[str] = Counter()
-        self.tables: set[str] = set()
+        self.tables: dict[str, str] = {}  # the worst of `OUTCOMES` by table
+        self.skips: Counter[str] = Counter()
         self.files = self.size_bytes = 0
 
     @property
@@ -295,9 +318,16 @@ class _Totals:
     def add(self, each: VerbRun) -> None:
         """Take a run into account."""
         self.statuses[each.status] += 1
-        self.tables.add(each.name)
+        self.skips[each.skipped_for] += bool(each.skipped_for)
+        before, outcome = self.tables.get(each.name, SKIPPED), _OUTCOME_OF.get(each.status, FAILED)
+        self.tables[each.name] = min(before, outcome, key=OUTCOMES.index)
         self.files += each.deleted_files
         self.size_bytes += each.freed_bytes
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """The number of tables by what came of them."""
+        return Counter(self.tables.values())
 
     def consequence(self) -> str:
         """What would be done, in words."""
@@ -311,10 +341,12 @@ class _Totals:
     def to_json(self, codes: Sequence[int]) -> dict[str, Any]:
         """The field `totals`, and the exit code."""
         from iceberg_cli.cli.commands.many_tables import worst_of
-        from iceberg_cli.fleet.maintenance import STATUSES
+        from iceberg_cli.fleet.maintenance import SKIPS, STATUSES
 
         return {
             "tables": len(self.tables),
+            "outcomes": {outcome: self.outcomes[outcome] for outcome in OUTCOMES},
+            "skipped_for": {kind: self.skips[kind] for kind in SKIPS},
             "statuses": {status: self.statuses[status] for status in STATUSES},
             "deleted_files_count": self.files,
             "reclaimed_bytes": self.size_bytes,
@@ -334,20 +366,28 @@ def _show(run: Run, rows: Sequence[Mapping[str, Any]], *, dry: bool) -> None:
         Column("why", "reason", TEXT, leaves=4),
         Column("operation", lambda row: row["operation_id"] or "", ID, seldom=True, leaves=1),
     )
-    run.out.grid(columns, rows)
+    # Tables come as they are ready; those that are worked on side by side would stand in another order each day.
+    run.out.grid(columns, sorted(rows, key=lambda row: str(row["table"]["name"])))
 
 
 def _show_totals(run: Run, totals: _Totals, left: Sequence[Mapping[str, Any]], *, dry: bool) -> None:
-    from iceberg_cli.fleet.maintenance import STATUSES
+    from iceberg_cli.fleet.maintenance import SKIPS, STATUSES
     from iceberg_cli.plan.text import count, listed, size
 
-    words = [
-        f"{totals.statuses[status]:,} {status.replace('_', ' ')}"
-        for status in STATUSES
-        if totals.statuses[status]
-    ]
+    words = [f"{number:,} {_TEXTS[name]}" for name in OUTCOMES if (number := totals.outcomes[name])]
+    if skips := [f"{number:,} {_TEXTS[kind]}" for kind in SKIPS if (number := totals.skips[kind])]:
+        words[-1] += f" ({', '.join(skips)})"
     run.out.gap()
-    run.out.line(f"{count(len(totals.tables), 'tables')}: {listed(words) if words else 'none'}", style="bold")
+    run.out.line(
+        f"{count(len(totals.tables), 'tables')}: {', '.join(words) if words else 'none'}", style="bold"
+    )
+    verbs = [
+        f"{number:,} {status.replace('_', ' ')}"
+        for status in STATUSES
+        if (number := totals.statuses[status] - (totals.skips.total() if status == SKIPPED else 0))
+    ]
+    if verbs:
+        run.out.line(f"Verbs: {listed(verbs)}")
     if totals.files:
         verb = "would be deleted" if dry else "deleted"
         run.out.line(f"{count(totals.files, 'files')} of {size(totals.size_bytes)} {verb}")

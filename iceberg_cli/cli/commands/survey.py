@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from iceberg_cli.fleet.survey import SurveyedTable
 
 FLEET_SCHEMA: Final = "iceberg-cli/fleet/1"
+_MOST_BAD: Final = 20  # whose reasons are printed whole, whatever the width
 _LINE_SCHEMA: Final = "iceberg-cli/fleet-table/1"
 _PHASE: Final = "looking at tables"
 _SORTS: Final = ("freed", "grade", "name")
@@ -210,7 +211,13 @@ def _rank(sort: str) -> Callable[[SurveyedTable], Any]:
         return name
     if sort == "grade":
         return lambda each: (grade(each), -each.freed_bytes, name(each))
-    return lambda each: (-each.freed_bytes, grade(each), name(each))
+    return lambda each: (not _is_bad(each.row), -each.freed_bytes, grade(each), name(each))
+
+
+def _is_bad(row: Mapping[str, Any]) -> bool:
+    from iceberg_cli.fleet.grades import BROKEN, UNREADABLE
+
+    return row["grade"] in (BROKEN, UNREADABLE)
 
 
 def _show(run: Run, totals: _Totals, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -237,6 +244,13 @@ def _show(run: Run, totals: _Totals, rows: Sequence[Mapping[str, Any]]) -> None:
     ]
     if totals.money:
         columns.append(Column("a month", lambda row: _money(row["cost"]), ID, leaves=7))
+    bad = [row for row in rows if _is_bad(row)]
+    for row in bad[:_MOST_BAD]:
+        run.out.line(f"{row['table']['name']} is {row['grade']}: {row['rule']}", style="bold red")
+    if len(bad) > _MOST_BAD:
+        run.out.line(f"({len(bad) - _MOST_BAD:,} more, which --verbose and --jsonl give the reasons of)")
+    if bad:
+        run.out.gap()
     columns.append(Column("why", "rule", TEXT, leaves=7))
     run.out.grid(columns, rows)
 

@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from iceberg_cli.fleet.maintenance import STATUSES
+from iceberg_cli.cli.commands.maintain import OUTCOMES
+from iceberg_cli.fleet.maintenance import SKIPS, STATUSES
 from tests.cli.page.pages import AS_OF_MS
 
 DAY_MS = 86_400_000
@@ -146,6 +147,7 @@ def a_run(name: str, operation: str, status: str = "done", **fields: Any) -> dic
         "operation": operation,
         "status": status,
         "reason": "",
+        "skipped_for": None,
         "exit_code": 0,
         "operation_id": "996ad860-2a9a-504f-8861-aeafd0b2ae29" if is_done else None,
         "committed_snapshot_id": "1728709679004827585" if is_done else None,
@@ -184,6 +186,8 @@ def a_maintenance(*runs: dict[str, Any], **fields: Any) -> dict[str, Any]:
         "failed": [],
         "totals": {
             "tables": len({each["table"]["name"] for each in runs}),
+            "outcomes": dict.fromkeys(OUTCOMES, 0),
+            "skipped_for": dict.fromkeys(SKIPS, 0),
             "statuses": statuses,
             "deleted_files_count": sum(each["deleted_files_count"] for each in runs),
             "reclaimed_bytes": sum(each["reclaimed_bytes"] for each in runs),

@@ -1,0 +1,103 @@
+"""What a run over many tables says of them as a whole: what is wrong first, tables counted as tables."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.printed import plain, run_on_a_terminal
+from tests.cli.running import iceberg_cli
+from tests.referee.iceberg import Table
+
+NOW_MS = 1_790_000_000_000
+POLICY = """\
+version = 1
+[[tables]]
+match = ["{lake}/*"]
+except = ["{lake}/nobody"]
+expire-snapshots = {{ older-than = "5d" }}
+rewrite-manifests = {{}}
+
+[[tables]]
+match = ["{lake}/held"]
+maintain = false
+reason = "litigation"
+"""
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """Five sound tables and one whose metadata is cut short."""
+    for name in ("due", "young", "held", "nobody", "opted_out"):
+        table = Table(tmp_path / "lake" / name, version=2, seed=len(name), now_ms=NOW_MS)
+        for _ in range(1 if name == "young" else 4):
+            table.append()
+        if name == "opted_out":
+            table.change({**table.document, "properties": {"iceberg-cli.maintain": "false"}})
+    shutil.copytree(tmp_path / "lake" / "due", tmp_path / "lake" / "broken")
+    newest = max((tmp_path / "lake" / "broken" / "metadata").glob("v*.metadata.json"))
+    newest.write_bytes(newest.read_bytes()[:-20])
+    (tmp_path / "policy.toml").write_text(POLICY.format(lake=tmp_path / "lake"))
+    return tmp_path / "lake"
+
+
+def test_tables_are_counted_by_what_came_of_them(lake: Path) -> None:
+    words = ("maintain", lake / "*", "--policy", lake.parent / "policy.toml", "--as-of", NOW_MS)
+    ran = iceberg_cli(*words, "--dry-run")
+    assert ran.code == 15
+    lines = ran.out.splitlines()
+    assert (
+        "6 tables: 1 failed, 1 to be worked on, 1 with nothing due, 3 skipped (2 held, 1 in no policy)"
+        in lines
+    )
+    assert "Verbs: 1 due, 1 failed and 3 not due" in lines
+
+    ran = iceberg_cli(*words, "--yes", "--format", "json")
+    totals = ran.json["totals"]
+    assert {name: number for name, number in totals["outcomes"].items() if number} == {
+        "failed": 1,
+        "worked_on": 1,
+        "not_due": 1,
+        "skipped": 3,
+    }
+    assert {name: number for name, number in totals["skipped_for"].items() if number} == {
+        "held": 2,
+        "in_no_policy": 1,
+    }
+    skipped = {run["table"]["name"].rpartition("/")[2]: run["skipped_for"] for run in ran.json["runs"]}
+    assert skipped == {
+        "broken": None,
+        "due": None,
+        "young": None,
+        "held": "held",
+        "opted_out": "held",
+        "nobody": "in_no_policy",
+    }
+
+
+def test_rows_stand_by_table_however_many_are_done_at_once(lake: Path) -> None:
+    words = (
+        "maintain",
+        lake / "*",
+        "--policy",
+        lake.parent / "policy.toml",
+        "--as-of",
+        NOW_MS,
+        "--dry-run",
+        "-v",
+    )
+    shown = {jobs: iceberg_cli(*words, "--jobs", jobs).out for jobs in (1, 4)}
+    assert shown[1] == shown[4]
+    names = [line.split()[0] for line in shown[1].splitlines() if line.startswith(str(lake))]
+    assert names == sorted(names)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_what_is_broken_comes_first_with_its_reason_at_any_width(width: int, lake: Path) -> None:
+    shown = run_on_a_terminal(width, "survey", lake / "*", "--as-of", NOW_MS)
+    text = "".join(plain(shown.out).split())
+    assert text.startswith(f"{lake}/brokenisbroken:Cannotread{lake}/broken/metadata/v5.metadata.json")
+    row = iceberg_cli("survey", lake / "*", "--as-of", NOW_MS, "--format", "json").json["tables"][0]
+    assert (row["table"]["name"], row["grade"]) == (f"{lake}/broken", "broken")
