@@ -66,14 +66,9 @@ class Command:
         return f"{NAME}-{self.name}" if self.name else NAME
 
 
-HELP = Parameter(
-    names=("-h", "--help"),
-    metavar="",
-    help="Show the help and exit.",
-    choices=(),
-    optional=True,
-    repeatable=False,
-)
+_FLAG: Any = {"metavar": "", "choices": (), "optional": True, "repeatable": False}
+HELP = Parameter(names=("-h", "--help"), help="Show the help and exit.", **_FLAG)
+HELP_ALL = Parameter(names=("--help-all",), help="Show the help with every option and exit.", **_FLAG)
 
 
 def read_commands() -> tuple[Command, tuple[Command, ...]]:
@@ -109,6 +104,7 @@ def _command(name: str, found: Any, choices: Choices) -> Command:
         options=(
             *(_parameter(name, item, choices) for item in shown if item.param_type_name == "option"),
             HELP,
+            *([HELP_ALL] if name else []),
         ),
     )
 

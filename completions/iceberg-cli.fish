@@ -26,16 +26,16 @@ complete -c iceberg-cli -n __fish_use_subcommand -f -a inspect -d 'Show what a t
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 3' -f -a '(__iceberg_cli_ask what summary snapshots refs history schemas specs properties manifests files deletes partitions statistics metadata-log row-ids diff sample protocol features)'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l snapshot -x -k -a '(__iceberg_cli_ask snapshots)' -d 'This snapshot, not the current one.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l ref -x -k -a '(__iceberg_cli_ask refs)' -d 'The head of this branch or tag.'
-complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l at -x -d 'The snapshot or version that was current at this time.'
+complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l at -x -d 'The snapshot or version that was current then.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l version -x -k -a '(__iceberg_cli_ask versions)' -d 'Delta: this version, not the newest.'
-complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l limit -x -d 'At most N rows: the newest of a log, the first of anything else.'
-complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l recount -d 'Iceberg\'s summary: count rows and bytes in all manifests, however large.'
+complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l limit -x -d 'At most N rows; the newest of a log, the first of anything else.'
+complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l recount -d 'Iceberg\'s summary: count rows and bytes in all manifests; however large.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l check -d 'Hold the table against its specification; exit 15 on an error, 16 where a storage did not answer.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l deep -d 'With --check: look into Puffin and Parquet files too; Delta: hold every checkpoint against the log.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l by-partition -d 'With diff: a row for each partition in which files differ.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l columns -x -d 'With sample: this column; give it again for others.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -s o -l output -r -F -d 'Write the rows to FILE.parquet or FILE.jsonl; - is standard output, as with --jsonl.'
-complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l jsonl -d 'Rows, or findings of --check, as one JSON object a line, each as it is known.'
+complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l jsonl -d 'Rows, or findings of --check, as one JSON object a line; each as it is known.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l report -x -d 'Write the result as one page too, with charts and without network; an existing one is replaced.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l format -x -a 'text json' -d 'json: one document on standard output. Default: text.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l engine -x -a 'auto local spark' -d 'Where scans run. Default: auto.'
@@ -59,6 +59,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l no-progress -d 'As --
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l log-file -r -F -d 'Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at inspect 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a plan -d 'Show what maintenance is due, why, and what it would free'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 3' -f -a 'expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids'
@@ -121,6 +122,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l no-progress -d 'As --pro
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l log-file -r -F -d 'Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a expire-snapshots -d 'Forget snapshots by refs, ages and counts; then delete what nothing reaches'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l older-than -x -d 'Expire what is older; default: history.expire.max-snapshot-age-ms, else 5d.'
@@ -164,6 +166,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l no-progress 
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l log-file -r -F -d 'Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a rewrite-manifests -d 'Regroup the data and delete manifests of main by partition, to a target size'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -l target-size -x -d 'Size of a new manifest; default: commit.manifest.target-size-bytes, else 8MiB.'
@@ -204,6 +207,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -l no-progress
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -l log-file -r -F -d 'Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at rewrite-manifests 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a merge-dvs -d 'Turn position deletes into deletion vectors, and many or mostly dead files of vectors into few'
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l target-size -x -d 'About how large new files of deletion vectors are; default: write.delete.target-file-size-bytes, else 64MiB; Delta: 2MiB.'
@@ -241,6 +245,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l no-progress -d 'As 
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l log-file -r -F -d 'Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.'
 complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at merge-dvs 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a upgrade-v3 -d 'Look for what stands in the way of format version 3, then upgrade the table to it'
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l check -d 'Only look: print what is found, exit 11 if it blocks, else 0. Not with options that carry out.'
@@ -278,6 +283,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l no-progress -d 'As
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l log-file -r -F -d 'Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.'
 complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at upgrade-v3 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a assign-row-ids -d 'Give row ids to the rows of a version 3 table that have none, as after an upgrade'
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l ref -x -k -a '(__iceberg_cli_ask refs)' -d 'This branch; default: main, then every other.'
@@ -314,6 +320,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l no-progress -d
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l log-file -r -F -d 'Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.'
 complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a apply -d 'Carry out a saved plan'
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -l replan -d 'Print what would go beyond the file if it were planned now; write nothing.'
@@ -346,6 +353,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -l no-progress -d 'As --pr
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -l log-file -r -F -d 'Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.'
 complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at apply 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a resume -d 'Finish or close an operation that was interrupted, or say how far it came'
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l list -d 'Show the open operations, change nothing.'
@@ -375,12 +383,14 @@ complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l no-progress -d 'As --p
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l log-file -r -F -d 'Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.'
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a demo -d 'Create a small warehouse: a v2 and a v3 table, some forty snapshots, a branch, tags, deletion vectors'
 complete -c iceberg-cli -n '__iceberg_cli_at demo 2' -l format -x -a 'text json' -d 'json: one document on standard output. Default: text.'
 complete -c iceberg-cli -n '__iceberg_cli_at demo 2' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
 complete -c iceberg-cli -n '__iceberg_cli_at demo 2' -s q -l quiet -d 'Print only errors, and what is left undone.'
 complete -c iceberg-cli -n '__iceberg_cli_at demo 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at demo 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a policy -d 'Show what a policy file means for each table, or make one of another tool\'s settings'
 complete -c iceberg-cli -n '__iceberg_cli_at policy 2' -f -a 'check import'
@@ -392,6 +402,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at policy 2' -l storage-option -x -d '
 complete -c iceberg-cli -n '__iceberg_cli_at policy 2' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
 complete -c iceberg-cli -n '__iceberg_cli_at policy 2' -s v -l verbose -d 'Show every row and every option.'
 complete -c iceberg-cli -n '__iceberg_cli_at policy 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at policy 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a config -d 'Show the value of every option and where it comes from'
 complete -c iceberg-cli -n '__iceberg_cli_at config 2' -f -a 'show'
@@ -399,10 +410,12 @@ complete -c iceberg-cli -n '__iceberg_cli_at config 3' -f -a 'inspect plan expir
 complete -c iceberg-cli -n '__iceberg_cli_at config 2' -l format -x -a 'text json' -d 'json: one document on standard output. Default: text.'
 complete -c iceberg-cli -n '__iceberg_cli_at config 2' -s v -l verbose -d 'Show every row and every option.'
 complete -c iceberg-cli -n '__iceberg_cli_at config 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at config 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a completion -d 'Print the completion script of a shell'
 complete -c iceberg-cli -n '__iceberg_cli_at completion 2' -f -a 'bash zsh fish'
 complete -c iceberg-cli -n '__iceberg_cli_at completion 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at completion 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a list -d 'List the tables of catalogs and folders, each once'
 complete -c iceberg-cli -n '__iceberg_cli_at list 2' -l kind -x -a 'iceberg delta' -d 'Only tables of this format.'
@@ -429,6 +442,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at list 2' -l no-progress -d 'As --pro
 complete -c iceberg-cli -n '__iceberg_cli_at list 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at list 2' -l log-file -r -F -d 'Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.'
 complete -c iceberg-cli -n '__iceberg_cli_at list 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at list 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a survey -d 'Show what is due in many tables and what it frees, the most first'
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l policy -r -F -d 'The verbs and options of this policy file, by table.'
@@ -463,6 +477,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l no-progress -d 'As --p
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l log-file -r -F -d 'Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.'
 complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at survey 2' -l help-all -d 'Show the help with every option and exit.'
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a maintain -d 'Carry out every due verb of every table that matches, by a policy file'
 complete -c iceberg-cli -n '__iceberg_cli_at maintain 2' -l policy -r -F -d 'Which verbs run on which tables, and how. Required.'
@@ -500,3 +515,4 @@ complete -c iceberg-cli -n '__iceberg_cli_at maintain 2' -l no-progress -d 'As -
 complete -c iceberg-cli -n '__iceberg_cli_at maintain 2' -l no-pager -d 'Never show long output by $PAGER.'
 complete -c iceberg-cli -n '__iceberg_cli_at maintain 2' -l log-file -r -F -d 'Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.'
 complete -c iceberg-cli -n '__iceberg_cli_at maintain 2' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at maintain 2' -l help-all -d 'Show the help with every option and exit.'

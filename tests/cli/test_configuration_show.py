@@ -62,7 +62,7 @@ def test_every_option_has_one_row_and_one_for_each_command_that_differs(
 
 def test_all_options_of_the_help_are_there(place: Path) -> None:
     for command in set(COMMANDS) - {"completion"}:
-        text = iceberg_cli(command, "--help").out.partition("Examples:")[0]
+        text = iceberg_cli(command, "--help-all").out.partition("Examples:")[0]
         listed = {
             word.strip(",")
             for line in text.splitlines()

@@ -61,8 +61,35 @@ def test_help_lists_every_command_and_every_exit_code(option: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_one_screen_and_counts_the_options_that_it_leaves_out(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    brief, whole = (iceberg_cli(command, option) for option in ("--help", "--help-all"))
+    assert (brief.code, whole.code) == (0, 0)
+    assert len(brief.out.splitlines()) <= 40
+    own, every = (
+        set(re.findall(r"^  (?:-., )?(--[a-z0-9-]+)", each.out.partition("Examples:")[0], re.MULTILINE))
+        for each in (brief, whole)
+    )
+    assert own <= every
+    left = len(every) - len(own)
+    assert (f"\n  {left} more options: --help-all\n" in brief.out) is bool(left)
+    if command.partition("-")[0] in ("expire", "rewrite", "merge", "upgrade", "assign"):
+        assert {"--dry-run", "--yes", "--help"} <= own
+        assert not own & {"--as-of", "--engine", "--format", "--quiet", "--unsafe-trust-lists"}
+
+
+def test_help_of_one_verb_has_its_options_in_few_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = iceberg_cli("expire-snapshots", "-h").out.splitlines()
+    assert "  --older-than TIME|DURATION   Expire what is older" in lines
+    assert "  -n, --dry-run                Show the plan, write nothing" in lines
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_says_what_each_option_and_argument_does(command: str) -> None:
-    shown = iceberg_cli(command, "--help")
+    shown = iceberg_cli(command, "--help-all")
     assert shown.code == 0
     assert shown.err == ""
     options = "\n".join(groups(shown.out).values())
@@ -77,7 +104,7 @@ def groups(text: str) -> dict[str, str]:
 
 
 def test_help_puts_options_in_groups() -> None:
-    shown = groups(iceberg_cli("expire-snapshots", "--help").out)
+    shown = groups(iceberg_cli("expire-snapshots", "--help-all").out)
     options = {
         title: set(re.findall(r"(?:^  |, )(--[a-z-]+)", part, re.MULTILINE)) for title, part in shown.items()
     }
@@ -95,7 +122,7 @@ def test_help_puts_options_in_groups() -> None:
 
 
 def test_every_option_that_has_a_group_exists() -> None:
-    every = "".join(iceberg_cli(command, "--help").out for command in COMMANDS)
+    every = "".join(iceberg_cli(command, "--help-all").out for command in COMMANDS)
     assert [name for name in help_texts._GROUP_OF if not re.search(rf"{name}\b", every)] == []
 
 
@@ -117,8 +144,8 @@ def test_help_names_both_formats() -> None:
 
 
 def test_demo_offers_no_option_that_means_nothing_to_it() -> None:
-    options = set(re.findall(r"--[a-z-]+", iceberg_cli("demo", "--help").out.partition("Examples:")[0]))
-    assert options == {"--as-of", "--format", "--quiet", "--help"}
+    options = set(re.findall(r"--[a-z-]+", iceberg_cli("demo", "--help-all").out.partition("Examples:")[0]))
+    assert options == {"--as-of", "--format", "--quiet", "--help", "--help-all"}
     refused = iceberg_cli("demo", "t", "--engine", "spark")
     assert (refused.code, "No such option: --engine" in refused.err) == (2, True)
 
@@ -149,7 +176,7 @@ def test_the_list_of_commands_cuts_no_sentence() -> None:
 
 
 def test_an_option_of_two_verbs_says_in_plan_what_it_does_in_each() -> None:
-    shown = " ".join(iceberg_cli("plan", "--help").out.split())
+    shown = " ".join(iceberg_cli("plan", "--help-all").out.split())
     about = shown.partition("--target-size SIZE")[2].partition("--min-files")[0]
     assert "rewrite-manifests" in about
     assert "merge-dvs" in about

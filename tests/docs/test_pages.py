@@ -73,7 +73,10 @@ def test_every_command_line_in_a_block_can_be_parsed() -> None:
 
 
 def test_every_option_that_a_page_names_exists() -> None:
-    known = "".join(iceberg_cli(*command, "--help").out for command in ([], *([name] for name in COMMANDS)))
+    known = "".join(
+        iceberg_cli(*command, "--help-all" if command else "--help").out
+        for command in ([], *([name] for name in COMMANDS))
+    )
     of_other_programs = {"--dist", "--full", "--record", "--regenerate", "--size", "--spark", "--target"}
     for path in written_pages():
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", text_of(path)))

@@ -28,8 +28,9 @@ def test_a_command_line_says_what_it_said(name: str, hold: Hold) -> None:
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help_is_what_it_was(command: str, hold: Hold) -> None:
     with fixed():
-        ran = iceberg_cli(*([command] if command else []), "--help")
-    hold(f"help/{command or 'iceberg-cli'}.txt", as_text(ran))
+        ran = [iceberg_cli(command, option) for option in ("--help", "--help-all")] if command else []
+        ran = ran or [iceberg_cli("--help")]
+    hold(f"help/{command or 'iceberg-cli'}.txt", "".join(map(as_text, ran)))
 
 
 @pytest.mark.few(4)

@@ -25,7 +25,7 @@ Snapshot = Annotated[
 ]
 Ref = Annotated[str | None, typer.Option(metavar="NAME", help="The head of this branch or tag.")]
 At = Annotated[
-    str | None, typer.Option(metavar="TIME", help="The snapshot or version that was current at this time.")
+    str | None, typer.Option(metavar="TIME", help="The snapshot or version that was current then.")
 ]
 Version = Annotated[
     int | None,
@@ -34,13 +34,13 @@ Version = Annotated[
 Limit = Annotated[
     int | None,
     typer.Option(
-        metavar="N", parser=integer, help="At most N rows: the newest of a log, the first of anything else."
+        metavar="N", parser=integer, help="At most N rows; the newest of a log, the first of anything else."
     ),
 ]
 Recount = Annotated[
     bool,
     typer.Option(
-        "--recount", help="Iceberg's summary: count rows and bytes in all manifests, however large."
+        "--recount", help="Iceberg's summary: count rows and bytes in all manifests; however large."
     ),
 ]
 Check = Annotated[
@@ -69,7 +69,7 @@ Output = Annotated[
 JsonLines = Annotated[
     bool,
     typer.Option(
-        "--jsonl", help="Rows, or findings of --check, as one JSON object a line, each as it is known."
+        "--jsonl", help="Rows, or findings of --check, as one JSON object a line; each as it is known."
     ),
 ]
 ByPartition = Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from iceberg_cli.formats import policies_of
@@ -24,6 +25,7 @@ _OF_GROUP: Final = {
         "log-file", "metrics", "help",
     ),
 }  # fmt: skip
+_AMONG_OWN: Final = ("--dry-run", "--yes", "--list", "--abandon", "--replan", "--output", "--jsonl", "--help")
 _GROUP_OF: Final = {f"--{name}": group for group, names in _OF_GROUP.items() for name in names}
 
 _EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
@@ -93,6 +95,21 @@ def group_of(names: tuple[str, ...]) -> str:
     if any(name.startswith("--unsafe-") for name in names):
         return SAFETY
     return next((_GROUP_OF[name] for name in names if name in _GROUP_OF), WHAT_TO_DO)
+
+
+def is_own(names: tuple[str, ...]) -> bool:
+    """Whether an option, by its names, is one that few commands have: those that brief help shows."""
+    return is_among_own(names) or (group_of(names) == WHAT_TO_DO and not {"--as-of", "--report"} & set(names))
+
+
+def is_among_own(names: tuple[str, ...]) -> bool:
+    """Whether an option of another group is shown among a command's own."""
+    return any(name in _AMONG_OWN for name in names)
+
+
+def in_few_words(text: str) -> str:
+    """What an option does, without conditions and defaults."""
+    return re.split(r"; |\. |\s*\[default|\s\(", text)[0].rstrip(".")
 
 
 def epilog(command: str) -> str:

@@ -7,6 +7,7 @@ does more: for a mistake, a required value that is missing, a type that no optio
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Final
 
 import typer
@@ -14,8 +15,10 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from iceberg_cli.cli import subject
 from iceberg_cli.cli.options.arguments import Values
-from iceberg_cli.cli.options.help_texts import GROUPS, group_of
+from iceberg_cli.cli.options.help_texts import GROUPS, group_of, in_few_words, is_among_own, is_own
 
+HELP_ALL: Final = "--help-all"
+_MOST_OWN: Final = 16  # options that brief help shows of a command
 _ASK_TYPER: Final = object()
 
 
@@ -42,9 +45,25 @@ class PlainGroup(TyperGroup):
 class PlainCommand(TyperCommand):
     """Typer's command, for options that are texts, flags or have a parser, and lists of these."""
 
+    def get_help_option_names(self, ctx: Any) -> list[str]:
+        """`--help-all` has every option, and `--help` those that are the command's own."""
+        return [*super().get_help_option_names(ctx), HELP_ALL]
+
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         """The help option; not given, it is a flag that is off."""
-        return _off(super().get_help_option(ctx))
+        option = _off(super().get_help_option(ctx))
+        if option is not None:
+            option.help = f"Show this message and exit; {HELP_ALL}: with every option."
+        return option
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """The text of the command; its first paragraph where help is brief."""
+        text = self.help or ""
+        if not _is_whole(ctx):
+            text = text.partition("\n\n")[0]
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(inspect.cleandoc(text))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """What comes after its name in the usage line: `[OPTIONS] TABLE [WHAT] [PATTERN]...`."""
@@ -60,6 +79,9 @@ class PlainCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """The arguments, then the options in their groups."""
+        if not _is_whole(ctx):
+            self._format_own_options(ctx, formatter)
+            return
         shown = [(item, item.get_help_record(ctx)) for item in self.get_params(ctx)]
         parts = {
             "Arguments": [record for item, record in shown if item.param_type_name == "argument" and record]
@@ -74,6 +96,35 @@ class PlainCommand(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+
+    def _format_own_options(self, ctx: Any, formatter: Any) -> None:
+        """The arguments and the options that are the command's own, each in few words."""
+        parameters = self.get_params(ctx)
+        options = [item for item in parameters if item.param_type_name == "option"]
+        own = [item for item in options if is_own(tuple(item.opts))]
+        # `plan` has those of every verb.
+        of_verbs = (
+            [] if len(own) <= _MOST_OWN else [item for item in own if not is_among_own(tuple(item.opts))]
+        )
+        shown = [item for item in own if item not in of_verbs]
+        arguments = [item for item in parameters if item.param_type_name == "argument"]
+        for title, items in (("Arguments", arguments), ("Options", shown)):
+            records = [record for item in items if (record := item.get_help_record(ctx))]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(
+                        [
+                            (
+                                names.partition(" <")[0],
+                                in_few_words(text) if title == "Options" else text.partition("  [")[0],
+                            )
+                            for names, text in records
+                        ]
+                    )
+        if left := len(options) - len(shown):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(f"{left} more options: {HELP_ALL}")
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; from here on an error can name the table."""
@@ -101,6 +152,7 @@ class PlainCommand(TyperCommand):
         Raises:
             typer.TyperException: as typer's own.
         """
+        ctx.meta[HELP_ALL] = HELP_ALL in args
         given, left, _ = self.make_parser(ctx).parse_args(args=list(args))
         if left or ctx.resilient_parsing:
             return super().parse_args(ctx, args)
@@ -115,6 +167,11 @@ class PlainCommand(TyperCommand):
                 ctx.params[parameter.name] = read
         ctx.args = []
         return []
+
+
+def _is_whole(ctx: Any) -> bool:
+    """Whether help has every option: it is asked for, or made for the manual."""
+    return bool(ctx.meta.get(HELP_ALL, True))
 
 
 def _off(flag: TyperOption | None) -> TyperOption | None:
