@@ -429,6 +429,15 @@ def _without_options() -> None:
     """The function of a command that is only listed."""
 
 
+WHERE_SCANS_RUN: Final = ("engine", "spark_master", "spark_remote", "spark_conf", "no_cache", "cache_size")
+OF_CHANGES: Final = (
+    "unsafe_allow_root",
+    "unsafe_conditional_writes",
+    "unsafe_single_writer",
+    "unsafe_forget_metadata",
+)
+
+
 def command(
     app: typer.Typer,
     name: str,
@@ -436,6 +445,7 @@ def command(
     groups: Callable[[], Mapping[str, ArgumentGroup]] = dict,
     about: str = "",
     only: Collection[str] | None = None,
+    without: Collection[str] = (),
     idle: Idle = lambda _: (),
     changes: bool = True,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -450,6 +460,7 @@ def command(
         groups: makes its other parameters that stand for several options.
         about: its help; by default the function's docstring.
         only: the names of the shared options that it has. None: all.
+        without: those that mean nothing to it.
         idle: see `Idle`.
         changes: whether it may change a table. The errors of one that only looks do not say that nothing was changed.
     """
@@ -477,7 +488,11 @@ def command(
         if isinstance(app, CommandList):
             declare(_without_options)
         else:
-            shared = group_of(Run, only=only).arguments
+            shared = {
+                each: argument
+                for each, argument in group_of(Run, only=only).arguments.items()
+                if each not in without
+            }
             run = ArgumentGroup(shared, lambda settings: Run.of(settings, shared))
             declare(values_of(saving_cache, {**groups(), "run": run}, idle))
         return function

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from iceberg_cli.cli.context import Run, TableArgument, command
+from iceberg_cli.cli.context import OF_CHANGES, Run, TableArgument, command
 from iceberg_cli.cli.options.arguments import ReportOption, integer, positive
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, UsageError
 from iceberg_cli.formats import Format, format_of
@@ -94,7 +94,7 @@ _STDOUT = "-"
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "inspect", idle=_idle, changes=False)
+    @command(app, "inspect", without=OF_CHANGES, idle=_idle, changes=False)
     def inspect(
         run: Run,
         table: TableArgument,

@@ -15,7 +15,7 @@ from iceberg_cli.cli.commands.many_tables import (
     leave_with_worst,
     patterns_of,
 )
-from iceberg_cli.cli.context import Run, command
+from iceberg_cli.cli.context import OF_CHANGES, WHERE_SCANS_RUN, Run, command
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import BUILT_IN
 
@@ -26,7 +26,7 @@ _LINE_SCHEMA: Final = "iceberg-cli/list-table/1"
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "list", changes=False)
+    @command(app, "list", without=(*WHERE_SCANS_RUN, *OF_CHANGES, "unsafe_trust_lists"), changes=False)
     def list_(
         run: Run,
         patterns: Patterns = None,
