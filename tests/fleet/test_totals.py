@@ -101,3 +101,19 @@ def test_what_is_broken_comes_first_with_its_reason_at_any_width(width: int, lak
     assert text.startswith(f"{lake}/brokenisbroken:Cannotread{lake}/broken/metadata/v5.metadata.json")
     row = iceberg_cli("survey", lake / "*", "--as-of", NOW_MS, "--format", "json").json["tables"][0]
     assert (row["table"]["name"], row["grade"]) == (f"{lake}/broken", "broken")
+
+
+def test_an_operation_that_waits_for_its_grace_is_counted(lake: Path) -> None:
+    words = ("--as-of", NOW_MS, "--no-cache")
+    before = iceberg_cli("survey", lake / "*", *words)
+    assert "open" not in before.out.split()
+    table = lake / "due"
+    assert iceberg_cli("expire-snapshots", table, "--as-of", NOW_MS, "--grace", "24h", "--yes").code == 0
+    found = iceberg_cli("survey", lake / "*", *words, "--format", "json").json
+    assert found["totals"]["open_operations"] == 1
+    assert {
+        row["table"]["name"]: row["open_operations"] for row in found["tables"] if row["open_operations"]
+    } == {str(table): 1}
+    shown = iceberg_cli("survey", lake / "*", *words).out
+    assert "open" in next(line for line in shown.splitlines() if line.startswith("table")).split()
+    assert "1 open operation: `resume TABLE --list` shows them" in shown.splitlines()

@@ -158,7 +158,7 @@ class _Totals:
         self.sums["freed_files"] += sum(
             each["files"] or 0 for each in found.row["due"] if not each["blocked_by"]
         )
-        for name in ("snapshots", "files", "small_files", "data_bytes", "metadata_bytes"):
+        for name in ("open_operations", "snapshots", "files", "small_files", "data_bytes", "metadata_bytes"):
             self.sums[name] += found.row[name] or 0
         if (cost := found.row["cost"]) is not None:
             self.money[cost["currency"]] += cost["month"]
@@ -183,6 +183,7 @@ class _Totals:
             **{
                 name: self.sums[name]
                 for name in (
+                    "open_operations",
                     "freed_bytes",
                     "freed_files",
                     "snapshots",
@@ -242,6 +243,8 @@ def _show(run: Run, totals: _Totals, rows: Sequence[Mapping[str, Any]]) -> None:
         Column("since checkpoint", "log_versions_since_checkpoint", NUMBER, seldom=True, leaves=1),
         Column("metadata", lambda row: row["metadata_bytes"] or "", SIZE, seldom=True, leaves=1),
     ]
+    if any(row["open_operations"] for row in rows):
+        columns.insert(4, Column("open", lambda row: row["open_operations"] or "", NUMBER, leaves=7))
     if totals.money:
         columns.append(Column("a month", lambda row: _money(row["cost"]), ID, leaves=7))
     bad = [row for row in rows if _is_bad(row)]
@@ -284,6 +287,8 @@ def _show_totals(run: Run, totals: _Totals, *, shown: int, quick: bool) -> None:
         run.out.line(
             "Not looked at, but for what an earlier survey read: manifests, and so bytes and other verbs"
         )
+    if operations := totals.sums["open_operations"]:
+        run.out.line(f"{count(operations, 'open operations')}: `resume TABLE --list` shows them")
     if totals.due:
         sums = totals.sums
         money = "".join(f", {value:,.2f} {name} a month" for name, value in sorted(totals.money.items()))

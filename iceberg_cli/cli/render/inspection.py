@@ -99,4 +99,4 @@ def _counts(document: Mapping[str, Any]) -> str:
     found = [count(counts[name], f"{name}s") for name in ("error", "warning") if counts[name]]
     if counts["info"]:
         found.append(f"{counts['info']:,} for information")
-    return f"{listed(found)} found" if found else "Nothing was found"
+    return f"{listed(found)} found" if found else "No fault was found"

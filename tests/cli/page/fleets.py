@@ -101,6 +101,7 @@ def a_fleet(*tables: dict[str, Any], failed: Sequence[dict[str, Any]] = ()) -> d
             "tables": len(tables),
             "due": sum(bool(each["due"]) for each in tables),
             "grades": {grade: sum(each["grade"] == grade for each in tables) for grade in _RULES},
+            "open_operations": 0,
             "freed_bytes": freed("bytes"),
             "freed_files": freed("files"),
             **{

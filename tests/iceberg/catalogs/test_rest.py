@@ -995,7 +995,7 @@ def test_every_verb_maintains_a_table_that_others_read(either_lake: Lake, tmp_pa
     table = lake.table
     assert (table.format_version, table.metadata.next_row_id) == (3, 3)
     assert not ids & {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
-    assert "Nothing was found" in run(lake, tmp_path, "inspect", "--check")
+    assert "No fault was found" in run(lake, tmp_path, "inspect", "--check")
 
 
 def expiry(lake: Lake) -> tuple[str, ...]:
@@ -1094,7 +1094,7 @@ def test_a_run_whose_answer_is_lost_ends_unknown_or_done_and_resume_settles_it(
     assert lake.table.scan().to_arrow()["i"].sort().to_pylist() == rows
     shown = lake.table.metadata.snapshots
     assert len(shown) == (1 if verb == "expire-snapshots" else 4)
-    assert "Nothing was found" in run(lake, tmp_path, "inspect", "--check")
+    assert "No fault was found" in run(lake, tmp_path, "inspect", "--check")
 
 
 def test_while_the_outcome_of_one_commit_is_unknown_no_other_operation_deletes(

@@ -76,7 +76,7 @@ def test_a_lost_answer_is_settled_by_the_effect(lake: Lake, tmp_path: Path, fate
         assert len(set(lake.front.bodies)) == 1
     assert table_and_requests(lake)[0] == [head]
     assert not files_of(lake) >= before
-    assert "Nothing was found" in run(lake, tmp_path, "inspect", "--check")
+    assert "No fault was found" in run(lake, tmp_path, "inspect", "--check")
 
 
 def test_the_outcome_is_read_from_what_the_table_shows(lake: Lake) -> None:
