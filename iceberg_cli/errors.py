@@ -223,6 +223,12 @@ class AccessDenied(BackendUnavailable):
     )
 
 
+class NoCredentials(AccessDenied):
+    """None were found to ask a storage with: nothing was sent, and tried again nothing else comes of it."""
+
+    exit_code = 2
+
+
 class BucketNotFound(BackendUnavailable):
     """A storage answered that it has no such bucket or container: no table is there."""
 

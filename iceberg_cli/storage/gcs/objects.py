@@ -24,7 +24,14 @@ from urllib.parse import quote, urlencode
 
 from fsspec.asyn import sync
 
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, BucketNotFound, IcebergCliError, UsageError
+from iceberg_cli.errors import (
+    AccessDenied,
+    BackendUnavailable,
+    BucketNotFound,
+    IcebergCliError,
+    NoCredentials,
+    UsageError,
+)
 from iceberg_cli.storage import FileInfo, Renewal, Storage
 from iceberg_cli.storage.backoff import backoff_s, wait_s_after
 from iceberg_cli.storage.gcs.answers import NO_BUCKET, Answer, GcsError, Request
@@ -59,6 +66,10 @@ finally:
 
 _LOCATION: Final = re.compile(r"gs://([^/]+)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 _MARK: Final = "iceberg-cli-put"
+_LOOKED_FOR: Final = (
+    "Looked for: gcs.oauth2.token, GOOGLE_APPLICATION_CREDENTIALS, gcloud's login, a service account of this machine. A "
+    "public bucket is read with gcs.no-auth=true."
+)
 _BATCH: Final = 100  # requests in one batch, by the service
 _PAGE: Final = 1_000
 _CONNECT_S: Final = 20
@@ -121,8 +132,9 @@ class GcsStorage(Storage):
                 skip_instance_cache=True,
             )
         except (GoogleAuthError, KeyError, TypeError, ValueError, *_TRANSPORT_ERRORS) as error:
-            raise AccessDenied(
-                f"Cannot use Google Cloud Storage: no credentials: {redact(str(error), self._secrets)}"
+            raise NoCredentials(
+                f"Cannot use Google Cloud Storage: no credentials: {redact(str(error), self._secrets)}",
+                next_step=_LOOKED_FOR,
             ) from None
 
     def canonical(self, path: str) -> str:

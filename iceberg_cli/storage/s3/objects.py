@@ -23,7 +23,7 @@ from typing import Any
 
 import s3fs
 from botocore.awsrequest import AWSPreparedRequest
-from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.exceptions import ClientError, NoCredentialsError, PartialCredentialsError, ReadTimeoutError
 from fsspec.asyn import sync
 
 from iceberg_cli.errors import (
@@ -31,6 +31,7 @@ from iceberg_cli.errors import (
     BackendUnavailable,
     BucketNotFound,
     IcebergCliError,
+    NoCredentials,
     Refused,
     UsageError,
 )
@@ -62,6 +63,10 @@ SCHEMES = ("s3", "s3a", "s3n")
 _LOCATION = re.compile(rf"(?:{'|'.join(SCHEMES)})://([^/]+)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r")
 _MARK = "iceberg-cli-put"
+_LOOKED_FOR = (
+    "Looked for: s3.access-key-id, AWS_ACCESS_KEY_ID, the profile of AWS_PROFILE in ~/.aws, a role of this machine. A "
+    "public bucket is read with s3.anonymous=true."
+)
 # The connection bounds its waits for answers, and not those before it may send a body.
 _ANSWER_S = 60
 _SLOWEST = 64 * 1024  # bytes a second
@@ -509,6 +514,8 @@ class S3Storage(Storage):
     def _translated(self, verb: str, path: str, error: Exception) -> Exception:
         if _code(error) in {"NoSuchKey", "404", "NotFound"}:
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if isinstance(error, NoCredentialsError | PartialCredentialsError):
+            return NoCredentials(f"Cannot {verb} {path}: there are no credentials", next_step=_LOOKED_FOR)
         reason = redact(_reason(error), self._secrets)
         denied = status_of(error) in (401, 403) or isinstance(error, SigningRefused)
         kind = AccessDenied if denied else BackendUnavailable
