@@ -172,6 +172,8 @@ class TableList:
         except UsageError as error:
             if near := did_you_mean(name, self.catalogs.names()):
                 error.message += near
+            elif os.path.isdir(name):
+                error.next_step = f"The folder of this name is ./{name}."
             raise
 
     def _of_catalog(self, name: str) -> Iterator[ListedTable]:
@@ -338,7 +340,7 @@ class TableList:
 
     def _near(self, pattern: Pattern) -> str:
         if pattern.catalog is None:
-            return " A folder's tables below any depth are FOLDER/**." if "*" not in pattern.text else ""
+            return " Nor is there one below it." if pattern.with_below and "*" not in pattern.text else ""
         try:
             entries = islice(self.catalogs.catalog(pattern.catalog).list(lambda _: True), _MOST_NAMES)
             names = {_name_of(pattern.catalog, each) for each in entries}

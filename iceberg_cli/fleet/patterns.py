@@ -27,9 +27,11 @@ class Pattern:
 
     Args:
         text: as it was written; a local path from `/` on.
+        with_below: a folder without `*` stands for every table below it, too.
     """
 
     text: str
+    with_below: bool = False
 
     @property
     def catalog(self) -> str | None:
@@ -69,6 +71,8 @@ class Pattern:
             return all(
                 self._level(part).fullmatch(text) for part, text in zip(own, given, strict=False)
             ) and (len(given) < len(own) or self._is_namespace)
+        if self._is_folder_with_below and f"{name}/".startswith(f"{self.text}/"):
+            return True
         if not f"{name}/".startswith(self.root):
             return self.root.startswith(f"{name}/")
         given = name[len(self.root) :].split("/") if len(name) > len(self.root) else []
@@ -78,6 +82,10 @@ class Pattern:
             if not self._level(part).fullmatch(text):
                 return False
         return len(given) < len(self.levels)
+
+    @property
+    def _is_folder_with_below(self) -> bool:
+        return self.with_below and self.catalog is None and _ONE_LEVEL not in self.text
 
     @property
     def _is_namespace(self) -> bool:
@@ -94,6 +102,8 @@ class Pattern:
         if self.catalog is not None:
             own = r"\.".join(self._level(part).pattern for part in (self.catalog, *self.levels))
             return re.compile(rf"{own}(\..+)?" if self._is_namespace else own, re.DOTALL)
+        if self._is_folder_with_below:
+            return re.compile(f"{re.escape(self.text)}(?:/.+)?", re.DOTALL)
         parts = [
             "(?:[^/]+/)*" if part == _ANY_LEVELS else f"{self._level(part).pattern}/"
             for part in self.levels[:-1]

@@ -117,3 +117,39 @@ def test_an_operation_that_waits_for_its_grace_is_counted(lake: Path) -> None:
     shown = iceberg_cli("survey", lake / "*", *words).out
     assert "open" in next(line for line in shown.splitlines() if line.startswith("table")).split()
     assert "1 open operation: `resume TABLE --list` shows them" in shown.splitlines()
+
+
+def test_a_folder_without_a_star_means_every_table_below_it(lake: Path) -> None:
+    def names(*patterns: object) -> list[str]:
+        ran = iceberg_cli("list", *patterns, "--format", "json")
+        assert ran.code == 0, ran.err
+        return [each["name"].rpartition("/")[2] for each in ran.json["tables"]]
+
+    every = ["broken", "due", "held", "nobody", "opted_out", "young"]
+    assert names(lake.parent) == names(lake) == names(f"{lake}/") == every
+    assert names(lake / "due") == ["due"]
+    assert names(lake / "due", lake / "held") == ["due", "held"]  # as a shell writes `*`
+    ran = iceberg_cli("list", lake / "due" / "data")
+    assert (ran.code, f"No table matches {lake}/due/data. Nor is there one below it." in ran.err) == (
+        10,
+        True,
+    )
+
+
+def test_a_policy_goes_by_its_own_patterns_whatever_is_typed(lake: Path) -> None:
+    policy = lake.parent / "policy.toml"
+    words = ("--policy", policy, "--as-of", NOW_MS, "--dry-run", "--format", "json")
+    by_star, by_folder = (iceberg_cli("maintain", typed, *words).json for typed in (lake / "*", lake))
+    assert [run["table"]["name"] for run in by_star["runs"]] == [
+        run["table"]["name"] for run in by_folder["runs"]
+    ]
+    assert by_star["totals"] == by_folder["totals"]
+
+
+def test_a_word_that_is_a_folder_here_is_not_only_an_unknown_catalog(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(lake.parent)
+    ran = iceberg_cli("survey", "lake")
+    assert ran.code == 2
+    assert ran.err.splitlines()[-1] == "The folder of this name is ./lake."

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 
@@ -64,7 +65,7 @@ def patterns_of(texts: Sequence[str] | None, policy: PolicyFile | None = None) -
 
     if not texts and policy is not None:
         return policy.patterns
-    return [parse_pattern(text) for text in dict.fromkeys(texts or ())]
+    return [replace(parse_pattern(text), with_below=True) for text in dict.fromkeys(texts or ())]
 
 
 class FleetCommand:
