@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,18 @@ import pyarrow.compute as pc
 from iceberg_cli.errors import IcebergCliError
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.inspected import Inspected
-from iceberg_cli.iceberg.verbs.rewrite_manifests import rules
-from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import LARGE, SMALL, outputs
+from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
+    DEFAULT_TARGET_BYTES,
+    LARGE,
+    SMALL,
+    TARGET_PROPERTY,
+    outputs,
+)
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import VERB_NAME, RewriteManifests
-from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import Group, groups, settings_of
 from iceberg_cli.plan.text import count
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import Group
 
 _LEAST_PROPERTY: Final = "commit.manifest.min-count-to-merge"
 _LEAST_SMALL: Final = 100
@@ -99,18 +106,30 @@ def suggestion(inspected: Inspected) -> dict[str, Any] | None:
     if not rows.num_rows:
         return None
     row: dict[str, Any] = {"operation": VERB_NAME, "certain": True, "blocked_by": []}
-    if any(
-        rows[name].null_count for name in ("added_files_count", "existing_files_count", "manifest_length")
-    ):
-        return {**row, "reason": "the manifest list has no counts", "certain": False}
     policy = RewriteManifests()
     try:
+        counted = not any(rows[name].null_count for name in ("added_files_count", "existing_files_count"))
+        if (counted or metadata.format_version == 1) and _are_few_and_small(rows, metadata):
+            return None  # of most tables no more has to be loaded
+        if not counted or rows["manifest_length"].null_count:
+            return {**row, "reason": "the manifest list has no counts", "certain": False}
+        from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import due, groups, settings_of
+
         found = groups(rows, metadata, policy, settings_of(metadata, policy))
-        regroup = regrouping((group, rules.due(group)) for group in found)
-        due = bool(regroup.manifests) and regroup.early(metadata) is None
+        regroup = regrouping((group, due(group)) for group in found)
+        is_due = bool(regroup.manifests) and regroup.early(metadata) is None
     except IcebergCliError:
         return None
-    return {**row, "reason": regroup.reason} if due else None
+    return {**row, "reason": regroup.reason} if is_due else None
+
+
+def _are_few_and_small(rows: pa.Table, metadata: TableMetadata) -> bool:
+    """Whether there are so few manifests, none above the target size, that no rule can make them due."""
+    if rows["manifest_length"].null_count:
+        return False
+    least = metadata.property_int(_LEAST_PROPERTY, _LEAST_SMALL)
+    target = metadata.property_int(TARGET_PROPERTY, DEFAULT_TARGET_BYTES)
+    return rows.num_rows < min(_CRUMBS, least) and int(pc.max(rows["manifest_length"]).as_py()) <= target
 
 
 def _numbers(rows: pa.Table, name: str) -> Any:

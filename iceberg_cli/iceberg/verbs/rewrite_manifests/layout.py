@@ -22,6 +22,8 @@ from typing import Any, Final
 
 from iceberg_cli.iceberg.spec.manifests.field_summaries import FieldSummary
 
+TARGET_PROPERTY: Final = "commit.manifest.target-size-bytes"
+DEFAULT_TARGET_BYTES: Final = 8 << 20
 SMALL: Final = 0.75  # of the target size: below, a manifest is one of those that are merged
 LARGE: Final = 1.8  # above, it is split
 MERGED: Final = "small: it is merged"  # how the reason begins

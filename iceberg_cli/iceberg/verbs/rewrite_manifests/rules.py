@@ -26,7 +26,9 @@ from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types import transforms
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.verbs.rewrite_manifests.layout import (
+    DEFAULT_TARGET_BYTES,
     MERGED,
+    TARGET_PROPERTY,
     Candidate,
     Layout,
     chosen,
@@ -49,9 +51,7 @@ CONTENTS: Final[Mapping[str, tuple[int, ...]]] = {
     "data": (DATA,),
     "deletes": (DELETES,),
 }
-_DEFAULT_TARGET_BYTES = 8 << 20
 _DEFAULT_MIN_MANIFESTS = 2
-_TARGET_PROPERTY = "commit.manifest.target-size-bytes"
 _CODEC_PROPERTY = "write.manifest.compression-codec"
 _CODECS = {"gzip": "deflate", "uncompressed": "null", "none": "null", "zstd": "zstandard", "snappy": "snappy"}
 
@@ -73,12 +73,12 @@ def settings_of(metadata: TableMetadata, policy: RewriteManifests) -> RewriteSet
         UsageError: a spec or partition field that the table does not have.
         InvalidMetadata: a property is no number, or names no codec.
     """
-    target = policy.chosen("target_size", _DEFAULT_TARGET_BYTES)
-    if policy.target_size is None and _TARGET_PROPERTY in metadata.properties:
-        value = metadata.property_int(_TARGET_PROPERTY, _DEFAULT_TARGET_BYTES)
+    target = policy.chosen("target_size", DEFAULT_TARGET_BYTES)
+    if policy.target_size is None and TARGET_PROPERTY in metadata.properties:
+        value = metadata.property_int(TARGET_PROPERTY, DEFAULT_TARGET_BYTES)
         if value < 1:
-            raise InvalidMetadata(metadata.location, f"properties.{_TARGET_PROPERTY}", f"{value} is no size")
-        target = Option(value=value, source=f"table property {_TARGET_PROPERTY}")
+            raise InvalidMetadata(metadata.location, f"properties.{TARGET_PROPERTY}", f"{value} is no size")
+        target = Option(value=value, source=f"table property {TARGET_PROPERTY}")
     least = policy.chosen("min_manifests", _DEFAULT_MIN_MANIFESTS)
     codec = metadata.properties.get(_CODEC_PROPERTY, "gzip").lower()
     if codec not in _CODECS:
