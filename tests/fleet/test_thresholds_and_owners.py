@@ -84,6 +84,9 @@ def test_a_verb_that_removes_nothing_has_no_threshold_of_removals(verb: str, tmp
         ({"iceberg-cli.expire-snapshot.when": "never"}, "Did you mean 'expire-snapshots'?"),
         ({"iceberg-cli.expire-snapshots.older": "1d"}, "expire-snapshots has when, older-than, retain-last"),
         ({"iceberg-cli.expire-snapshots.retain-last": "few"}, "'few' is no whole number"),
+        ({"iceberg-cli.expire-snapshots.retain-last": "0"}, "retain-last must be at least 1, not 0"),
+        ({"iceberg-cli.expire-snapshots.mode": "lite"}, "expire-snapshots.mode is not known"),
+        ({"iceberg-cli.rewrite-manifests.retain-last": "2"}, "rewrite-manifests.retain-last is not known"),
         ({"iceberg-cli.window": "at night"}, "write mon-fri 01:00-05:00 Europe/Berlin"),
     ],
 )
@@ -114,6 +117,7 @@ def by_file(text: str) -> TablePolicy:
         ("{ retain-last = 3 }", ("retain-last", "2"), 3),
         ('{ retention = "7d" }', ("retention", "8d"), "8d"),
         ('{ retention = "7d" }', ("retention", "24h"), "7d"),
+        ('{ retention = "7d" }', ("retention", "168h"), "7d"),
     ],
 )
 def test_of_two_retentions_the_one_stays_that_keeps_more(
