@@ -218,7 +218,7 @@ def test_on_a_local_disk_there_is_nothing_to_vouch_for(tmp_path: Path) -> None:
 def test_the_word_on_other_committers_of_iceberg_tables_means_nothing_for_delta(
     moto_server: S3Server, tmp_path: Path
 ) -> None:
-    refused = ran(moto_server, "inspect", a_table(moto_server, tmp_path), "--unsafe-single-writer")
+    refused = ran(moto_server, "plan", a_table(moto_server, tmp_path), "--unsafe-single-writer")
     assert refused.code == 2
     assert "--unsafe-single-writer is an option of Iceberg tables" in refused.json["message"]
 

@@ -515,7 +515,10 @@ class S3Storage(Storage):
         if _code(error) in {"NoSuchKey", "404", "NotFound"}:
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if isinstance(error, NoCredentialsError | PartialCredentialsError):
-            return NoCredentials(f"Cannot {verb} {path}: there are no credentials", next_step=_LOOKED_FOR)
+            are = "part of the credentials is missing"
+            if isinstance(error, NoCredentialsError):
+                are = "there are no credentials"
+            return NoCredentials(f"Cannot {verb} {path}: {are}", next_step=_LOOKED_FOR)
         reason = redact(_reason(error), self._secrets)
         denied = status_of(error) in (401, 403) or isinstance(error, SigningRefused)
         kind = AccessDenied if denied else BackendUnavailable
