@@ -40,15 +40,22 @@ class FleetPolicy:
     only: frozenset[str] = frozenset()
     _made: dict[str, Policy] = field(default_factory=dict, repr=False, compare=False)
 
-    def of_table(self, names: list[str], properties: Mapping[str, str] | None = None) -> TablePolicy | None:
-        """What the policy file has for a table; None where it has nothing, or there is no file.
+    def of_table(self, names: list[str]) -> TablePolicy | None:
+        """What the policy file has for the table of these names; None where it has nothing, or there is no file."""
+        return None if self.file is None else self.file.of_table(names)
+
+    def as_narrowed(
+        self, names: list[str], properties: Mapping[str, str], *, as_of_ms: int
+    ) -> TablePolicy | None:
+        """The same, as far as the table's properties let it.
 
         Args:
             names: all of the table.
-            properties: of the table, which may narrow it; None: they are not known yet.
+            properties: all of the table, or those that decide.
+            as_of_ms: the "now" of every age.
         """
-        own = None if self.file is None else self.file.of_table(names)
-        return own if own is None or properties is None else narrowed(own, properties)
+        own = self.of_table(names)
+        return None if own is None else narrowed(own, properties, as_of_ms=as_of_ms)
 
     def verbs(self, own: TablePolicy | None, format_name: str) -> list[VerbPolicy]:
         """The verbs that are looked at on a table, in the order in which they run; those of other formats are not.

@@ -295,7 +295,7 @@ class Maintenance:
         if skip := self._skip(listed, table, now_ms=now_ms):
             yield self._skipped(listed, table, skip)
             return
-        own = self.policy.of_table(names_of(listed, table.identity["location"]), table.properties)
+        own = self._own(listed, table)
         if running := [each for each in table.operations() if each.state == "running"]:
             reason = f"operation {running[0].operation_id} of it is {running[0].message}"
             yield self._skipped(listed, table, Skip(BUSY, reason))
@@ -443,7 +443,7 @@ class Maintenance:
         location = None if table is None else table.identity["location"]
         if location is not None and (reason := self._held.get(key_of_location(location))):
             return Skip(HELD, reason)
-        own = self.policy.of_table(names_of(listed, location), None if table is None else table.properties)
+        own = self.policy.of_table(names_of(listed)) if table is None else self._own(listed, table)
         if own is None:
             return Skip(IN_NO_POLICY, "no entry of the policy file matches it")
         if not own.maintain:
@@ -453,6 +453,11 @@ class Maintenance:
             begins = "never begins" if start_ms is None else f"begins {iso(start_ms)}"
             return Skip(OUTSIDE_WINDOW, f"outside its window ({own.window.text}), which {begins}")
         return None
+
+    def _own(self, listed: ListedTable, table: Table) -> TablePolicy | None:
+        """What the policy has for an opened table."""
+        names = names_of(listed, table.identity["location"])
+        return self.policy.as_narrowed(names, table.properties, as_of_ms=self.as_of_ms)
 
     def _come_to_before(self, listed: ListedTable, table: Table) -> str | None:
         """The name by which a table was come to before in this run, or None."""

@@ -177,7 +177,7 @@ class TablePolicy:
     def why_not_maintained(self) -> str:
         """Why nothing runs on it, in words."""
         if self.is_held_by_itself:
-            return self.reason if self.reason != self.maintain_source else f"{self.reason} = false"
+            return self.reason
         return f"maintain = false{f': {self.reason}' if self.reason else ''}"
 
 

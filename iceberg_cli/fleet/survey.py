@@ -230,7 +230,7 @@ class Survey:
         self, listed: ListedTable, location: str, properties: Mapping[str, str]
     ) -> tuple[TablePolicy | None, list[VerbPolicy]]:
         """What the policy has for a table, and the verbs that are looked at."""
-        own = self.policy.of_table(names_of(listed, location), properties)
+        own = self.policy.as_narrowed(names_of(listed, location), properties, as_of_ms=self.as_of_ms)
         return own, self.policy.verbs(own, listed.format)
 
     def _decision_key(self, verb: VerbPolicy, decision: Decision) -> str:
@@ -423,7 +423,7 @@ def _due_by(verb: VerbPolicy, decision: Decision, freed: Mapping[str, Any] | Non
         blocked_by=decision.blocked_by if freed is None else tuple(freed["blocked_by"]),
         oldest_ms=decision.oldest_ms,
         allowed_ms=decision.allowed_ms,
-        reason=decision.reason if freed is None else freed.get("reason", decision.reason),
+        reason=decision.reason if freed is None else freed["reason"],
     )
 
 

@@ -18,20 +18,20 @@ from iceberg_cli.fleet.policy_schema import options_of_verb
 from iceberg_cli.fleet.windows import BothWindows, parse_window
 from iceberg_cli.formats import VERB_NAMES
 from iceberg_cli.plan.option_kinds import Duration, Moment
-from iceberg_cli.plan.text import did_you_mean, time_ms
+from iceberg_cli.plan.text import did_you_mean
 
 PREFIX: Final = "iceberg-cli."
 _MAINTAIN, _WINDOW, _WHEN = "maintain", "window", "when"
 _WINDOW_TEXT: Final = re.compile(r"(?:(?P<days>[a-z, -]+) )?(?P<from>[0-9:]+)-(?P<to>[0-9:]+) (?P<zone>\S+)")
-_NOW_MS: Final = 10**17  # of two ages the older one is told by any "now" after them
 
 
-def narrowed(own: TablePolicy, properties: Mapping[str, str]) -> TablePolicy:
+def narrowed(own: TablePolicy, properties: Mapping[str, str], *, as_of_ms: int) -> TablePolicy:
     """What a policy file has for a table, as far as the table's properties let it.
 
     Args:
         own: by the file.
         properties: all of the table.
+        as_of_ms: the "now" of every age: an age and a date can be compared by it alone.
     """
     found = own
     for name in sorted(properties):
@@ -39,17 +39,19 @@ def narrowed(own: TablePolicy, properties: Mapping[str, str]) -> TablePolicy:
             continue
         source = f"{OF_TABLE}{name}"
         try:
-            found = _with(found, name.removeprefix(PREFIX), properties[name], source)
+            found = _with(found, name.removeprefix(PREFIX), properties[name], source, as_of_ms=as_of_ms)
         except UsageError as error:
             found = replace(found, maintain=False, reason=error.message, maintain_source=source)
     return found
 
 
-def _with(own: TablePolicy, key: str, text: str, source: str) -> TablePolicy:
+def _with(own: TablePolicy, key: str, text: str, source: str, *, as_of_ms: int) -> TablePolicy:
     if key == _MAINTAIN:
         if text not in ("true", "false"):
             raise UsageError(f"{source} must be true or false, not {text!r}")
-        return own if text == "true" else replace(own, maintain=False, reason=source, maintain_source=source)
+        if text == "true":
+            return own
+        return replace(own, maintain=False, reason=f"{source} = false", maintain_source=source)
     if key == _WINDOW:
         window = _window(text, source)
         both = window if own.window is None else BothWindows(own.window, window)
@@ -58,20 +60,16 @@ def _with(own: TablePolicy, key: str, text: str, source: str) -> TablePolicy:
     if verb not in VERB_NAMES:
         known = (_MAINTAIN, _WINDOW, *VERB_NAMES)
         raise UsageError(f"{source} is not known.{did_you_mean(verb, known)}")
-    if option == _WHEN:
-        if text != NEVER:
-            raise UsageError(f"{source} must be never, not {text!r}")
-        change: dict[str, Any] = {"when": NEVER, "when_source": source}
-    elif f"--{option}" in RETENTION and f"--{option}" in options_of_verb(verb):
-        if verb not in own.verbs:
-            return own
-        change = _kept(own.verbs[verb], f"--{option}", text, source)
-    else:
-        having = [flag.removeprefix("--") for flag in RETENTION if flag in options_of_verb(verb)]
-        known = (_WHEN, *having)
-        raise UsageError(f"{source} is not known; {verb} has {', '.join(known)}")
+    having = [flag.removeprefix("--") for flag in RETENTION if flag in options_of_verb(verb)]
+    if option not in (_WHEN, *having):
+        raise UsageError(f"{source} is not known; {verb} has {', '.join((_WHEN, *having))}")
+    if option == _WHEN and text != NEVER:
+        raise UsageError(f"{source} must be never, not {text!r}")
     if verb not in own.verbs:
         return own
+    change: dict[str, Any] = {"when": NEVER, "when_source": source}
+    if option != _WHEN:
+        change = _kept(own.verbs[verb], f"--{option}", text, source, as_of_ms=as_of_ms)
     return replace(own, verbs={**own.verbs, verb: replace(own.verbs[verb], **change)})
 
 
@@ -86,7 +84,7 @@ def _window(text: str, source: str) -> Any:
     return parse_window(given, source)
 
 
-def _kept(verb: VerbPolicy, flag: str, text: str, source: str) -> dict[str, Any]:
+def _kept(verb: VerbPolicy, flag: str, text: str, source: str, *, as_of_ms: int) -> dict[str, Any]:
     """The changes of a verb's policy by which an option keeps what both say."""
     kind = options_of_verb(verb.verb)[flag].kind
     value: Any = text
@@ -95,15 +93,16 @@ def _kept(verb: VerbPolicy, flag: str, text: str, source: str) -> dict[str, Any]
             raise UsageError(f"{source}: {text!r} is no whole number")
         value = int(text)
     kind.check(kind.read(value, source), source)
-    if flag in verb.given and _keeps(kind, verb.given[flag], flag) >= _keeps(kind, value, source):
+    keeps = _keeps(kind, value, source, as_of_ms=as_of_ms)
+    if flag in verb.given and _keeps(kind, verb.given[flag], flag, as_of_ms=as_of_ms) >= keeps:
         return {}
     return {"given": {**verb.given, flag: value}, "sources": {**verb.sources, flag: source}}
 
 
-def _keeps(kind: Any, value: Any, source: str) -> int:
+def _keeps(kind: Any, value: Any, source: str, *, as_of_ms: int) -> int:
     """A number that is the greater the more is kept."""
     if isinstance(kind, Moment):
-        return -time_ms(value, source, now_ms=_NOW_MS) if isinstance(value, str) else -int(value)
+        return -int(kind.at(value, source, now_ms=as_of_ms))
     if isinstance(kind, Duration):
         return int(kind.read(value, source))
     return int(value)

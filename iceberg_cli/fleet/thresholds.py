@@ -28,12 +28,11 @@ def not_reached(plan: Plan, thresholds: Mapping[str, Any]) -> str | None:
     """
     files, size_bytes = plan.deletes
     snapshots = sum(each.subject == "snapshot" and not each.keep for each in plan.verdicts)
+    found = {MIN_SNAPSHOTS: snapshots, MIN_FILES: files, MIN_BYTES: size_bytes}
     for name, least in thresholds.items():
-        found, text = {
-            MIN_SNAPSHOTS: (snapshots, f"{count(snapshots, 'snapshots')}, fewer than {least:,}"),
-            MIN_FILES: (files, f"{count(files, 'files')}, fewer than {least:,}"),
-            MIN_BYTES: (size_bytes, f"{size(size_bytes)}, less than {size(least)}"),
-        }[name]
-        if found < least:
-            return f"{text} ({name})"
+        if found[name] >= least:
+            continue
+        if name == MIN_BYTES:
+            return f"{size(size_bytes)}, less than {size(least)} ({name})"
+        return f"{count(found[name], name.removeprefix('min-'))}, fewer than {least:,} ({name})"
     return None

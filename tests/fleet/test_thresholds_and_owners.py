@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.fleet.policy_file import TablePolicy, parse_policy
-from iceberg_cli.fleet.table_properties import narrowed
+from iceberg_cli.fleet.table_properties import narrowed as narrowed_as_of
 from iceberg_cli.fleet.windows import BothWindows, parse_window
 from tests.cli.running import iceberg_cli
 from tests.fleet.maintaining import policy_file
@@ -87,6 +87,7 @@ def test_a_verb_that_removes_nothing_has_no_threshold_of_removals(verb: str, tmp
         ({"iceberg-cli.expire-snapshots.retain-last": "0"}, "retain-last must be at least 1, not 0"),
         ({"iceberg-cli.expire-snapshots.mode": "lite"}, "expire-snapshots.mode is not known"),
         ({"iceberg-cli.rewrite-manifests.retain-last": "2"}, "rewrite-manifests.retain-last is not known"),
+        ({"iceberg-cli.expire-snapshots.older-than": "soon"}, "iceberg-cli.expire-snapshots.older-than"),
         ({"iceberg-cli.window": "at night"}, "write mon-fri 01:00-05:00 Europe/Berlin"),
     ],
 )
@@ -98,6 +99,10 @@ def test_an_owner_forbids_it_and_so_does_what_is_not_understood(
     assert run["status"] == "skipped"
     assert reason in run["reason"]
     assert (row["grade"], reason in row["rule"]) == ("ok", True)
+
+
+def narrowed(own: TablePolicy, properties: dict[str, str]) -> TablePolicy:
+    return narrowed_as_of(own, properties, as_of_ms=NOW_MS)
 
 
 def by_file(text: str) -> TablePolicy:
@@ -112,6 +117,8 @@ def by_file(text: str) -> TablePolicy:
         ('{ older-than = "7d" }', ("older-than", "30d"), "30d"),
         ('{ older-than = "7d" }', ("older-than", "1d"), "7d"),
         ('{ older-than = "2026-01-01" }', ("older-than", "2025-01-01T00:00:00Z"), "2025-01-01T00:00:00Z"),
+        ('{ older-than = "2026-09-20" }', ("older-than", "30d"), "30d"),  # a day before now
+        ('{ older-than = "30d" }', ("older-than", "2026-09-20"), "30d"),
         ("{}", ("older-than", "30d"), "30d"),
         ("{ retain-last = 3 }", ("retain-last", "10"), 10),
         ("{ retain-last = 3 }", ("retain-last", "2"), 3),

@@ -172,7 +172,8 @@ def _row(run: Run, chosen: FleetPolicy, opener: TableOpener, listed: ListedTable
         table = opener.open(listed, seen=listed.metadata_location)
         identity = table.identity
         # Where it lies is a name of it, too, which not every list tells.
-        found = chosen.of_table(names_of(listed, table.identity["location"]), table.properties)
+        names = names_of(listed, table.identity["location"])
+        found = chosen.as_narrowed(names, table.properties, as_of_ms=run.as_of_ms)
         if found is not None and found.maintain:
             options = _options(run, chosen, found, table)
     assert chosen.file is not None
