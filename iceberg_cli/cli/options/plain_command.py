@@ -103,10 +103,7 @@ class PlainCommand(TyperCommand):
         options = [item for item in parameters if item.param_type_name == "option"]
         own = [item for item in options if is_own(tuple(item.opts))]
         # `plan` has those of every verb.
-        of_verbs = (
-            [] if len(own) <= _MOST_OWN else [item for item in own if not is_among_own(tuple(item.opts))]
-        )
-        shown = [item for item in own if item not in of_verbs]
+        shown = own if len(own) <= _MOST_OWN else [item for item in own if is_among_own(tuple(item.opts))]
         arguments = [item for item in parameters if item.param_type_name == "argument"]
         for title, items in (("Arguments", arguments), ("Options", shown)):
             records = [record for item in items if (record := item.get_help_record(ctx))]

@@ -67,8 +67,8 @@ finally:
 _LOCATION: Final = re.compile(r"gs://([^/]+)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 _MARK: Final = "iceberg-cli-put"
 _LOOKED_FOR: Final = (
-    "Looked for: gcs.oauth2.token, GOOGLE_APPLICATION_CREDENTIALS, gcloud's login, a service account of this machine. A "
-    "public bucket is read with gcs.no-auth=true."
+    "Looked for: gcs.oauth2.token, GOOGLE_APPLICATION_CREDENTIALS, gcloud's login, a service account of this machine. "
+    "A public bucket is read with gcs.no-auth=true."
 )
 _BATCH: Final = 100  # requests in one batch, by the service
 _PAGE: Final = 1_000

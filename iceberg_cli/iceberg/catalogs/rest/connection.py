@@ -180,9 +180,14 @@ class RestConnection:
         return f"{type(error).__name__}: {text}" if isinstance(error, KeyError) or not text else text
 
 
+def _cause_of(error: Exception) -> object:
+    """The error of urllib3 for which requests gave up; None: another kind of error."""
+    return getattr(error.args[0] if error.args else None, "reason", None)
+
+
 def _words_of(error: Exception) -> str:
     """What an error says: of a connection that was not made the address and the system's words alone."""
-    cause = getattr(error.args[0] if error.args else None, "reason", None)
+    cause = _cause_of(error)
     below = getattr(cause, "__cause__", None)
     if isinstance(cause, NewConnectionError) and isinstance(below, OSError) and below.strerror:
         request = getattr(error, "request", None)
@@ -199,8 +204,7 @@ def _sent_with(request: requests.PreparedRequest) -> Sequence[str]:
 
 def _was_not_sent(error: Exception) -> bool:
     """Whether no connection was made: nothing can have been sent."""
-    cause = getattr(error.args[0] if error.args else None, "reason", None)
-    return isinstance(error, requests.ConnectTimeout) or isinstance(cause, NewConnectionError)
+    return isinstance(error, requests.ConnectTimeout) or isinstance(_cause_of(error), NewConnectionError)
 
 
 def _key_lifetime_s(answer: requests.Response) -> float:

@@ -58,7 +58,7 @@ class Regrouping:
     @property
     def reason(self) -> str:
         """What there is to do, in counts."""
-        return f"{count(self.manifests, 'manifests')} where {self.made:,} would do"
+        return would_do(self.manifests, self.made)
 
     def early(self, metadata: TableMetadata) -> str | None:
         """Why it does not count as due yet, or None.
@@ -66,12 +66,17 @@ class Regrouping:
         Raises:
             InvalidMetadata: the table's property is no number.
         """
-        least = metadata.property_int(_LEAST_PROPERTY, _LEAST_SMALL)
+        least = _least(metadata)
         many = self.small >= least and 2 * self.made < self.manifests
         crumbs = self.manifests >= _CRUMBS and self.mean_of_target < _OF_TARGET
         if self.large or many or crumbs:
             return None
         return f"{self.reason}, fewer than {least:,} are small"
+
+
+def would_do(manifests: int, made: int) -> str:
+    """What there is to do, in counts."""
+    return f"{count(manifests, 'manifests')} where {made:,} would do"
 
 
 def regrouping(chosen: Iterable[tuple[Group, Mapping[int, str]]]) -> Regrouping:
@@ -127,9 +132,16 @@ def _are_few_and_small(rows: pa.Table, metadata: TableMetadata) -> bool:
     """Whether there are so few manifests, none above the target size, that no rule can make them due."""
     if rows["manifest_length"].null_count:
         return False
-    least = metadata.property_int(_LEAST_PROPERTY, _LEAST_SMALL)
     target = metadata.property_int(TARGET_PROPERTY, DEFAULT_TARGET_BYTES)
-    return rows.num_rows < min(_CRUMBS, least) and int(pc.max(rows["manifest_length"]).as_py()) <= target
+    return (
+        rows.num_rows < min(_CRUMBS, _least(metadata))
+        and int(pc.max(rows["manifest_length"]).as_py()) <= target
+    )
+
+
+def _least(metadata: TableMetadata) -> int:
+    """From how many small manifests on writers merge them."""
+    return metadata.property_int(_LEAST_PROPERTY, _LEAST_SMALL)
 
 
 def _numbers(rows: pa.Table, name: str) -> Any:

@@ -25,7 +25,7 @@ from iceberg_cli.iceberg.spec.table_metadata.snapshot import MAIN
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_manifests import rules
 from iceberg_cli.iceberg.verbs.rewrite_manifests.build import ManifestBuild, rehearse
-from iceberg_cli.iceberg.verbs.rewrite_manifests.due import regrouping
+from iceberg_cli.iceberg.verbs.rewrite_manifests.due import regrouping, would_do
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import VERB_NAME, RewriteManifests
 from iceberg_cli.iceberg.verbs.rewrite_manifests.rules import (
     EarlierRewrite,
@@ -160,7 +160,11 @@ def _planned(
         plan,
         verdicts=verdicts,
         steps=(_step(head, rewrites, gone),),
-        reason=_reason(head, rewrites, gone, stale),
+        reason=_reason(
+            rewrites,
+            going=len(gone),
+            repaired=sum(path in stale and place not in gone for place, path in enumerate(paths)),
+        ),
         early=None if stale else _early(table, policy, rewrites),
         warnings=tuple(reason for each in lost for reason in each.warnings),
         blocked_by=(
@@ -248,16 +252,11 @@ def _opened(table: IcebergTable, source: ManifestSource) -> ManifestSource:
         raise CorruptFile(source.path, None, "the table needs this file and it is not there") from None
 
 
-def _reason(
-    head: BranchHead, rewrites: Sequence[Rewrite], gone: Mapping[int, str], stale: Mapping[str, str]
-) -> str:
-    made = sum(len(each.tasks) for each in rewrites)
-    repaired = set(stale) - {
-        path for place, path in enumerate(head.rows["manifest_path"].to_pylist()) if place in gone
-    }
-    parts = [f"{count(len(gone), 'manifests')} where {made:,} would do"] if rewrites else []
+def _reason(rewrites: Sequence[Rewrite], *, going: int, repaired: int) -> str:
+    """What there is to do, in counts: manifests that are written anew, and others that are only listed anew."""
+    parts = [would_do(going, sum(len(each.tasks) for each in rewrites))] if rewrites else []
     if repaired:
-        parts.append(f"{count(len(repaired), 'manifests')} of which the list says something wrong")
+        parts.append(f"{count(repaired, 'manifests')} of which the list says something wrong")
     return "; ".join(parts)
 
 
