@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import shutil
 import sqlite3
 import sys
@@ -167,6 +168,8 @@ def _session_for_tables(root: Path) -> Any:
     jvm = settings_of_jvm(JARS, root)
     from pyspark.sql import SparkSession
 
+    # A session that `spark_session` opens later shares this one's JVM, and the Python that was chosen for it.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = SHARED | jvm | FOR_TABLES | {"spark.sql.warehouse.dir": str(root / "spark-warehouse")}
     for kind in ("hadoop", "jdbc"):
         settings |= {
