@@ -106,7 +106,6 @@ _iceberg_cli() {
             "upgrade-v3 0") _iceberg_cli_files ;;
             "assign-row-ids 0") _iceberg_cli_files ;;
             "apply 0") _iceberg_cli_files ;;
-            "resume 0") _iceberg_cli_files ;;
             "demo 0") _iceberg_cli_files ;;
             "policy 0") _iceberg_cli_words "check import" ;;
             "policy 1") _iceberg_cli_files ;;

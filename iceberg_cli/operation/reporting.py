@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.records import CommitIntent, StepState, SweepOnly, SweepOutcome
@@ -13,6 +13,21 @@ from iceberg_cli.plan.report import TAGGED_FILES, Report
 from iceberg_cli.plan.writer_loss import loss_notes
 
 
+class DeletionSums(NamedTuple):
+    """Files that an operation has deleted so far, and their bytes."""
+
+    files: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, journal: Journal) -> DeletionSums:
+        """Those that a journal has."""
+        outcomes = journal.records(SweepOutcome)
+        return cls(
+            sum(sum(record.by_kind.values()) for record in outcomes), sum(record.bytes for record in outcomes)
+        )
+
+
 def report_of(
     shown: Plan,
     journal: Journal,
@@ -20,6 +35,7 @@ def report_of(
     columns: Sequence[str],
     removals: Callable[[str], Removals],
     status: str,
+    earlier: DeletionSums,
 ) -> Report:
     """The report of an operation as far as it has come.
 
@@ -29,6 +45,7 @@ def report_of(
         columns: result columns that the report has even where they are 0.
         removals: by their file's name in the journal.
         status: see `Report`.
+        earlier: what was deleted before this run.
     """
     operation = journal.operation()
     known = {} if operation is None else operation.steps
@@ -53,6 +70,8 @@ def report_of(
         committed_version=_last([_version(intent) for intent in intents]),
         counts=_counts(columns, intents, journal),
         reclaimed_bytes=sum(state.deleted_bytes for state in states),
+        earlier_deleted_files=earlier.files,
+        earlier_reclaimed_bytes=earlier.size_bytes,
         failed_deletes=tuple(failed),
         notes=(
             *loss_notes(shown),

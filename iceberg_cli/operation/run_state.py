@@ -11,7 +11,7 @@ from iceberg_cli.operation.journal import Journal, load_removals
 from iceberg_cli.operation.late_files import close
 from iceberg_cli.operation.ports import Table, Verb
 from iceberg_cli.operation.records import Discard, LeaveFiles, Operation, StepState
-from iceberg_cli.operation.reporting import report_of
+from iceberg_cli.operation.reporting import DeletionSums, report_of
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.events import phase
 from iceberg_cli.plan.plan import Plan, Step
@@ -32,6 +32,11 @@ class RunState:
     notes: list[str] = field(default_factory=list)
     kept_again: int = 0
     removals: dict[str, Removals] = field(default_factory=dict)  # by file name in the journal
+    _deleted_before: DeletionSums = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take note of what runs before this one deleted."""
+        self._deleted_before = DeletionSums.of(self.journal)
 
     def _phase(self, name: str) -> AbstractContextManager[None]:
         """A phase of this operation, for whoever listens."""
@@ -53,7 +58,12 @@ class RunState:
     def _report(self, status: str, started_ms: int) -> Report:
         """What the journal tells, and what this process noticed."""
         stated = report_of(
-            self.shown, self.journal, columns=self.verb.result_columns, removals=self._removals, status=status
+            self.shown,
+            self.journal,
+            columns=self.verb.result_columns,
+            removals=self._removals,
+            status=status,
+            earlier=self._deleted_before,
         )
         waiting = () if status == "nothing_to_do" else self._operation().uncommitted()
         if waiting:

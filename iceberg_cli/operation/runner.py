@@ -81,8 +81,12 @@ class OperationRun(RunState):
                 return self._report("nothing_to_do", started_ms)
             self._check_withheld()
             if not self._sweep(step):
-                waiting = self.earlier is not None or self._state(step).sweep_after_ms is not None
-                return self._report("waiting" if waiting else "partial", started_ms)
+                own_ms = self._state(step).sweep_after_ms
+                waiting = self.earlier is not None or own_ms is not None
+                return replace(
+                    self._report("waiting" if waiting else "partial", started_ms),
+                    waits_until_ms=own_ms if self.earlier is None else self.earlier.until_ms,
+                )
             self.journal.append(StepDone(step=step.name))
         report = self._report("done", started_ms)
         close(self.journal, "done", self.runtime)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from iceberg_cli.plan.text import count, listed
+from iceberg_cli.plan.text import count, listed, moment
 
 INSPECTION_SCHEMA: Final = "iceberg-cli/inspection/2"
 Row = Mapping[str, Any]
@@ -149,6 +149,19 @@ def _named(items: Sequence[Row], are: str) -> str:
     return f"{listed([item['operation'] for item in items])} {are}{because}"
 
 
+def state_text(operation: Row) -> str:
+    """The state of an element of `operations/2`, and until when it waits."""
+    message, until_ms = str(operation["message"]), operation["grace_until_ms"]
+    # One that waits for another operation says so itself.
+    return message if until_ms is None or operation["waits_for"] else f"{message} (until {moment(until_ms)})"
+
+
+def operation_text(operation: Row) -> str:
+    """An element of `operations/2` in a line."""
+    verb = f" ({operation['operation']})" if operation["operation"] else ""
+    return f"{operation['operation_id']}{verb}: {state_text(operation)}"
+
+
 def due_parts(document: Row, *, plan_shows: str) -> Iterator[Part]:
     """What can be done, and by which commands: the second part of a summary.
 
@@ -165,7 +178,7 @@ def due_parts(document: Row, *, plan_shows: str) -> Iterator[Part]:
         if blocked or alike[item["certain"]] > 1:
             be = "due" if item["certain"] else "may be due"
             lines.append(f"{be}: {item['operation']}: {item['reason']}{blocked}")
-    lines += [f"open operation {operation}" for operation in document["open_operations"]]
+    lines += [f"open operation {operation_text(operation)}" for operation in document["operations"]]
     yield Lines(lines)
     commands = [f"{shlex.join(['iceberg-cli', 'plan', name])}  # {plan_shows}"]
     if document["open_operations"]:

@@ -77,16 +77,23 @@ class RecoveredOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The report of a run of one verb."""
+    """The report of a run of one verb.
+
+    `counts` and `reclaimed_bytes` are of the whole operation; `earlier_deleted_files` and `earlier_reclaimed_bytes`
+    what runs before this one had deleted of that.
+    """
 
     verb: str  # its name on the command line
     operation_id: str | None
     status: str  # done, nothing_to_do, waiting, partial, conflict, unknown, refused
+    waits_until_ms: int | None = None  # of one that is waiting, as far as it waits for a time
     metadata_location: str | None = None
     committed_snapshot_id: int | None = None
     committed_version: int | None = None  # of a Delta table
     counts: Mapping[str, int] = field(default_factory=dict)
     reclaimed_bytes: int = 0
+    earlier_deleted_files: int = 0
+    earlier_reclaimed_bytes: int = 0
     failed_deletes: tuple[Mapping[str, str], ...] = ()
     kept_again: int = 0  # removals that are reachable by now, from this table or one in a folder below
     notes: tuple[str, ...] = ()
@@ -107,6 +114,8 @@ class Report:
             "operation": self.verb,
             "operation_id": self.operation_id,
             "status": self.status,
+            "waits_until_ms": self.waits_until_ms,
+            "waits_until": iso(self.waits_until_ms),
             "metadata_location": self.metadata_location,
             "committed_snapshot_id": None
             if self.committed_snapshot_id is None
@@ -114,6 +123,8 @@ class Report:
             "committed_version": self.committed_version,
             **self.counts,
             "reclaimed_bytes": self.reclaimed_bytes,
+            "earlier_deleted_files_count": self.earlier_deleted_files,
+            "earlier_reclaimed_bytes": self.earlier_reclaimed_bytes,
             "failed_deletes": [dict(failure) for failure in self.failed_deletes],
             "kept_again": self.kept_again,
             "notes": list(self.notes),

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from iceberg_cli.errors import (
     CommitStateUnknown,
@@ -24,6 +25,7 @@ from iceberg_cli.operation.records import Operation
 from iceberg_cli.operation.runtime import Runtime, process_started
 from iceberg_cli.operation.withholding import earlier_operation
 from iceberg_cli.plan.report import AbandonedOperation, OrphanFiles, RecoveredOperation, Report
+from iceberg_cli.plan.text import iso
 from iceberg_cli.table.table import OpenTable, remove_leftovers
 
 
@@ -49,6 +51,21 @@ class OpenOperation:
     until_ms: int | None = None
     waits_for: str | None = None
     problem: IcebergCliError | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As an element of `operations/2`."""
+        started_ms = self.operation.started_ms if self.operation else None
+        return {
+            "operation_id": self.operation_id,
+            "operation": self.operation.verb if self.operation else None,
+            "started_ms": started_ms,
+            "started": iso(started_ms),
+            "state": self.state,
+            "message": self.message,
+            "grace_until_ms": self.until_ms,
+            "grace_until": iso(self.until_ms),
+            "waits_for": self.waits_for,
+        }
 
 
 def operations(table: OpenTable, *, now_ms: int) -> list[OpenOperation]:

@@ -140,7 +140,7 @@ def test_the_program_says_it_and_ends_with_2() -> None:
         (["inspect"], "Usage: iceberg-cli inspect [OPTIONS] TABLE [WHAT] [A] [B]"),
         (["expire-snapshots", "t", "--oldr-than", "7d"], "Usage: iceberg-cli expire-snapshots [OPTIONS] TABLE"),
         (["survey", "--x"], "Usage: iceberg-cli survey [OPTIONS] [PATTERN]..."),
-        (["resume"], "Usage: iceberg-cli resume [OPTIONS] TABLE [OP_ID]"),
+        (["resume"], "Usage: iceberg-cli resume [OPTIONS] TABLE|PATTERN [OP_ID]"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_command_shows_how_that_one_is_written(words: list[str], usage: str) -> None:

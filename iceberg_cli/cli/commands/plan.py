@@ -251,6 +251,7 @@ def _without_schema(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _show_open_operations(run: Run, opened: Table) -> None:
+    from iceberg_cli.plan.inspection import operation_text
+
     for listed in opened.operations():
-        verb = listed.operation.verb if listed.operation else "?"
-        run.err.line(f"open operation {listed.operation_id} ({verb}): {listed.message}")
+        run.err.line(f"open operation {operation_text(listed.to_json())}")

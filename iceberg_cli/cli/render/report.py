@@ -22,6 +22,9 @@ _STATUSES: Final = {
     "waiting": "Committed; the files wait for their grace, and the next run or `resume` deletes them",
     "partial": "Committed; some files that may go are still there, and the next run or `resume` deletes them",
 }
+_WAITING: Final = (
+    "Committed; the files wait for their grace until {}; the next run or `resume` deletes them then"
+)
 
 
 def show_report(screen: Screen, report: Report, table: str) -> None:
@@ -64,9 +67,16 @@ def show_report(screen: Screen, report: Report, table: str) -> None:
 def _headline(report: Report) -> str:
     deleted = sum(number for name, number in report.counts.items() if _deleted_kind(name))
     parts = [_STATUSES.get(report.status, report.status)]
+    if report.waits_until_ms is not None:
+        parts[0] = _WAITING.format(moment(report.waits_until_ms))
     if report.not_applicable is not None:
         parts[0] += f": {report.not_applicable}"
-    if deleted:
+    if report.earlier_deleted_files:
+        now = deleted - report.earlier_deleted_files
+        parts.append(
+            f"{count(now, 'files')} deleted now, {deleted:,} in all, {size(report.reclaimed_bytes)} freed"
+        )
+    elif deleted:
         parts.append(f"{count(deleted, 'files')} deleted, {size(report.reclaimed_bytes)} freed")
     if tagged := report.counts.get(TAGGED_FILES):
         parts.append(f"{count(tagged, 'files')} tagged, not deleted")

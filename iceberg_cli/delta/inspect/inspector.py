@@ -71,6 +71,7 @@ class DeltaTableInspector:
             CorruptFile: a file that was read cannot be read whole.
         """
         from iceberg_cli.delta.inspect.summary import SummaryFacts, summarize, vector_file_names
+        from iceberg_cli.table.recovery import operations
 
         facts = SummaryFacts(
             listing=self.listing,
@@ -78,7 +79,7 @@ class DeltaTableInspector:
             vector_files=self._sizes(vector_file_names(self.snapshot, self.location)),
             operation=self._operation(),
             read_only=self.table.read_only_reason(),
-            open_operations=tuple(self.table.workspace.open_operations()),
+            open_operations=tuple(each.to_json() for each in operations(self.table, now_ms=self.as_of_ms)),
         )
         return self.header("summary") | summarize(self.snapshot, facts, as_of_ms=self.as_of_ms)
 

@@ -50,7 +50,7 @@ class SummaryFacts:
             there; None where they were not looked at.
         operation: of the commit, None where it is not there or does not say.
         read_only: why no verb writes, or None.
-        open_operations: ids.
+        open_operations: elements of `operations/2`.
     """
 
     listing: Listing
@@ -58,7 +58,7 @@ class SummaryFacts:
     vector_files: Sequence[int | None] | None
     operation: str | None
     read_only: str | None
-    open_operations: tuple[str, ...]
+    open_operations: tuple[Row, ...]
 
 
 def fleet_columns(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,7 +117,8 @@ def summarize(snapshot: Snapshot, facts: SummaryFacts, *, as_of_ms: int) -> dict
         "transactions": len(snapshot.transactions),
         "domains": sorted(snapshot.domains),
         "suggestions": _due(tombstones, log, tracking, facts.read_only),
-        "open_operations": list(facts.open_operations),
+        "open_operations": [each["operation_id"] for each in facts.open_operations],
+        "operations": list(facts.open_operations),
     }
 
 

@@ -92,6 +92,8 @@ class TableInspector:
             data = manifests.filter(pc.equal(manifests["content"], 0))
             for _, batch in reachability.entries(data, DATA_COLUMNS, phase="reading data manifests"):
                 tally.add_data(batch.table)
+        from iceberg_cli.table.recovery import operations
+
         facts = SummaryFacts(
             manifests=manifests,
             tally=tally,
@@ -99,7 +101,7 @@ class TableInspector:
             metadata_bytes=self._metadata_bytes(),
             read_only=table.read_only_reason(),
             suggestions=tuple(self._suggestions(manifests, tally)),
-            open_operations=tuple(table.workspace.open_operations()),
+            open_operations=tuple(each.to_json() for each in operations(table, now_ms=self.as_of_ms)),
         )
         shown = summarize(table.metadata, self.snapshot, facts, as_of_ms=self.as_of_ms)
         return {**self.header("summary"), **shown}

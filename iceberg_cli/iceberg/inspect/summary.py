@@ -132,8 +132,8 @@ class SummaryFacts:
     """The input of a summary.
 
     `manifests` are rows of the manifest list; `recounted` whether the tally has the data manifests too;
-    `metadata_bytes` the size of the metadata file as stored; `suggestions` what `plan` would do, `open_operations` ids
-    of this tool's operations that were not closed.
+    `metadata_bytes` the size of the metadata file as stored; `suggestions` what `plan` would do, `open_operations`
+    elements of `operations/2`.
     """
 
     manifests: pa.Table
@@ -142,7 +142,7 @@ class SummaryFacts:
     metadata_bytes: int | None
     read_only: str | None
     suggestions: tuple[Row, ...]
-    open_operations: tuple[str, ...]
+    open_operations: tuple[Row, ...]
 
 
 def summarize(
@@ -188,7 +188,8 @@ def summarize(
         },
         "row_lineage": _row_lineage(metadata, snapshot, facts.manifests),
         "suggestions": list(facts.suggestions),
-        "open_operations": list(facts.open_operations),
+        "open_operations": [each["operation_id"] for each in facts.open_operations],
+        "operations": list(facts.open_operations),
     }
 
 

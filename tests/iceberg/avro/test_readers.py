@@ -433,7 +433,9 @@ def _zeros(codec: str) -> bytes:
     if codec == "xz":
         return lzma.compress(bytes(70 << 20), preset=0)
     engine = zlib.compressobj(9, wbits=-15)
-    return b"".join([*(engine.compress(megabyte) for _ in range(1 << 10)), engine.flush()])
+    # What ends with a full flush refers to nothing before it.
+    block = engine.compress(megabyte) + engine.flush(zlib.Z_FULL_FLUSH)
+    return block * (1 << 10) + engine.flush()
 
 
 @needs_fixtures
