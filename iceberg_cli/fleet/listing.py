@@ -72,7 +72,8 @@ class ListedTable:
     @classmethod
     def from_json(cls, element: Mapping[str, Any]) -> ListedTable:
         """The table of an element of `list/1`, where one process lists and another one maintains."""
-        return cls(**{**element, "also": tuple(element["also"])})
+        own = {name: element[name] for name in ("name", *_COLUMNS[1:])}
+        return cls(**own, also=tuple(element["also"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

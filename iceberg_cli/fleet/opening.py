@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from iceberg_cli.errors import TableNotFound
+from iceberg_cli.errors import IcebergCliError, TableNotFound
 from iceberg_cli.formats import format_of
+from iceberg_cli.operation.workspace import open_operations
 from iceberg_cli.paths import scheme_of
 from iceberg_cli.plan.events import Event, Listener, unheard
 
@@ -123,6 +124,20 @@ class TableOpener:
         if pointer.document is not None:
             return glances.of_document(pointer.document, pointer.location)
         return glances.read(self.read(listed, pointer.location), pointer.location)
+
+    def open_operations(self, listed: ListedTable, location: str | None) -> int | None:
+        """How many operations of a table that is not opened were not closed; None where only opening it tells.
+
+        Args:
+            listed: which one.
+            location: its folder; None where that is not known.
+        """
+        if location is None:
+            return None
+        try:
+            return len(open_operations(self._storage(listed), location))
+        except IcebergCliError:
+            return None
 
     def is_one_entry(self, name: str, other: str) -> bool:
         """Whether two names in catalogs are of one entry, which a commit by either moves: a server configured twice."""

@@ -115,7 +115,7 @@ class Survey:
         try:
             pointer = self.opener.pointer(listed)
             version = self._version(listed, pointer)
-            found = None if version is None else self._by_facts(listed, version)
+            found = None if version is None else self._by_facts(listed, version, pointer)
             glances = format_of(listed.format).surveying.file_glances
             if found is None and self.quick and pointer is not None and glances is not None:
                 found = self._by_file(listed, pointer, glances)
@@ -156,7 +156,7 @@ class Survey:
             return pointer.location
         return self.opener.folder_version(listed) if self.facts.is_kept else None
 
-    def _by_facts(self, listed: ListedTable, version: str) -> SurveyedTable | None:
+    def _by_facts(self, listed: ListedTable, version: str, pointer: Pointer | None) -> SurveyedTable | None:
         """The table by what an earlier survey read of this version; None where more must be read."""
         known = self.facts.get(version)
         if known is None:
@@ -178,6 +178,7 @@ class Survey:
             glance,
             columns=known["columns"],
             findings=known["findings"],
+            open_operations=self._open_operations(listed, glance, pointer),
             due=due,
             own=own,
             verbs=verbs,
@@ -201,11 +202,22 @@ class Survey:
             glance,
             columns=columns,
             findings=(),
+            open_operations=self._open_operations(listed, glance, pointer),
             due=due,
             own=own,
             verbs=verbs,
             from_cache=False,
             version=pointer.location,
+        )
+
+    def _open_operations(
+        self, listed: ListedTable, glance: Mapping[str, Any], pointer: Pointer | None
+    ) -> int | None:
+        """As in the row: a catalog that hands out metadata may hand out credentials too, for an opened table alone."""
+        if pointer is not None and pointer.document is not None:
+            return None
+        return self.opener.open_operations(
+            listed, listed.location if listed.catalog is None else glance["location"]
         )
 
     def _decision(

@@ -36,9 +36,9 @@ def lake(tmp_path: Path) -> Path:
 @pytest.fixture
 def waits(lake: Path) -> tuple[int, int]:
     """The bounds of the time until which the files of `waiting` wait, in ms since the epoch."""
-    before_ms = time.time_ns() // 1_000_000
+    before_ms = time.time_ns() // 1_000_000  # noqa: TID251 - a grace is by the clock
     ran = iceberg_cli("expire-snapshots", lake / "waiting", *EXPIRY, "--grace", "1d")
-    after_ms = time.time_ns() // 1_000_000
+    after_ms = time.time_ns() // 1_000_000  # noqa: TID251 - a grace is by the clock
     assert ran.json["status"] == "waiting"
     assert before_ms <= ran.json["waits_until_ms"] - DAY_MS <= after_ms
     return before_ms + DAY_MS, after_ms + DAY_MS
@@ -66,6 +66,18 @@ def test_operations_of_all_tables_of_a_pattern_are_listed(lake: Path, waits: tup
     summary = iceberg_cli("inspect", lake / "waiting", "--format", "json").json
     assert summary["open_operations"] == [waiting["operation_id"]]
     assert summary["operations"][0]["grace_until_ms"] == waiting["grace_until_ms"]
+
+
+def test_a_survey_and_a_list_count_them_whether_or_not_a_table_is_opened(lake: Path) -> None:
+    counts = {f"{lake}/quiet": 0, f"{lake}/stopped": 1, f"{lake}/waiting": 0}
+    for from_cache in (False, True):
+        ran = iceberg_cli("survey", lake, "--format", "json")
+        assert {each["table"]["name"]: each["open_operations"] for each in ran.json["tables"]} == counts
+        assert [each["from_cache"] for each in ran.json["tables"]] == [from_cache] * 3
+        assert ran.json["totals"]["open_operations"] == 1
+    listed = iceberg_cli("list", lake, "--verbose", "--format", "json").json["tables"]
+    assert {each["name"]: each["open_operations"] for each in listed} == counts
+    assert iceberg_cli("list", lake, "--format", "json").json["tables"][0]["open_operations"] is None
 
 
 def test_all_that_can_be_settled_is_and_what_a_run_deleted_is_counted_by_itself(

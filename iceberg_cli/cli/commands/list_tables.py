@@ -39,16 +39,19 @@ def register(app: typer.Typer) -> None:
 
         PATTERN is a catalog, a namespace or tables (prod, prod.sales, prod.*.orders_*), or folders (/wh/**,
         s3://lake/db/*); without one, every catalog that PyIceberg's configuration names. Two names of one table are
-        one row, the other name beside it.
+        one row, the other name beside it. With --verbose their open operations are counted, as far as the place of a
+        table is known.
         """
         if kind is not None and kind not in BUILT_IN:
             raise UsageError(f"--kind must be {' or '.join(BUILT_IN)}, not {kind!r}")
         fleet = FleetCommand(run, patterns_of(patterns))
         output = TableOutput(run, LIST_SCHEMA, _LINE_SCHEMA, partial(_show, run), jsonl=jsonl)
+        opener = fleet.opener() if run.verbose else None
         total = 0
         for table in fleet.tables:
             if kind in (None, table.format):
-                output.row(table.to_json())
+                operations = None if opener is None else opener.open_operations(table, table.location)
+                output.row({**table.to_json(), "open_operations": operations})
                 total += 1
         failures = fleet.failures()
         output.end({"tables": total}, {"failed": failures.to_json()})
@@ -59,7 +62,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _show(run: Run, rows: list[dict[str, Any]]) -> None:
-    from iceberg_cli.plan.inspection import ID, PATH, TEXT, Column
+    from iceberg_cli.plan.inspection import ID, NUMBER, PATH, TEXT, Column
 
     columns = (
         Column("table", "name", ID),
@@ -68,5 +71,6 @@ def _show(run: Run, rows: list[dict[str, Any]]) -> None:
             "location", lambda row: "" if row["location"] == row["name"] else row["location"], PATH, leaves=1
         ),
         Column("also", lambda row: ", ".join(row["also"]), TEXT),
+        Column("open", lambda row: row["open_operations"] or "", NUMBER),
     )
     run.out.grid([column for column in columns if any(column.of(row) for row in rows)], rows)
