@@ -404,15 +404,15 @@ class Run:
         )
         return typed.strip() == name.strip()
 
-    def show_report(self, report: Report, table: Table) -> None:
-        """Print the report of a run on a table."""
+    def show_report(self, report: Report, table: Table, *, as_line: bool = False) -> None:
+        """Print the report of a run on a table; `as_line`: as JSON, it is the last of several lines."""
         from iceberg_cli.cli.render import print_json
         from iceberg_cli.cli.render.report import show_report
 
         self.progress.close()
         with after(report):
             if self.json:
-                print_json(report.to_json(table.identity))
+                print_json(report.to_json(table.identity), as_line=as_line)
             elif not self.quiet:
                 # That nothing is to do stands in the first line of the plan.
                 if report.status != "nothing_to_do" or report.notes:

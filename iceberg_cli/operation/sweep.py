@@ -225,7 +225,8 @@ class Sweep:
         done = table.filter(pa.array(gone)) if failures else table
         is_tagged = self._is_tagged(done)
         tagged = () if is_tagged is None else self._sizes_in(done.filter(is_tagged))
-        deleted = kind_totals(done if is_tagged is None else done.filter(pc.invert(is_tagged)))
+        gone_rows = done if is_tagged is None else done.filter(pc.invert(is_tagged))
+        deleted = kind_totals(gone_rows)
         self.journal.append(
             SweepOutcome(
                 step=self.step,
@@ -250,6 +251,7 @@ class Sweep:
                 failures=failures,
                 tagged=len(tagged),
                 tagged_bytes=sum(tagged),
+                paths=gone_rows["path"].to_pylist(),
             )
         )
         if self.runtime.deletes_left >= 0:

@@ -9,7 +9,7 @@ Events are named tuples: dataclasses would take three times as long to make, at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -90,6 +90,7 @@ class FilesDeleted(NamedTuple):
         failures: the reason why a file is still there, by path.
         tagged: files that their storage tagged in place of deleting them.
         tagged_bytes: their size.
+        paths: of the files that are gone, one for each.
     """
 
     table: str
@@ -101,6 +102,7 @@ class FilesDeleted(NamedTuple):
     failures: Mapping[str, str] = {}
     tagged: int = 0
     tagged_bytes: int = 0
+    paths: Sequence[str] = ()
 
 
 class OperationEnded(NamedTuple):

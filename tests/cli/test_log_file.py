@@ -168,7 +168,13 @@ def test_after_a_rotation_sighup_makes_a_new_file_and_no_line_is_lost(tmp_path: 
         assert program.wait(PATIENCE_S) == 0
     before, after = lines(tmp_path / "log.1"), lines(log)
     assert (before[0]["event"], before[-1]["message"]) == ("start", "sweep begins")
-    assert [line["event"] for line in after] == ["deleted", "phase_ended", "operation_ended", "end"]
+    assert [line["event"] for line in after] == [
+        "deleted_paths",
+        "deleted",
+        "phase_ended",
+        "operation_ended",
+        "end",
+    ]
 
 
 def test_a_file_that_cannot_be_opened_anew_is_a_warning_with_the_next_line(tmp_path: Path) -> None:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iceberg_cli.cli.commands.carry_out import ApplyOptions, finish, leave_if_due, recover_open, show_before
+from iceberg_cli.cli.commands.carry_out import (
+    ApplyOptions,
+    finish,
+    leave_if_due,
+    print_files,
+    recover_open,
+    show_before,
+    show_plan,
+)
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.cli.options.arguments import group_of
 from iceberg_cli.cli.terminal.stopping import at_safe_points
@@ -50,7 +58,9 @@ def register(app: typer.Typer) -> None:
         run.progress.close()
         more = fresh.additions_over(shown)
         if looking:
-            _show_difference(run, table.identity, more, shown if replan else fresh, only=replan)
+            _show_difference(
+                run, table.identity, more, shown if replan else fresh, only=replan, files=carry.files
+            )
         if replan:
             return
         if more and carry.dry_run and run.json:
@@ -59,28 +69,27 @@ def register(app: typer.Typer) -> None:
         if carry.dry_run:
             leave_if_due(fresh.content, exit_code=carry.exit_code)
             return
-        show_before(run, fresh.content, table.name, yes=carry.yes)
+        show_before(run, fresh.content, table.name, yes=carry.yes, files=carry.files)
         with at_safe_points(last=True):
             report = table.apply(fresh, runtime=runtime)
-            finish(run, report, table, recovered)
+            finish(run, report, table, recovered, as_line=carry.files)
 
 
 def _show_difference(
-    run: Run, table: Mapping[str, str], more: Sequence[str], plan: Plan, *, only: bool
+    run: Run, table: Mapping[str, str], more: Sequence[str], plan: Plan, *, only: bool, files: bool
 ) -> None:
     """Print what would go beyond the file, after the plan unless `only` is set."""
     from iceberg_cli.cli import render
-    from iceberg_cli.cli.render import plan as render_plan
 
+    print_files(run, plan.content, files=files)
     if run.json:
         document = {"table": dict(table), "beyond": list(more), "plan": plan.to_json()}
-        render.print_json({"schema": "iceberg-cli/replan/1", **document})
+        render.print_json({"schema": "iceberg-cli/replan/1", **document}, as_line=files)
         return
     if run.quiet:
         return
     if not only:
-        with run.paging():
-            render_plan.show_plan(run.out, plan.content)
+        show_plan(run, plan.content, files=files)
         run.out.gap()
         if not plan.due:
             run.out.line("Nothing of what the file lists is left to do.")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 _MANY_FILES: Final = 100_000
+_MOST_PAGED_FILES: Final = 10_000  # a pager gets all at once
 Metrics = Annotated[
     str | None,
     typer.Option(
@@ -49,6 +50,15 @@ def measure(path: str | None, *, looks: bool) -> None:
         metrics.listen(path, looks=looks)
 
 
+FilesOption = Annotated[
+    bool,
+    typer.Option(
+        "--files",
+        help="Show each file that goes, with its size and the reason; as JSON, a line for each before the document's.",
+    ),
+]
+
+
 # Nobody compares or prints these, and making the methods for that takes time at every start.
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ApplyOptions:
@@ -58,6 +68,7 @@ class ApplyOptions:
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="With --dry-run: exit 3 if something is due.")
     ] = False
+    files: FilesOption = False
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
     no_resume: Annotated[
         bool, typer.Option("--no-resume", help="Leave the table's open operations alone.")
@@ -95,25 +106,45 @@ def carry_out(run: Run, carry: ApplyOptions, name: str, options: VerbOptions) ->
     plan = table.plan(policy, as_of_ms=run.as_of_ms)
     run.progress.close()
     if carry.dry_run:
-        show_dry_run(run, plan.content, exit_code=carry.exit_code)
+        show_dry_run(run, plan.content, exit_code=carry.exit_code, files=carry.files)
         return
-    show_before(run, plan.content, table.name, yes=carry.yes)
+    show_before(run, plan.content, table.name, yes=carry.yes, files=carry.files)
     with at_safe_points(last=True):
         report = table.apply(plan, runtime=runtime)
-        finish(run, report, table, recovered)
+        finish(run, report, table, recovered, as_line=carry.files)
 
 
-def show_before(run: Run, plan: Plan, name: str, *, yes: bool) -> None:
+def show_plan(run: Run, plan: Plan, *, files: bool, refused: bool = False) -> None:
+    """Print a plan as text, with each file that goes where `files` is set; `refused`: see `render.plan.show_plan`."""
+    from iceberg_cli.cli.render import plan as render_plan
+    from iceberg_cli.cli.render.removed_files import show_files
+
+    is_paged = plan.removals is None or plan.removals.count <= _MOST_PAGED_FILES
+    with run.paging():
+        render_plan.show_plan(run.out, plan, refused=refused)
+        if files and is_paged:
+            show_files(run.out, plan)
+    if files and not is_paged:
+        show_files(run.out, plan)
+
+
+def print_files(run: Run, plan: Plan, *, files: bool) -> None:
+    """Print a line of JSON for each file that goes, where these are the output."""
+    if files and run.json:
+        from iceberg_cli.cli.render.removed_files import print_lines
+
+        print_lines(plan)
+
+
+def show_before(run: Run, plan: Plan, name: str, *, yes: bool, files: bool) -> None:
     """Show a plan that is about to be carried out, and ask for confirmation.
 
     Raises:
         Refused: it is blocked. UsageError: see `agreed`. typer.Exit: 4 where the answer is no.
     """
-    from iceberg_cli.cli.render import plan as render_plan
-
+    print_files(run, plan, files=files)
     if not run.json and not run.quiet:
-        with run.paging():
-            render_plan.show_plan(run.out, plan, refused=True)
+        show_plan(run, plan, files=files, refused=True)
         # A plan that cannot be shown is not carried out.
         sys.stdout.flush()
     elif not plan.blocked_by:
@@ -160,22 +191,21 @@ def agreed(run: Run, plan: Plan, name: str, *, yes: bool) -> bool:
     return run.confirm("Go on?")
 
 
-def show_dry_run(run: Run, plan: Plan, *, exit_code: bool) -> None:
+def show_dry_run(run: Run, plan: Plan, *, exit_code: bool, files: bool) -> None:
     """Print a plan that is not carried out.
 
     Raises:
         typer.Exit: 3 where `exit_code` is set and something is due.
     """
     from iceberg_cli.cli import render
-    from iceberg_cli.cli.render import plan as render_plan
 
+    print_files(run, plan, files=files)
     if run.json:
-        render.print_json(plan.to_json())
+        render.print_json(plan.to_json(), as_line=files)
     elif run.quiet:
         tell_what_stays(run, plan)
     else:
-        with run.paging():
-            render_plan.show_plan(run.out, plan)
+        show_plan(run, plan, files=files)
     leave_if_due(plan, exit_code=exit_code)
 
 
@@ -189,7 +219,9 @@ def leave_if_due(plan: Plan, *, exit_code: bool) -> None:
         raise typer.Exit(3)
 
 
-def finish(run: Run, report: Report, table: Table, recovered: Sequence[RecoveredOperation]) -> None:
+def finish(
+    run: Run, report: Report, table: Table, recovered: Sequence[RecoveredOperation], *, as_line: bool
+) -> None:
     """Print the report; leave with 14 where a deletion failed, or with what an earlier operation left.
 
     Args:
@@ -197,11 +229,12 @@ def finish(run: Run, report: Report, table: Table, recovered: Sequence[Recovered
         report: of the plan that was carried out.
         table: of both.
         recovered: earlier operations that were finished or closed before.
+        as_line: the report as JSON is the last of several lines.
 
     Raises:
         typer.Exit: 14, or the first exit code among `recovered` that is not 0.
     """
-    run.show_report(replace(report, settled=tuple(recovered)), table)
+    run.show_report(replace(report, settled=tuple(recovered)), table, as_line=as_line)
     earlier = (done.exit_code for done in recovered if done.exit_code)
     code = DeletesFailed.exit_code if report.failed_deletes else next(earlier, 0)
     if code:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from iceberg_cli.cli.commands.carry_out import FilesOption, print_files, show_plan, tell_what_stays
 from iceberg_cli.cli.commands.many_tables import WORST_FIRST
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.options.arguments import Argument, ArgumentGroup, ReportOption, VerbOptions, verb_group
@@ -45,6 +46,7 @@ def register(app: typer.Typer) -> None:
             str | None, typer.Option("--output", "-o", metavar="FILE", help="Save the plan.")
         ] = None,
         exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 3 if something is due.")] = False,
+        files: FilesOption = False,
         report: ReportOption = None,
     ) -> None:
         """Show what maintenance is due, why, and what it would free. Writes nothing to the table.
@@ -83,9 +85,9 @@ def register(app: typer.Typer) -> None:
             plans[0].save(output, on_event=run.on_event)
         _write_page(run, opened, report, table, plans, failed, chosen if verb is None else None)
         if verb is None:
-            _show_survey(run, table, plans, failed, chosen)
+            _show_survey(run, table, plans, failed, chosen, files=files)
         else:
-            _show(run, plans[0], output)
+            _show(run, plans[0], output, files=files)
         if failed:
             raise typer.Exit(_worst(failed).exit_code)
         if exit_code and _anything_due(plans, alone=verb is not None):
@@ -137,23 +139,22 @@ def _refuse_strays(chosen: Mapping[str, VerbOptions], verb: str | None) -> None:
         raise UsageError(f"{flag} is an option of {', '.join(owners)}, not of {verb}")
 
 
-def _show(run: Run, plan: Plan, output: str | None) -> None:
+def _show(run: Run, plan: Plan, output: str | None, *, files: bool) -> None:
     import shlex
 
     from iceberg_cli.api import removals_beside
     from iceberg_cli.cli import render
-    from iceberg_cli.cli.commands.carry_out import tell_what_stays
-    from iceberg_cli.cli.render import plan as render_plan
 
+    print_files(run, plan.content, files=files)
     if run.json:
         render.print_json(
-            plan.to_json(removals_file=None if output is None else os.path.basename(removals_beside(output)))
+            plan.to_json(removals_file=None if output is None else os.path.basename(removals_beside(output))),
+            as_line=files,
         )
     elif run.quiet:
         tell_what_stays(run, plan.content)
     else:
-        with run.paging():
-            render_plan.show_plan(run.out, plan.content)
+        show_plan(run, plan.content, files=files)
         if output is not None:
             run.out.gap()
             run.out.line(f"Saved to {output}. Carry it out with:")
@@ -166,16 +167,20 @@ def _show_survey(
     plans: list[Plan],
     failed: Mapping[str, IcebergCliError],
     chosen: Mapping[str, VerbOptions],
+    *,
+    files: bool,
 ) -> None:
     """Print a block for each verb, the one that frees most first, and last those that cannot be planned."""
     from iceberg_cli.cli import render
-    from iceberg_cli.cli.commands.carry_out import tell_what_stays
     from iceberg_cli.cli.render import plan as render_plan
+    from iceberg_cli.cli.render.removed_files import show_files
     from iceberg_cli.cli.render.report import show_error
 
     ranked = _ranked(plans)
+    for each in ranked:
+        print_files(run, each.content, files=files)
     if run.json:
-        render.print_json(_survey_document(ranked, failed))
+        render.print_json(_survey_document(ranked, failed), as_line=files)
         return
     if run.quiet:
         for each in ranked:
@@ -187,6 +192,11 @@ def _show_survey(
             render_plan.show_survey(
                 run.out, [each.content for each in ranked], _commands(run, name, ranked, chosen), failed
             )
+        for each in ranked if files else ():
+            if each.removals.count:
+                run.out.gap()
+                run.out.line(f"{each.verb}:", style="bold")
+                show_files(run.out, each.content)
 
 
 def _ranked(plans: Sequence[Plan]) -> list[Plan]:

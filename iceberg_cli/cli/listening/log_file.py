@@ -1,7 +1,8 @@
 """The file of `--log-file`: JSON lines for the log shippers of operators. The journal stays the record.
 
 Each line is one write to the end of the file, so that several runs can share it. A name that is moved away and SIGHUP,
-as logrotate does, make a new file. There is no line about a single file but for those that could not be deleted.
+as logrotate does, make a new file. Deleted files are named a hundred a line, for shippers cut long ones; one that could
+not be deleted has a line of its own.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from iceberg_cli.plan.text import iso
 from iceberg_cli.storage.redaction import redact
 
 INFO, WARNING, ERROR = "INFO", "WARNING", "ERROR"
+_PATHS_IN_A_LINE: Final = 100
 _WITH_VALUES: Final = ("--storage-option", "--spark-conf")
 
 
@@ -194,6 +196,16 @@ class LogFile:
                 table=event.table,
                 path=path,
                 reason=reason,
+            )
+        for start in range(0, len(event.paths), _PATHS_IN_A_LINE):
+            paths = event.paths[start : start + _PATHS_IN_A_LINE]
+            self.write(
+                INFO,
+                "deleted_paths",
+                f"deleted: {paths[0]}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else ""),
+                operation_id=event.operation_id,
+                table=event.table,
+                paths=paths,
             )
         self.write(
             INFO,

@@ -46,9 +46,9 @@ def console(stream: TextIO | None = None, *, color: bool = True) -> Console:
     )
 
 
-def print_json(document: Mapping[str, Any]) -> None:
-    """Print the one document on standard output."""
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+def print_json(document: Mapping[str, Any], *, as_line: bool = False) -> None:
+    """Print the one document on standard output; `as_line`: the last of several lines of JSON."""
+    sys.stdout.write(json.dumps(document, indent=None if as_line else 2) + "\n")
 
 
 def error_document(error: IcebergCliError) -> dict[str, Any]:

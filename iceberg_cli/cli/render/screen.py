@@ -91,6 +91,10 @@ class Screen(Surface):
 
         self._print(Text(" " * indent + printable(text)))
 
+    def unwrapped(self, text: str) -> None:
+        """Print a line as it is: one of very many, which nobody reads all of."""
+        self.write(f"{self._gap_before()}{printable(text)}\n")
+
     def facts(self, pairs: Sequence[tuple[str, object, str]]) -> None:
         """Print labels, each with a value; one without a value is left out."""
         shown = [(label, value, kind) for label, value, kind in pairs if value not in (None, "")]
@@ -200,8 +204,13 @@ class Screen(Surface):
         text = captured.get().replace(NO_BREAK, " ")
         if self.layout.width is None:
             text = _ENDING_BLANKS.sub("", text)
-        self.write("\n" + text if self._has_gap else text)
+        self.write(self._gap_before() + text)
+
+    def _gap_before(self) -> str:
+        """The blank line that was put before what is printed now, if any was."""
+        gap = "\n" if self._has_gap else ""
         self._is_begun, self._has_gap = True, False
+        return gap
 
 
 def _style(text: str, kind: str) -> str:
