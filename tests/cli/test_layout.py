@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from iceberg_cli.cli.render.layout import NARROW, shortened
 from iceberg_cli.cli.render.screen import Screen
-from iceberg_cli.plan.inspection import ID, NUMBER, PATH, SIZE, SPAN, TEXT, TIME, VERDICT, Column, Row
+from iceberg_cli.plan.inspection import ID, NAME, NUMBER, PATH, SIZE, SPAN, TEXT, TIME, VERDICT, Column, Row
 from iceberg_cli.plan.text import age_span, count, size
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS
 from tests.cli.printed import Terminal, on_a_terminal, piped
@@ -39,6 +39,7 @@ VALUES = {
     SPAN: st.lists(st.integers(NOW_MS - 400 * DAY_MS, NOW_MS), max_size=3),
     SIZE: st.integers(0, 10**15),
     PATH: PATHS,
+    NAME: PATHS,
     VERDICT: st.sampled_from(["go", "keep", "change"]),
 }
 UNBROKEN = (ID, NUMBER, SIZE)
@@ -103,7 +104,7 @@ def test_a_pipe_has_all_values_whole_and_each_row_on_one_line(
     assert len(lines) in (len(rows) + 1, len(rows))  # titles may all be empty
     for row, line in zip(rows, lines[-len(rows) :] if rows else [], strict=True):
         for column in columns:
-            if column.kind in (PATH, ID, TEXT):
+            if column.kind in (PATH, NAME, ID, TEXT):
                 assert str(row[column.value]) in line  # type: ignore[index]
 
 
@@ -115,6 +116,31 @@ def test_a_paragraph_is_wrapped_between_its_words(text: str, width: int, indent:
     for quantity in ("12.3 MiB", "9 d 4 h", "2026-11-17 01:00 UTC"):
         assert out.count(quantity) == text.count(quantity)
     assert all(cell_len(line) <= width for line in out.splitlines())
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("length", [5, 62, 200])
+def test_long_names_lose_their_middle_and_no_grid_becomes_blocks(length: int, width: int) -> None:
+    name = ("ab" * length)[:length]
+    columns = [
+        Column("table", "name", NAME),
+        Column("grade", "grade", ID),
+        Column("frees", "bytes", SIZE),
+        Column("why", "why", TEXT, leaves=1),
+        Column(name, "bytes", NUMBER),
+    ]
+    rows: list[Row] = [{"name": name, "grade": "overdue", "bytes": 12_345_678, "why": "of age"}] * 60
+    lines = on_a_terminal(width, lambda screen: screen.grid(columns, rows)).splitlines()
+    head, *body = [line for line in lines if not line.startswith("(no room for: ")]
+    assert head.split()[:2] == ["table", "grade"]
+    assert len(body) == 60
+    shown = body[0].split()[0]
+    assert (
+        shown == name
+        if cell_len(shown) == length
+        else shown[0] == "a" and shown[-1] == name[-1] and "…" in shown
+    )
+    assert all("11.8 MiB" in line and "12,345,678" in line for line in body)
 
 
 @pytest.mark.parametrize("name", ["注文の表", "الطلبات", "שלום"])

@@ -62,15 +62,15 @@ def register(app: typer.Typer) -> None:
 
 
 def _show(run: Run, rows: list[dict[str, Any]]) -> None:
-    from iceberg_cli.plan.inspection import ID, NUMBER, PATH, TEXT, Column
+    from iceberg_cli.plan.inspection import ID, NAME, NUMBER, PATH, Column
 
     columns = (
-        Column("table", "name", ID),
+        Column("table", "name", NAME),
         Column("format", "format", ID),
         Column(
             "location", lambda row: "" if row["location"] == row["name"] else row["location"], PATH, leaves=1
         ),
-        Column("also", lambda row: ", ".join(row["also"]), TEXT),
+        Column("also", lambda row: ", ".join(row["also"]), NAME),
         Column("open", lambda row: row["open_operations"] or "", NUMBER),
     )
     run.out.grid([column for column in columns if any(column.of(row) for row in rows)], rows)

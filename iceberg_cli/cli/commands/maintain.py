@@ -355,10 +355,10 @@ class _Totals:
 
 
 def _show(run: Run, rows: Sequence[Mapping[str, Any]], *, dry: bool) -> None:
-    from iceberg_cli.plan.inspection import ID, NUMBER, SIZE, TEXT, Column
+    from iceberg_cli.plan.inspection import ID, NAME, NUMBER, SIZE, TEXT, Column
 
     columns = (
-        Column("table", lambda row: row["table"]["name"], ID),
+        Column("table", lambda row: row["table"]["name"], NAME),
         Column("verb", lambda row: row["operation"] or "", ID),
         Column("status", "status", ID),
         Column("files", lambda row: row["deleted_files_count"] or "", NUMBER, leaves=2),

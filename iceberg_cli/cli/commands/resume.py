@@ -115,7 +115,7 @@ def _list_of_many(run: Run, many: FleetCommand) -> None:
     """Print the open operations of many tables, and the state that each is in."""
     from iceberg_cli.cli.render import print_json
     from iceberg_cli.fleet.open_operations import operations_of
-    from iceberg_cli.plan.inspection import ID, TEXT, TIME, Column, state_text
+    from iceberg_cli.plan.inspection import ID, NAME, TEXT, TIME, Column, state_text
 
     failures = Failures()
     rows = []
@@ -131,9 +131,9 @@ def _list_of_many(run: Run, many: FleetCommand) -> None:
         )
     elif rows:
         columns = (
-            Column("table", lambda row: row["table"]["name"], ID),
+            Column("table", lambda row: row["table"]["name"], NAME),
             Column("operation", "operation_id", ID),
-            Column("verb", lambda row: row["operation"] or "?", ID),
+            Column("verb", lambda row: row["operation"] or "?", ID, leaves=2),
             Column("started", "started_ms", TIME, leaves=1),
             Column("state", state_text, TEXT),
         )
@@ -219,8 +219,8 @@ def _show_list(run: Run, opened: Table, found: list[OpenOperation]) -> None:
     elif found:
         columns = (
             Column("operation", "operation_id", ID),
-            Column("verb", lambda row: row["operation"] or "?", ID),
-            Column("started", "started_ms", TIME),
+            Column("verb", lambda row: row["operation"] or "?", ID, leaves=2),
+            Column("started", "started_ms", TIME, leaves=1),
             Column("state", state_text, TEXT),
         )
         (run.err if run.quiet else run.out).grid(columns, document)

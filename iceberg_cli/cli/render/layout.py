@@ -1,8 +1,9 @@
 """The layout of tables by the width that there is: which columns have room, and what of a cell is shown.
 
 A column is as narrow as its kind allows: identifiers, times, sizes, numbers and headings stay whole, sentences are
-wrapped between words, and paths lose their middle. Where that is not enough columns leave in the order that they state,
-and where none may, each row becomes a block of lines.
+wrapped between words, and names and paths lose their middle. Where that is not enough columns leave in the order that
+they state; where none may, names, paths and sentences are as narrow as they can be, and where that does not do either,
+each row becomes a block of lines.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from typing import Any, Final
 from rich.cells import cell_len, set_cell_size
 
 from iceberg_cli.cli.render import printable
-from iceberg_cli.plan.inspection import NUMBER, PATH, SIZE, SPAN, TEXT, TIME, VERDICT, Column, Row
+from iceberg_cli.plan.inspection import NAME, NUMBER, PATH, SIZE, SPAN, TEXT, TIME, VERDICT, Column, Row
 from iceberg_cli.plan.text import age_span, ago, day, moment, size
 
 NO_BREAK: Final = "\ue000"  # a blank at which no line ends: rich breaks lines at U+00A0 too
 WIDE: Final = 120  # from here on times are dates, and paths are whole
-NARROW: Final = 70  # below this a row that does not fit in one line is a block
+NARROW: Final = 60  # below this a row that does not fit in one line is a block
 GAP: Final = 2
 _MIN_PATH: Final = 24
 _MIN_TEXT: Final = 30
 _LONGEST_WORD: Final = 36
+_LEAST: Final = 12  # of a name, a path or a sentence beside which nothing else gives way
+_MIDDLELESS: Final = (NAME, PATH)
 _MARKS: Final = {"go": "-", "change": "~", "keep": "="}
 # A number and its unit, an age such as "9 d 4 h", and a date with its time.
 _QUANTITY: Final = re.compile(
@@ -106,7 +109,10 @@ def cells_of(columns: Sequence[Column], rows: Sequence[Row], layout: Layout, *, 
     if widths is None:
         return Cells(columns=shown, rows=texts, widths=None)
     return Cells(
-        columns=[shown[index] for index in widths],
+        columns=[
+            shown[index]._replace(title=shortened(shown[index].title, width, layout.ellipsis))
+            for index, width in widths.items()
+        ],
         rows=[
             [_fitting(row[index], shown[index].kind, width, layout) for index, width in widths.items()]
             for row in texts
@@ -132,7 +138,16 @@ def _fit(
     while _total([least[index] for index in kept]) > layout.width:
         may_leave = [index for index in kept if columns[index].leaves and not layout.verbose]
         if not may_leave:
-            return None
+            narrower = [
+                min(width, max(_title(column), _LEAST))
+                if column.kind in (NAME, PATH, TEXT) and not layout.verbose
+                else width
+                for column, width in zip(columns, least, strict=True)
+            ]
+            if narrower == least:
+                return None
+            least = narrower
+            continue
         kept.remove(min(may_leave, key=lambda index: columns[index].leaves))
     spare = layout.width - _total([least[index] for index in kept])
     missing = sum(natural[index] - least[index] for index in kept)
@@ -144,9 +159,9 @@ def _fit(
 
 def _least(column: Column, texts: Sequence[str], natural: int, layout: Layout) -> int:
     """The width below which a column is of no use."""
-    title = cell_len(column.title)
+    title = _title(column)
     match column.kind:
-        case kind if kind == PATH and not layout.verbose:
+        case kind if kind in _MIDDLELESS and not layout.verbose:
             return max(title, min(natural, _MIN_PATH))
         case kind if kind in (TEXT, PATH):
             words = (word for text in texts for word in unbroken(text).split())
@@ -155,16 +170,21 @@ def _least(column: Column, texts: Sequence[str], natural: int, layout: Layout) -
     return max(title, max(map(cell_len, texts), default=0))
 
 
+def _title(column: Column) -> int:
+    """The width of its title, of which a long one loses its middle: of a sample it is a name from the table."""
+    return min(cell_len(column.title), _MIN_PATH)
+
+
 def _total(widths: Sequence[int]) -> int:
     return sum(widths) + GAP * max(len(widths) - 1, 0)
 
 
 def _fitting(text: str, kind: str, width: int, layout: Layout) -> str:
-    return shortened(text, width, layout.ellipsis) if kind == PATH and not layout.verbose else text
+    return shortened(text, width, layout.ellipsis) if kind in _MIDDLELESS and not layout.verbose else text
 
 
 def shortened(path: str, width: int, ellipsis: str = "…") -> str:
-    """A path without its middle, so wide at most; more is kept of its end."""
+    """A path or name without its middle, so wide at most; more is kept of its end."""
     if cell_len(path) <= width:
         return path
     room = width - cell_len(ellipsis)

@@ -10,6 +10,7 @@ from typing import Final
 from iceberg_cli.plan.inspection import (
     FINDING,
     ID,
+    NAME,
     NUMBER,
     PATH,
     SIZE,
@@ -104,7 +105,7 @@ _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
         Column("", _flag("known", "", "not known here")),
     ),
     "files": (
-        Column("partition", _partition("partitionValues")),
+        Column("partition", _partition("partitionValues"), NAME),
         Column("size", "size", SIZE),
         Column("modified", "modificationTime", TIME),
         Column("deleted", _vector("cardinality"), NUMBER),
@@ -122,7 +123,7 @@ _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
         Column("file", lambda row: row["absolutePath"] or "in the log", PATH, leaves=2),
     ),
     "partitions": (
-        Column("partition", _partition("partition")),
+        Column("partition", _partition("partition"), NAME),
         Column("files", "file_count", NUMBER),
         Column("size", "size", SIZE),
         Column("records", _known("numRecords"), NUMBER),

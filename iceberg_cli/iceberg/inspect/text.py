@@ -8,6 +8,7 @@ from typing import Final
 from iceberg_cli.plan.inspection import (
     FINDING,
     ID,
+    NAME,
     NUMBER,
     PATH,
     SIZE,
@@ -137,7 +138,7 @@ def retention(ref: Row) -> str:
 
 _FILES: Final = (
     Column("content", _kind),
-    Column("partition", _partition),
+    Column("partition", _partition, NAME),
     Column("records", "record_count", NUMBER),
     Column("size", _own_size, SIZE),
 )
@@ -164,7 +165,7 @@ _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
         Column("manifest list", "manifest_list", PATH, leaves=1),
     ),
     "refs": (
-        Column("ref", "name", ID),
+        Column("ref", "name", NAME),
         Column("type", lambda row: row["type"].lower(), ID),
         Column("snapshot", "snapshot_id", ID),
         Column("retention", retention),
@@ -189,7 +190,7 @@ _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
         Column("", _flag("is_default", "default")),
         Column("fields", _partition_fields),
     ),
-    "properties": (Column("key", "key", ID), Column("value", "value")),
+    "properties": (Column("key", "key", NAME), Column("value", "value")),
     "statistics": (
         Column("type", "type"),
         Column("snapshot", "snapshot_id", ID),
@@ -223,15 +224,15 @@ _COLUMNS: Final[Mapping[str, Sequence[Column]]] = {
     "files": (*_FILES, *_FILE_ENDS),
     "deletes": (*_FILES, *_DELETES, *_FILE_ENDS),
     "partitions": (
-        Column("partition", _partition),
-        Column("spec", "spec_id"),
+        Column("partition", _partition, NAME),
+        Column("spec", "spec_id", leaves=2),
         Column("files", "file_count", NUMBER),
         Column("records", "record_count", NUMBER),
         Column("size", "total_data_file_size_in_bytes", SIZE),
-        Column("position deletes", "position_delete_record_count"),
-        Column("equality deletes", "equality_delete_record_count"),
-        Column("DVs", "dv_count", NUMBER),
-        Column("last updated", "last_updated_at_ms", TIME),
+        Column("position deletes", "position_delete_record_count", leaves=1),
+        Column("equality deletes", "equality_delete_record_count", leaves=1),
+        Column("DVs", "dv_count", NUMBER, leaves=2),
+        Column("last updated", "last_updated_at_ms", TIME, leaves=3),
     ),
 }
 

@@ -196,6 +196,14 @@ def _first_event(table: str) -> dict[str, Any]:
     return document
 
 
+def _first_removal(table: str) -> dict[str, Any]:
+    """The first line about a file that goes."""
+    out = run("plan", table, "expire-snapshots", "--snapshot-id", "2", "--files", "--format", "json").out
+    document: dict[str, Any] = json.loads(out.splitlines()[0])
+    validate(document)
+    return document
+
+
 def _of_many_tables(table: str, folder: Path) -> dict[str, dict[str, Any]]:
     """A document of each command about many tables, and a line of each kind."""
     policy, iceops = folder / "policy.toml", folder / "iceops.yaml"
@@ -223,6 +231,7 @@ def test_every_document_obeys_its_json_schema(table: str, tmp_path: Path) -> Non
     saved = str(tmp_path / "plan.json")
     run("plan", table, "expire-snapshots", "--snapshot-id", "2", "-o", saved)
     documents = {
+        "removal/1": _first_removal(table),
         "error/2": run("inspect", table, "protocol", "--format", "json").json,
         "plan/2": run("plan", table, "expire-snapshots", "--snapshot-id", "2", "--format", "json").json,
         "survey/1": run("plan", table, "--snapshot-id", "2", "--format", "json").json,
@@ -231,6 +240,8 @@ def test_every_document_obeys_its_json_schema(table: str, tmp_path: Path) -> Non
             "expire-snapshots", table, "--snapshot-id", "2", "--grace", "1h", "--yes", "--format", "json"
         ).json,
         "operations/2": run("resume", table, "--list", "--format", "json").json,
+        "fleet-operations/1": run("resume", f"{table}*", "--list", "--format", "json").json,
+        "fleet-reports/1": run("resume", f"{table}*", "--format", "json").json,
         "reports/1": run("resume", table, "--format", "json").json,
         "demo/1": run("demo", str(tmp_path / "demo"), "--format", "json").json,
         "preflight/2": run("upgrade-v3", table, "--check", "--format", "json").json,
