@@ -189,4 +189,5 @@ FORMAT: Final = Format(
     verbs=VERBS,
     looking=DeltaLooking(),
     surveying=DeltaSurveying(),
+    has_protocol=True,
 )

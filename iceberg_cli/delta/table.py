@@ -207,7 +207,12 @@ class DeltaTable(OpenTable):
 
     def describe(self) -> dict[str, Any]:
         """How plans name this table."""
-        return {**self.identity, "format_version": self.snapshot.protocol.min_writer_version}
+        protocol = self.snapshot.protocol
+        return {
+            **self.identity,
+            "format_version": protocol.min_writer_version,
+            "reader_version": protocol.min_reader_version,
+        }
 
     def roots(self) -> Roots:
         """The folder in which this table's files may be deleted; none where it is a whole bucket or disk."""

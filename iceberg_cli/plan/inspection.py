@@ -24,6 +24,7 @@ SPAN: Final = "span"  # several times in ms since the epoch, from the first to t
 SIZE: Final = "size"  # in bytes, to the right
 NAME: Final = "name"  # of a table or a partition, which may be long
 PATH: Final = "path"  # below the table's folder as seen from there
+STATE: Final = "state"  # a word that says how good or bad things are
 VERDICT: Final = "verdict"  # "go", "change" or "keep"
 
 # What lines are about.
@@ -53,7 +54,7 @@ class Column(NamedTuple):
     Args:
         title: what stands over it.
         value: the field of the row, or what makes the value of a row; None is shown as nothing.
-        kind: `TEXT`, `ID`, `NAME`, `NUMBER`, `TIME`, `SPAN`, `SIZE`, `PATH` or `VERDICT`.
+        kind: `TEXT`, `ID`, `NAME`, `NUMBER`, `TIME`, `SPAN`, `SIZE`, `PATH`, `STATE` or `VERDICT`.
         seldom: whether it is shown with --verbose alone.
         leaves: where there is no room for all, the columns with the lowest numbers leave first; 0: it stays.
     """
@@ -77,16 +78,21 @@ class Lines(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """A part of a summary: rows under titles."""
+    """A part of a summary: rows under titles; `brief`: fewer that a terminal has in their place, unless --verbose."""
 
     columns: Sequence[Column]
     rows: Sequence[Row]
+    brief: Sequence[Row] | None = None
 
 
 class Facts(NamedTuple):
-    """A part of a summary: labels, each with a value and its kind; one without a value is left out."""
+    """A part of a summary: labels, each with a value and its kind; one without a value is left out.
+
+    A terminal has those labelled as in `seldom` with --verbose alone.
+    """
 
     pairs: Sequence[tuple[str, object, str]]
+    seldom: Sequence[str] = ()
 
 
 Part = Lines | Grid | Facts

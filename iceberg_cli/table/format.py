@@ -287,6 +287,7 @@ class Format:
         verbs: by name.
         looking: what is seen of a table.
         surveying: what surveys keep of a table.
+        has_protocol: its version is that of the protocol for those that write; readers have one of their own.
     """
 
     name: str
@@ -295,3 +296,16 @@ class Format:
     verbs: FormatVerbs
     looking: Looking
     surveying: Surveying
+    has_protocol: bool = False
+
+    def version_text(self, table: Row) -> str:
+        """The format and its version in words.
+
+        Args:
+            table: with its `format_version`, and a `reader_version` where a format has one for those that read.
+        """
+        version, reader = table["format_version"], table.get("reader_version")
+        name = self.title[1]
+        if not self.has_protocol:
+            return f"{name} v{version}"
+        return f"{name}, writer {version}" if reader is None else f"{name}, reader {reader}, writer {version}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,20 @@ from rich.cells import cell_len
 
 from iceberg_cli.cli.render.layout import NARROW, shortened
 from iceberg_cli.cli.render.screen import Screen
-from iceberg_cli.plan.inspection import ID, NAME, NUMBER, PATH, SIZE, SPAN, TEXT, TIME, VERDICT, Column, Row
+from iceberg_cli.plan.inspection import (
+    ID,
+    NAME,
+    NUMBER,
+    PATH,
+    SIZE,
+    SPAN,
+    STATE,
+    TEXT,
+    TIME,
+    VERDICT,
+    Column,
+    Row,
+)
 from iceberg_cli.plan.text import age_span, count, size
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS
 from tests.cli.printed import Terminal, on_a_terminal, piped
@@ -116,6 +130,17 @@ def test_a_paragraph_is_wrapped_between_its_words(text: str, width: int, indent:
     for quantity in ("12.3 MiB", "9 d 4 h", "2026-11-17 01:00 UTC"):
         assert out.count(quantity) == text.count(quantity)
     assert all(cell_len(line) <= width for line in out.splitlines())
+
+
+def test_states_have_colours_as_verdicts_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = Terminal()
+    states = ("broken", "overdue", "due", "ok", "done")
+    Screen(stream).grid([Column("grade", "grade", STATE)], [{"grade": each} for each in states])
+    codes = {"broken": "1;31", "overdue": "31", "due": "33", "ok": "32", "done": "32"}
+    for state, code in codes.items():
+        assert re.search(rf"\x1b\[{code}m{state} *\x1b\[0m", stream.getvalue())
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])

@@ -355,12 +355,12 @@ class _Totals:
 
 
 def _show(run: Run, rows: Sequence[Mapping[str, Any]], *, dry: bool) -> None:
-    from iceberg_cli.plan.inspection import ID, NAME, NUMBER, SIZE, TEXT, Column
+    from iceberg_cli.plan.inspection import ID, NAME, NUMBER, SIZE, STATE, TEXT, Column
 
     columns = (
         Column("table", lambda row: row["table"]["name"], NAME),
         Column("verb", lambda row: row["operation"] or "", ID),
-        Column("status", "status", ID),
+        Column("status", "status", STATE),
         Column("files", lambda row: row["deleted_files_count"] or "", NUMBER, leaves=2),
         Column("frees" if dry else "freed", lambda row: row["reclaimed_bytes"] or "", SIZE, leaves=3),
         Column("why", "reason", TEXT, leaves=4),

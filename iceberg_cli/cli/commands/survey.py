@@ -222,7 +222,7 @@ def _is_bad(row: Mapping[str, Any]) -> bool:
 
 
 def _show(run: Run, totals: _Totals, rows: Sequence[Mapping[str, Any]]) -> None:
-    from iceberg_cli.plan.inspection import ID, NAME, NUMBER, SIZE, TEXT, TIME, Column
+    from iceberg_cli.plan.inspection import ID, NAME, NUMBER, SIZE, STATE, TEXT, TIME, Column
 
     def freed(row: Mapping[str, Any]) -> int | str:
         sizes = [each["bytes"] for each in row["due"] if not each["blocked_by"]]
@@ -230,7 +230,7 @@ def _show(run: Run, totals: _Totals, rows: Sequence[Mapping[str, Any]]) -> None:
 
     columns = [
         Column("table", lambda row: row["table"]["name"], NAME),
-        Column("grade", "grade", ID),
+        Column("grade", "grade", STATE),
         Column("frees", freed, SIZE),
         Column("due", lambda row: _verbs(row["due"], all_of_them=run.verbose), ID),
         Column("snapshots", "snapshots", NUMBER, leaves=6),

@@ -15,6 +15,7 @@ from iceberg_cli.cli.page.row_table import (
     row_table,
     size_cell,
 )
+from iceberg_cli.formats import format_of
 from iceberg_cli.plan.inspection import Row
 from iceberg_cli.plan.text import count, listed, minute, size
 
@@ -129,7 +130,7 @@ def _row(each: Row, *, as_of_ms: int) -> PageRow:
         also_cell(each),
         RowCell(grade, float(_GRADES.index(grade)), "chip", grade),
         RowCell(each["rule"], style="note"),
-        RowCell(kind if version is None else f"{kind} v{version}"),
+        RowCell(kind if version is None else format_of(kind).version_text({"format_version": version})),
         RowCell(f"{about}{size(freed)}" if due else "", float(freed) if due else None, "number"),
         RowCell(", ".join(_due_text(item) for item in due), style="note"),
         number_cell(each["snapshots"]),

@@ -129,7 +129,7 @@ def table_page(
         title=f"{table['name']}: {_TITLES[kind].lower()}",
         heading=_TITLES[kind],
         table=table,
-        format_title=f"{format_of(table['format']).title[1]} v{version}",
+        format_title=format_of(table["format"]).version_text({**table, "format_version": version}),
         as_of=minute(_as_of_ms(document)),
         checked=_check_blocks(document) if kind == "check" else None,
         blocks=_blocks(kind, document, content, plans, commands),

@@ -55,6 +55,11 @@ class Layout:
     ellipsis: str = "…"
 
     @property
+    def is_whole(self) -> bool:
+        """Whether what seldom matters is shown too: where it was asked for, and where no screen has to hold it."""
+        return self.verbose or self.width is None
+
+    @property
     def is_wide(self) -> bool:
         """Whether there is room for dates and whole paths."""
         return self.width is None or self.width >= WIDE

@@ -352,7 +352,7 @@ def _show_origin(screen: Surface, plan: Plan) -> None:
             ("by default", ", ".join(defaults), TEXT),
             (
                 "table",
-                f"{table['name']}, {format_of(table['format']).title[1]} v{table['format_version']}",
+                f"{table['name']}, {format_of(table['format']).version_text(table)}",
                 TEXT,
             ),
             ("location", other_than(table["location"], table["name"]), PATH),

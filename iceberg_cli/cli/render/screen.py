@@ -28,6 +28,7 @@ from iceberg_cli.plan.inspection import (
     NUMBER,
     PATH,
     SIZE,
+    STATE,
     TEXT,
     VERDICT,
     Column,
@@ -39,6 +40,12 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _VERDICT_STYLES: Final = {"go": "bold red", "change": "yellow", "keep": "green"}
+_STATE_STYLES: Final = {
+    **dict.fromkeys(("broken", "unreadable", "failed", "refused", "unknown"), "bold red"),
+    **dict.fromkeys(("overdue", "conflict", "partial", "left", "blocked"), "red"),
+    **dict.fromkeys(("due", "waiting"), "yellow"),
+    **dict.fromkeys(("ok", "done"), "green"),
+}
 _RIGHT: Final = (NUMBER, SIZE)
 _LEAST_WIDTH: Final = 20  # of a paragraph, however narrow the terminal is
 _ENDING_BLANKS: Final = re.compile(r"[ ]+(?=\n)")
@@ -214,6 +221,8 @@ class Screen(Surface):
 
 
 def _style(text: str, kind: str) -> str:
+    if kind == STATE:
+        return _STATE_STYLES.get(text, "")
     return _VERDICT_STYLES[text.rsplit(maxsplit=1)[-1]] if kind == VERDICT and text else ""
 
 

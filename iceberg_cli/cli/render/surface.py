@@ -37,10 +37,10 @@ class Surface(Protocol):
                         self.command(each)
                     else:
                         self.line(each, style=_STYLES.get(about, ""))
-            case Grid(columns, rows):
-                self.grid(columns, rows, folder=folder)
-            case Facts(pairs):
-                self.facts(pairs)
+            case Grid(columns, rows, brief):
+                self.grid(columns, rows if self.layout.is_whole or brief is None else brief, folder=folder)
+            case Facts(pairs, seldom):
+                self.facts([pair for pair in pairs if self.layout.is_whole or pair[0] not in seldom])
 
     def facts(self, pairs: Sequence[tuple[str, object, str]]) -> None:
         """Show labels, each with a value; one without a value is left out."""

@@ -229,7 +229,8 @@ def _names(document: Row) -> Facts:
             ("protocol", versions, TEXT),
             ("features", ", ".join(features), TEXT),
             ("committed", moment(document["timestamp_ms"]), ID),
-        ]
+        ],
+        seldom=("id", "committed"),
     )
 
 

@@ -6,7 +6,7 @@ names of Iceberg's metadata table of the same name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_names
@@ -105,8 +105,15 @@ def snapshot_rows(metadata: TableMetadata) -> list[Row]:
     ]
 
 
+_REF_DEFAULTS: Final = ("max_snapshot_age_in_ms", "min_snapshots_to_keep", "max_reference_age_in_ms")
+
+
 def ref_rows(metadata: TableMetadata) -> list[Row]:
-    """Every branch and tag with its own retention."""
+    """Every branch and tag with its own retention, and what holds where it has none."""
+    from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import ref_defaults
+
+    defaults = ref_defaults(metadata)
+    table = None if defaults is None else dict(zip(_REF_DEFAULTS, defaults, strict=True))
     return [
         {
             "name": name,
@@ -115,6 +122,7 @@ def ref_rows(metadata: TableMetadata) -> list[Row]:
             "max_reference_age_in_ms": ref.max_ref_age_ms,
             "min_snapshots_to_keep": ref.min_snapshots_to_keep,
             "max_snapshot_age_in_ms": ref.max_snapshot_age_ms,
+            "table_defaults": table,
         }
         for name, ref in metadata.refs.items()
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import MAIN
 from iceberg_cli.plan.inspection import (
     FINDING,
     ID,
@@ -125,17 +126,33 @@ def _short(value: object) -> str:
 
 
 def retention(ref: Row) -> str:
-    """The retention settings of a ref, as text."""
-    stated = []
-    if ref["min_snapshots_to_keep"] is not None:
-        stated.append(f"at least {count(ref['min_snapshots_to_keep'], 'snapshots')}")
-    if ref["max_snapshot_age_in_ms"] is not None:
-        stated.append(f"snapshots for {age(ref['max_snapshot_age_in_ms'])}")
-    if ref["max_reference_age_in_ms"] is not None:
-        stated.append(f"ref for {age(ref['max_reference_age_in_ms'])}")
-    return ", ".join(stated) or "as the table has it"
+    """The retention of a ref, as text: its own, and the table's where it has none."""
+    if "retention" in ref:  # of several
+        return str(ref["retention"])
+    table = ref["table_defaults"] or {}
+
+    def part(key: str, text: Callable[[int], str]) -> tuple[str, bool]:
+        own, default = ref[key], table.get(key)
+        value = default if own is None else own
+        return ("" if value is None else text(value), own is None)
+
+    parts = []
+    if ref["type"] == "BRANCH":
+        parts.append(part("max_snapshot_age_in_ms", age))
+        parts.append(part("min_snapshots_to_keep", lambda number: f"at least {number:,}"))
+    if ref["name"] != MAIN:
+        parts.append(part("max_reference_age_in_ms", lambda age_ms: f"ref for {age(age_ms)}"))
+    if ref["type"] == "TAG" and parts == [("", True)]:
+        return "for ever (the table's default)" if table else ""
+    stated = [each for each in parts if each[0]]
+    if stated and all(is_default for _, is_default in stated):
+        return ", ".join(text for text, _ in stated) + " (the table's default)"
+    own = ", ".join(text for text, is_default in stated if not is_default)
+    others = ", ".join(text for text, is_default in stated if is_default)
+    return f"{own}; by default {others}" if others else own
 
 
+_SHOWN_REFS: Final = 3  # of each type
 _FILES: Final = (
     Column("content", _kind),
     Column("partition", _partition, NAME),
@@ -250,7 +267,7 @@ def summary_text(document: Row) -> Iterator[Part]:
     yield _totals(document)
     yield Lines(_shape(document))
     yield Lines(_history(document))
-    yield Grid(_COLUMNS["refs"], document["refs"])
+    yield Grid(_COLUMNS["refs"], document["refs"], _brief_refs(document["refs"]))
     yield _names(document)
 
 
@@ -262,14 +279,9 @@ def _history(document: Row) -> list[str]:
     operation = snapshot["operation"] or "operation not said"
     lines = [f"{'Current snapshot' if is_current else 'Snapshot'}: {operation}, {ago(snapshot['age_ms'])}."]
     oldest, newest = document["oldest_snapshot_ms"], document["newest_snapshot_ms"]
-    file = document["metadata_file"]
     snapshots = count(document["snapshot_count"], "snapshots")
     spread = f", {age(newest - oldest)} from the oldest to the newest" if newest > oldest else ""
-    earlier = count(file["log_length"], "earlier versions")
-    return [
-        *lines,
-        f"{snapshots}{spread}; {earlier} of the metadata (at most {file['previous_versions_max']:,}).",
-    ]
+    return [*lines, f"{snapshots}{spread}."]
 
 
 def _names(document: Row) -> Facts:
@@ -282,8 +294,29 @@ def _names(document: Row) -> Facts:
             ("snapshot", None if snapshot is None else snapshot["snapshot_id"], ID),
             ("committed", None if snapshot is None else moment(snapshot["timestamp_ms"]), ID),
             ("metadata", document["metadata_location"], PATH),
-        ]
+        ],
+        seldom=("uuid", "snapshot", "committed"),
     )
+
+
+def _brief_refs(refs: Sequence[Row]) -> list[Row]:
+    """Main, and where other branches or tags are many, a row with their number."""
+    rows = [ref for ref in refs if ref["name"] == MAIN]
+    for type_, noun in (("BRANCH", "branches"), ("TAG", "tags")):
+        some = [ref for ref in refs if ref["type"] == type_ and ref["name"] != MAIN]
+        if len(some) <= _SHOWN_REFS:
+            rows += some
+            continue
+        retentions = {retention(ref) for ref in some}
+        rows.append(
+            {
+                "name": count(len(some), noun),
+                "type": type_,
+                "snapshot_id": "",
+                "retention": retentions.pop() if len(retentions) == 1 else "of several kinds",
+            }
+        )
+    return rows
 
 
 def _totals(document: Row) -> Grid:
@@ -335,8 +368,9 @@ def _shape(document: Row) -> list[str]:
     statistics = document["statistics_files"] + document["partition_statistics_files"]
     counted = f", {count(statistics, 'statistics files')}" if statistics else ""
     lines.append(
-        f"Metadata file: {size(file['size_bytes'])}, with {count(document['schema_count'], 'schemas')}, "
-        f"{count(document['partition_spec_count'], 'partition specs')}{counted}."
+        f"Metadata: {size(file['size_bytes'])}, {count(document['schema_count'], 'schemas')}, "
+        f"{count(document['partition_spec_count'], 'partition specs')}{counted}; "
+        f"{count(file['log_length'], 'earlier files')} of at most {file['previous_versions_max']:,}."
     )
     lineage = document["row_lineage"]
     if lineage is not None:

@@ -5,9 +5,9 @@ Spec: "Snapshot Retention Policy".
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from iceberg_cli.errors import UsageError
+from iceberg_cli.errors import InvalidMetadata, UsageError
 from iceberg_cli.iceberg.spec.table_metadata.history import AnyHistory
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
@@ -93,6 +93,34 @@ def retention_of(
         snapshot_ids=frozenset(policy.snapshot_ids),
         by_age=not policy.snapshot_ids or policy.older_than_ms is not None or policy.retain_last is not None,
         may_expire=None if within is None else frozenset(within.removed_snapshot_ids),
+    )
+
+
+class RefDefaults(NamedTuple):
+    """What holds for a branch or tag that states nothing itself.
+
+    Args:
+        max_snapshot_age_ms: of a branch.
+        min_snapshots_to_keep: of a branch.
+        max_ref_age_ms: of a branch but main, or a tag; None: for ever.
+    """
+
+    max_snapshot_age_ms: int
+    min_snapshots_to_keep: int
+    max_ref_age_ms: int | None
+
+
+def ref_defaults(history: AnyHistory) -> RefDefaults | None:
+    """The table's own retention of refs; None where a property that says it has no meaning."""
+    try:
+        held = retention_of(history, ExpireSnapshots(), as_of_ms=0)
+    except (UsageError, InvalidMetadata):
+        return None
+    ref_age = int(held.max_ref_age_ms.value)
+    return RefDefaults(
+        -int(held.cutoff_ms.value),
+        int(held.min_snapshots_to_keep.value),
+        None if ref_age == MAX_LONG else ref_age,
     )
 
 
