@@ -182,6 +182,12 @@ class DeltaSurveying:
         return fleet_columns(summary)
 
 
+def _file_kinds() -> Sequence[str]:
+    from iceberg_cli.plan.removal_rows import DELTA_KINDS  # loads Arrow
+
+    return DELTA_KINDS
+
+
 FORMAT: Final = Format(
     name="delta",
     title=("a", "Delta"),
@@ -190,4 +196,5 @@ FORMAT: Final = Format(
     looking=DeltaLooking(),
     surveying=DeltaSurveying(),
     has_protocol=True,
+    file_kinds=_file_kinds,
 )

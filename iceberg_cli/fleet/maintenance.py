@@ -24,6 +24,7 @@ from iceberg_cli.errors import (
     Interrupted,
     Refused,
 )
+from iceberg_cli.fleet.deletions import DeletionCounter, Deletions
 from iceberg_cli.fleet.due import FleetPolicy, is_due, names_of, why_not_due
 from iceberg_cli.fleet.facts import FactsStore
 from iceberg_cli.fleet.listing import key_of_location, list_tables
@@ -31,7 +32,7 @@ from iceberg_cli.fleet.memory import MemoryBudget, needed_by
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.fleet.survey import Survey
 from iceberg_cli.formats import place_of
-from iceberg_cli.plan.events import FilesDeleted, Listener, unheard
+from iceberg_cli.plan.events import Listener, TableMeasured, unheard
 from iceberg_cli.plan.report import TAGGED_FILES
 from iceberg_cli.plan.text import count, iso
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from iceberg_cli.fleet.listing import ListedTable
     from iceberg_cli.fleet.opening import TableOpener
     from iceberg_cli.fleet.policy_file import TablePolicy, VerbPolicy
-    from iceberg_cli.plan.events import AnyEvent
     from iceberg_cli.plan.report import RecoveredOperation, Report
 
 WOULD_RUN, NOT_DUE, SKIPPED, BLOCKED, FAILED, LEFT = (
@@ -71,6 +71,7 @@ HELD, OUTSIDE_WINDOW, IN_NO_POLICY, BUSY, SAME_TABLE = (
     "same_table",
 )
 SKIPS: Final = (HELD, OUTSIDE_WINDOW, IN_NO_POLICY, BUSY, SAME_TABLE)
+_ENDED: Final = ("done", "nothing_to_do")
 _BUG: Final = 1  # exit code
 
 
@@ -94,6 +95,7 @@ class VerbRun:
         report: of what was carried out.
         deleted_files: in this run.
         freed_bytes: by deletions in this run; of one that would run, what it would free.
+        due: files and bytes that it is to delete and that are still there, none where it is blocked; None: not known.
         duration_ms: of planning and carrying out.
         error: what it ended by.
         traceback: of a bug.
@@ -109,6 +111,7 @@ class VerbRun:
     report: Report | None = None
     deleted_files: int = 0
     freed_bytes: int = 0
+    due: tuple[int, int] | None = None
     duration_ms: int = 0
     error: IcebergCliError | None = None
     traceback: str = ""
@@ -167,6 +170,7 @@ class Maintenance:
             no more is deleted by that verb. None: he agreed to whatever the policy says.
         stop_requested: whether to stop at the next safe point.
         on_event: gets what happens.
+        is_measured: it also gets what each table is like once its verbs have run, for which some are read once more.
         facts: what surveys read before.
         memory: of all tables that are worked on side by side.
 
@@ -187,6 +191,7 @@ class Maintenance:
     shown: Mapping[tuple[str, str], Plan] | None = None
     stop_requested: Callable[[], bool] = lambda: False
     on_event: Listener = unheard
+    is_measured: bool = False
     facts: FactsStore = field(default_factory=lambda: FactsStore(None))
     memory: MemoryBudget = field(default_factory=MemoryBudget)
     unmatched_holds: list[str] = field(default_factory=list)
@@ -301,12 +306,14 @@ class Maintenance:
             yield self._skipped(listed, table, Skip(BUSY, reason))
             return
         rival = self._rival(listed, table)
-        counted = _Deleted(self.on_event)
+        counted = DeletionCounter(self.on_event)
         runtime = self._runtime(own, counted, now_ms=now_ms)
         unknown: str | None = None
+        is_changed = False
         # What is still to be deleted for an earlier run the rival may need as well.
         if self.settle and not self.dry_run and rival is None:
             for done in table.recover(runtime=runtime):
+                is_changed = True
                 yield _settled(_identity(listed, table), done, counted.take())
                 if done.exit_code == CommitStateUnknown.exit_code:
                     unknown = done.report.operation_id
@@ -324,12 +331,27 @@ class Maintenance:
             if isinstance(run.error, CorruptFile) and run.exit_code == CommitConflict.exit_code:
                 # What is due now is found anew; what it had begun the next run gives up.
                 run = self._run(listed, table, verb, runtime, counted, rival)
+            is_changed = is_changed or run.report is not None or run.error is not None
             yield run
             if run.exit_code:
                 failed.add(verb.verb)
             if run.exit_code == CommitStateUnknown.exit_code:
                 operations = [each.operation_id for each in table.operations() if each.state == "asking"]
                 unknown = operations[0] if operations else "of this run"
+        if self.is_measured:
+            self._measure(table, again=is_changed)
+
+    def _measure(self, table: Table, *, again: bool) -> None:
+        """Pass on what only an opened table shows; `again`: it may have been changed since."""
+        try:
+            oldest_ms, open_operations = table.oldest_snapshot_ms(again=again), len(table.operations())
+        except IcebergCliError:  # nothing depends on it, and what is wrong the outcomes of its verbs say
+            return
+        self.on_event(
+            TableMeasured(
+                table.name, table.format, oldest_snapshot_ms=oldest_ms, open_operations=open_operations
+            )
+        )
 
     def _rival(self, listed: ListedTable, table: Table) -> str | None:
         """Another entry of a catalog that names this table: it stays where it points when a commit moves this one."""
@@ -350,7 +372,7 @@ class Maintenance:
         table: Table,
         verb: VerbPolicy,
         runtime: Runtime,
-        counted: _Deleted,
+        counted: DeletionCounter,
         rival: str | None,
     ) -> VerbRun:
         """Plan one verb and carry it out.
@@ -368,6 +390,7 @@ class Maintenance:
             return VerbRun(**about, status=LEFT, reason=reason)
         started_s = time.monotonic()
         version = table.version
+        plan: Plan | None = None
         try:
             policy = self.policy.policy(verb, table, as_of_ms=self.as_of_ms)
             plan = table.plan(policy, as_of_ms=self.as_of_ms)
@@ -375,13 +398,14 @@ class Maintenance:
             planned = {**about, "duration_ms": _since_ms(started_s)}
             if not is_due(plan, verb):
                 reason = why_not_due(plan, verb) if plan.due else None
-                return VerbRun(**planned, status=NOT_DUE, reason=reason or "")
+                return VerbRun(**planned, status=NOT_DUE, reason=reason or "", due=(0, 0))
             blocked_by = list(plan.blocked_by)
             if rival is not None and plan.removals.count:
                 blocked_by.append(f"{rival} names this table, too, and would still need files that go")
             if blocked_by:
-                reason = "; ".join(blocked_by)
-                return VerbRun(**planned, status=BLOCKED, reason=reason, exit_code=Refused.exit_code)
+                planned |= {"reason": "; ".join(blocked_by), "due": (0, 0)}
+                return VerbRun(**planned, status=BLOCKED, exit_code=Refused.exit_code)
+            planned["due"] = plan.content.deletes
             if self.dry_run:
                 files, size_bytes = plan.content.deletes
                 return VerbRun(
@@ -398,25 +422,27 @@ class Maintenance:
                 return VerbRun(**planned, status=LEFT, reason="as much is deleted as this run may delete")
             report = self._apply(table, plan, runtime)
         except IcebergCliError as error:
-            files, size_bytes = counted.take()
+            gone = counted.take()
             return _failed(
                 about["table"],
                 verb.verb,
                 error,
                 is_overtaken=isinstance(error, CorruptFile) and table.has_moved_from(version),
-                deleted_files=files,
-                freed_bytes=size_bytes,
+                deleted_files=gone.files,
+                freed_bytes=gone.size_bytes,
+                due=None if plan is None else gone.left_of(plan),
                 duration_ms=_since_ms(started_s),
             )
-        files, size_bytes = counted.take()
+        gone = counted.take()
         return VerbRun(
             **about,
             status=report.status,
             reason="; ".join(filter(None, (*report.notes, _tagged(report.counts.get(TAGGED_FILES, 0))))),
             exit_code=DeletesFailed.exit_code if report.failed_deletes else 0,
             report=report,
-            deleted_files=files,
-            freed_bytes=size_bytes,
+            deleted_files=gone.files,
+            freed_bytes=gone.size_bytes,
+            due=(0, 0) if report.status in _ENDED else gone.left_of(plan),
             duration_ms=_since_ms(started_s),
         )
 
@@ -487,27 +513,6 @@ def _tagged(files: int) -> str:
     return f"{count(files, 'files')} tagged, not deleted" if files else ""
 
 
-class _Deleted:
-    """A listener that counts the deletions of one table, and passes all on."""
-
-    def __init__(self, on_event: Listener) -> None:
-        self._on_event = on_event
-        self._files = self._size_bytes = 0
-
-    def __call__(self, event: AnyEvent) -> None:
-        """Take note of an event."""
-        if isinstance(event, FilesDeleted):
-            self._files += sum(files for files, _ in event.by_kind.values())
-            self._size_bytes += sum(size_bytes for _, size_bytes in event.by_kind.values())
-        self._on_event(event)
-
-    def take(self) -> tuple[int, int]:
-        """Files and bytes since it was asked last."""
-        found = self._files, self._size_bytes
-        self._files = self._size_bytes = 0
-        return found
-
-
 def _identity(listed: ListedTable, table: Table | None = None) -> dict[str, Any]:
     if table is None:
         own: Mapping[str, Any] = {
@@ -520,7 +525,7 @@ def _identity(listed: ListedTable, table: Table | None = None) -> dict[str, Any]
     return {**own, "also": list(listed.also)}
 
 
-def _settled(table: Mapping[str, Any], done: RecoveredOperation, deleted: tuple[int, int]) -> VerbRun:
+def _settled(table: Mapping[str, Any], done: RecoveredOperation, deleted: Deletions) -> VerbRun:
     """An operation of an earlier run that was gone on with."""
     return VerbRun(
         table=table,
@@ -529,8 +534,8 @@ def _settled(table: Mapping[str, Any], done: RecoveredOperation, deleted: tuple[
         reason="; ".join(done.report.notes),
         exit_code=done.exit_code,
         report=done.report,
-        deleted_files=deleted[0],
-        freed_bytes=deleted[1],
+        deleted_files=deleted.files,
+        freed_bytes=deleted.size_bytes,
         duration_ms=done.report.duration_ms,
     )
 

@@ -47,6 +47,7 @@ class SurveyedTable:
         traceback: of a bug.
         key: what it has in common with itself under another name, its version among that; None where it could not be
             read.
+        decided: the verbs of which it is known whether they are due.
     """
 
     listed: ListedTable
@@ -54,6 +55,7 @@ class SurveyedTable:
     exit_code: int = 0
     traceback: str = ""
     key: tuple[str, str, str] | None = None
+    decided: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -64,6 +66,13 @@ class SurveyedTable:
     def freed_bytes(self) -> int:
         """What carrying out all that is due frees, in bytes, as far as it was looked for."""
         return sum(each["bytes"] or 0 for each in self.row["due"] if not each["blocked_by"])
+
+    @property
+    def due_bytes(self) -> dict[str, int | None]:
+        """By each verb that was decided on what it frees, in bytes; None: that was not looked for."""
+        found: dict[str, int | None] = dict.fromkeys(self.decided, 0)
+        found |= {each["operation"]: each["bytes"] for each in self.row["due"] if not each["blocked_by"]}
+        return found
 
     @property
     def is_due(self) -> bool:
@@ -180,6 +189,7 @@ class Survey:
             findings=known["findings"],
             open_operations=self._open_operations(listed, glance, pointer),
             due=due,
+            decided=verbs,
             own=own,
             verbs=verbs,
             from_cache=True,
@@ -191,11 +201,11 @@ class Survey:
         glance = self.opener.glance(listed, pointer, glances)
         own, verbs = self._verbs(listed, glance["location"], glances.properties(glance))
         due: list[DueVerb] = []
-        for verb in verbs:
-            if verb.verb in glances.decides:
-                decision = self._decision(listed, verb, glance, glances, pointer.location)
-                if decision.is_due:
-                    due.append(_due_by(verb, decision, None))
+        decided = [verb for verb in verbs if verb.verb in glances.decides]
+        for verb in decided:
+            decision = self._decision(listed, verb, glance, glances, pointer.location)
+            if decision.is_due:
+                due.append(_due_by(verb, decision, None))
         columns = glances.columns(glance)
         return self._at_a_glance(
             listed,
@@ -204,6 +214,7 @@ class Survey:
             findings=(),
             open_operations=self._open_operations(listed, glance, pointer),
             due=due,
+            decided=decided,
             own=own,
             verbs=verbs,
             from_cache=False,
@@ -286,6 +297,7 @@ class Survey:
             columns=columns,
             findings=[*findings, *(_finding_of(each) for each in planned if each.error is not None)],
             due=due,
+            decided=[each.verb for each in planned if each.plan is not None],
             own=own,
             verbs=verbs,
             failed=[each.error for each in planned if each.error is not None],
@@ -347,6 +359,7 @@ class Survey:
         columns: Mapping[str, Any],
         findings: Sequence[Mapping[str, Any]],
         due: Sequence[DueVerb],
+        decided: Sequence[VerbPolicy],
         own: TablePolicy | None,
         verbs: Sequence[VerbPolicy],
         failed: Sequence[IcebergCliError] = (),
@@ -374,7 +387,8 @@ class Survey:
         if self.prices is not None:
             row["cost"] = self.prices.cost(row)
         key = (uuid or "", key_of_location(folder or str(identity["location"])), version)
-        return SurveyedTable(listed=listed, row=row, exit_code=code, key=key)
+        verbs_decided = tuple(each.verb for each in decided)
+        return SurveyedTable(listed=listed, row=row, exit_code=code, key=key, decided=verbs_decided)
 
 
 def unreadable(listed: ListedTable, identity: Mapping[str, Any], error: IcebergCliError) -> SurveyedTable:

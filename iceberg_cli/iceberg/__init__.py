@@ -177,6 +177,12 @@ class IcebergSurveying:
         return fleet_columns(summary)
 
 
+def _file_kinds() -> Sequence[str]:
+    from iceberg_cli.plan.removal_rows import ICEBERG_KINDS  # loads Arrow
+
+    return ICEBERG_KINDS
+
+
 FORMAT: Final = Format(
     name="iceberg",
     title=("an", "Iceberg"),
@@ -184,4 +190,5 @@ FORMAT: Final = Format(
     verbs=VERBS,
     looking=IcebergLooking(),
     surveying=IcebergSurveying(),
+    file_kinds=_file_kinds,
 )

@@ -131,6 +131,34 @@ class OperationEnded(NamedTuple):
     notes: tuple[str, ...]
 
 
+class TableMeasured(NamedTuple):
+    """What a command about many tables found of one of them, or of one verb on it.
+
+    There may be several of each; what the last one has holds. None: not known, or not looked for.
+
+    Args:
+        table: its name.
+        format: of the table.
+        verb: its name; None: of the table as a whole.
+        exit_code: of that alone.
+        is_success: the verb came to its end; of a table as a whole, all that were to run. None: none is to be expected.
+        grade: of a survey, the worse the greater.
+        due_bytes: of files that would go, or are to go, and are still there.
+        oldest_snapshot_ms: the time of the oldest snapshot, or of the oldest version in a Delta log.
+        open_operations: how many operations are not closed.
+    """
+
+    table: str
+    format: str
+    verb: str | None = None
+    exit_code: int | None = None
+    is_success: bool | None = None
+    grade: int | None = None
+    due_bytes: int | None = None
+    oldest_snapshot_ms: int | None = None
+    open_operations: int | None = None
+
+
 class FleetCounted(NamedTuple):
     """The end of a command about many tables.
 
@@ -138,17 +166,27 @@ class FleetCounted(NamedTuple):
         what: is counted: `tables` or `verb_runs`.
         label: by what.
         counts: by value of that.
-        due: files and bytes that what is due would free; None where plans tell.
+        due: files and bytes that are to go and are still there.
+        is_whole: every place could be listed whole: there are no tables but those that were measured.
     """
 
     what: str
     label: str
     counts: Mapping[str, int]
-    due: tuple[int, int] | None = None
+    due: tuple[int, int]
+    is_whole: bool = True
 
 
 AnyEvent = (
-    FleetCounted | Event | PhaseBegun | PhaseEnded | PlanMade | CommitEnded | FilesDeleted | OperationEnded
+    TableMeasured
+    | FleetCounted
+    | Event
+    | PhaseBegun
+    | PhaseEnded
+    | PlanMade
+    | CommitEnded
+    | FilesDeleted
+    | OperationEnded
 )
 Listener = Callable[[AnyEvent], None]
 OnProgress = Callable[[Event], None]  # a listener of progress alone; every other one is one too

@@ -288,6 +288,7 @@ class Format:
         looking: what is seen of a table.
         surveying: what surveys keep of a table.
         has_protocol: its version is that of the protocol for those that write; readers have one of their own.
+        file_kinds: the kinds of files that its verbs delete, as plans name them; none: they are not known before.
     """
 
     name: str
@@ -297,6 +298,7 @@ class Format:
     looking: Looking
     surveying: Surveying
     has_protocol: bool = False
+    file_kinds: Callable[[], Sequence[str]] = tuple
 
     def version_text(self, table: Row) -> str:
         """The format and its version in words.

@@ -10,13 +10,13 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from iceberg_cli.demo import create_demo
 from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF, AS_OF_MS, GONE, delta_with_removed_files, four_snapshots, listing
 from tests.cli.running import iceberg_cli, process
 from tests.cli.terminals import PATIENCE_S, Gate, background
+from tests.prometheus import Samples
 
 VERB = "expire-snapshots"
 
@@ -26,22 +26,16 @@ class Metrics:
     """The values of a metrics file: by name, and by the labels beside table and verb where a name has others."""
 
     values: dict[tuple[str, str], float]
-    labels: set[tuple[str, str]]  # table and verb
+    labels: set[tuple[str | None, str]]  # table and verb
 
     @classmethod
     def of(cls, path: Path) -> Metrics:
-        """Every sample of a file, of which each name has one help and the type gauge."""
-        families = list(text_string_to_metric_families(path.read_bytes().decode()))
-        assert len({family.name for family in families}) == len(families)
+        """Every sample of a file."""
         values, labels = {}, set()
-        for family in families:
-            assert (family.type, bool(family.documentation)) == ("gauge", True)
-            for sample in family.samples:
-                own = dict(sample.labels)
-                labels.add((own.pop("table"), own.pop("verb")))
-                key = (sample.name.removeprefix("iceberg_cli_"), ",".join(own.values()))
-                assert key not in values
-                values[key] = sample.value
+        for name, series, value in Samples.of(path).found:
+            own = dict(series)
+            labels.add((own.pop("table", None), own.pop("verb")))
+            values[name, ",".join(own.values())] = value
         return cls(values, labels)
 
     def __getitem__(self, name: str) -> float:
@@ -174,12 +168,18 @@ def test_apply_is_told(tmp_path: Path) -> None:
     saved = tmp_path / "saved.plan"
     assert iceberg_cli("plan", table, VERB, *AS_OF, "-o", saved).code == 0
     assert iceberg_cli("apply", tmp_path / "no.plan", "--yes", "--metrics", file).code == 2
-    assert (Metrics.of(file).outcome, Metrics.of(file).labels) == ((2, {"failed"}), {("", "apply")})
+    assert (Metrics.of(file).outcome, Metrics.of(file).labels) == ((2, {"failed"}), {(None, "apply")})
     assert iceberg_cli("apply", saved, "--dry-run", "--metrics", file).code == 0
     assert Metrics.of(file).outcome == (0, {"not_run"})
     assert iceberg_cli("apply", saved, "--yes", "--metrics", file).code == 0
     assert (Metrics.of(file).outcome, Metrics.of(file).labels) == ((0, {"done"}), {(table, "apply")})
-    assert sum(Metrics.of(file).by("deleted_files").values()) == len(GONE)
+    done = Metrics.of(file)
+    assert sum(done.by("deleted_files").values()) == len(GONE)
+    saved.rename(tmp_path / "away.plan")
+    assert iceberg_cli("apply", saved, "--yes", "--metrics", file).code == 2
+    failed = Metrics.of(file)
+    assert (failed.outcome, failed.labels) == ((2, {"failed"}), {(None, "apply"), (table, "apply")})
+    assert failed["last_success_timestamp_seconds"] == done["last_success_timestamp_seconds"]
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,13 @@ Metrics = Annotated[
 ]
 
 
-def measure(path: str | None, *, looks: bool) -> None:
+def measure(path: str | None, *, looks: bool, of_tables: bool = False) -> None:
     """Have a metrics file written at the end of the run, where one is named.
 
     Args:
         path: of the file.
         looks: nothing is to be done: a dry run or a list.
+        of_tables: the run is about many tables.
 
     Raises:
         UsageError: no file can be written there.
@@ -47,7 +48,7 @@ def measure(path: str | None, *, looks: bool) -> None:
     if path is not None:
         from iceberg_cli.cli.listening import metrics
 
-        metrics.listen(path, looks=looks)
+        metrics.listen(path, looks=looks, of_tables=of_tables)
 
 
 FilesOption = Annotated[

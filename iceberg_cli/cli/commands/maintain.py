@@ -24,6 +24,7 @@ from iceberg_cli.cli.commands.many_tables import (
     patterns_of,
     policy_json,
 )
+from iceberg_cli.cli.commands.measures import MaintenanceMeasures
 from iceberg_cli.cli.context import DECLINED, Run, command
 from iceberg_cli.cli.options.arguments import ReportOption, integer, positive
 from iceberg_cli.cli.terminal import stopping
@@ -114,7 +115,7 @@ def register(app: typer.Typer) -> None:
         runs, nor does any on a table with maintain = false or outside its window. What fails on one table stops no
         other. With a bound (--limit-deletes, --max-bytes, --deadline) the tables of which most is freed come first.
         """
-        measure(metrics, looks=dry_run)
+        measure(metrics, looks=dry_run, of_tables=True)
         if policy is None:
             raise UsageError(
                 "maintain needs a policy file",
@@ -136,7 +137,14 @@ def register(app: typer.Typer) -> None:
                 run.out.line("Nothing was changed.")
                 raise typer.Exit(DECLINED)
         with stopping.at_safe_points(last=True):
-            codes = work.carry_out(output, bounds, dry_run=dry_run, settle=not no_resume, shown=shown)
+            codes = work.carry_out(
+                output,
+                bounds,
+                dry_run=dry_run,
+                settle=not no_resume,
+                shown=shown,
+                is_measured=metrics is not None,
+            )
             failures = work.fleet.failures()
             codes += failures.codes
             totals = work.totals
@@ -258,9 +266,10 @@ class _Work:
         dry_run: bool,
         settle: bool,
         shown: Mapping[tuple[str, str], Plan] | None,
+        is_measured: bool,
     ) -> list[int]:
         """Maintain the tables, and print each run of a verb as it is known; their exit codes."""
-        run, outcomes = self._run, Outcomes(self._run, _PHASE)
+        run, outcomes, measures = self._run, Outcomes(self._run, _PHASE), MaintenanceMeasures()
         maintenance = self._runs(
             allowance=bounds.allowance,
             deadline_ms=bounds.deadline_ms,
@@ -268,9 +277,12 @@ class _Work:
             dry_run=dry_run,
             settle=settle,
             shown=shown,
+            is_measured=is_measured,
         )
         for each in outcomes.of(maintenance):
             self.totals.add(each)
+            for measured in measures.of(each):
+                run.on_event(measured)
             if each.status in _CHANGING:
                 stopping.changed(_CHANGED)
             if each.status in ("left", "partial"):
@@ -282,7 +294,11 @@ class _Work:
             run.warn(f"{text} means no table, so that its maintain = false holds none")
         run.on_event(
             FleetCounted(
-                what="verb_runs", label="outcome", counts=self.totals.to_json(outcomes.codes)["statuses"]
+                what="verb_runs",
+                label="outcome",
+                counts=self.totals.to_json(outcomes.codes)["statuses"],
+                due=measures.due,
+                is_whole=not self.fleet.tables.failed,
             )
         )
         return outcomes.codes

@@ -23,6 +23,7 @@ from iceberg_cli.cli.commands.many_tables import (
     patterns_of,
     policy_json,
 )
+from iceberg_cli.cli.commands.measures import measures_of
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.cli.options.arguments import ReportOption, integer, positive
 from iceberg_cli.errors import UsageError
@@ -82,7 +83,7 @@ def register(app: typer.Typer) -> None:
         """
         from iceberg_cli.fleet.survey import Survey
 
-        measure(metrics, looks=True)
+        measure(metrics, looks=True, of_tables=True)
         if sort not in _SORTS:
             raise UsageError(f"--sort must be freed, grade or name, not {sort!r}")
         if jsonl and limit is not None and "--limit" in run.settings.typed:
@@ -111,6 +112,8 @@ def register(app: typer.Typer) -> None:
             )
         ):
             totals.add(each)
+            for measured in measures_of(each):
+                run.on_event(measured)
             if jsonl:
                 output.row(each.row)
             else:

@@ -1,7 +1,11 @@
 """The file of `--metrics`: what a run did, as text that Prometheus reads.
 
 All of them are gauges: they are about the last run of a command, and one that comes to an end counts nothing further.
-The file is replaced as a whole, by a file beside it which is renamed: whoever reads it sees one run or the other.
+The file is replaced as a whole, by a file beside it which is renamed: whoever reads it sees one run or the other. What
+a run does not tell anew is not there any more, but for the last success: that is in the file until there is another.
+
+A collector reads many of these files, and no two may have the same series. Those of one table are told apart by table
+and verb; a command about many has one more label, the name of its file. The series of the whole run have no table.
 """
 
 from __future__ import annotations
@@ -10,16 +14,19 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from iceberg_cli.cli import subject
 from iceberg_cli.cli.clock import now_ms
 from iceberg_cli.cli.listening import listeners
+from iceberg_cli.cli.listening.exposition import Sample, labels_of, lines_of, seconds, times_in
 from iceberg_cli.cli.listening.listeners import warn
-from iceberg_cli.cli.render.kinds import KIND_NAMES
+from iceberg_cli.cli.listening.table_metrics import TableMetrics
 from iceberg_cli.errors import IcebergCliError, UsageError
+from iceberg_cli.formats import format_of
 from iceberg_cli.plan.events import (
     COMMIT,
     OPEN,
@@ -37,6 +44,7 @@ from iceberg_cli.plan.events import (
     PhaseBegun,
     PhaseEnded,
     PlanMade,
+    TableMeasured,
 )
 from iceberg_cli.plan.open_phases import OpenPhases
 from iceberg_cli.storage.redaction import redact
@@ -56,9 +64,14 @@ _STATUS_OF: Final = {
 _SUCCESS: Final = (0, 3)
 _PHASES: Final = (OPEN, RECOVER, PLAN, RECORD, STAGE, COMMIT, WAIT, SWEEP)
 _OUTCOMES: Final = ("committed", "conflict", "unknown")
+_EXIT_CODE: Final = "iceberg_cli_exit_code"
 _LAST_SUCCESS: Final = "iceberg_cli_last_success_timestamp_seconds"
+_DUE_BYTES: Final = "iceberg_cli_due_bytes"
+_OLDEST: Final = "iceberg_cli_oldest_snapshot_timestamp_seconds"
+_GRADE: Final = "iceberg_cli_grade"
+_OPEN_OPERATIONS: Final = "iceberg_cli_open_operations"
 _HELP: Final = {
-    "iceberg_cli_exit_code": "Exit code of the last run.",
+    _EXIT_CODE: "Exit code of the last run, or of its part on one table or of one verb there.",
     "iceberg_cli_status": "1 for the status of the last run; not_run: a dry run, a list, or an answer that was no.",
     "iceberg_cli_last_run_timestamp_seconds": "When the last run ended.",
     _LAST_SUCCESS: "When the last run ended that was not a dry run and whose exit code was 0.",
@@ -69,22 +82,24 @@ _HELP: Final = {
     "iceberg_cli_deleted_files": "Files that the last run deleted, by kind.",
     "iceberg_cli_failed_deletes": "Files that the last run could not delete.",
     "iceberg_cli_commit_attempts": "Commits that the last run tried, by outcome.",
-    "iceberg_cli_due_bytes": "Bytes of files that the last plan would delete and that are still there.",
+    _DUE_BYTES: "Bytes of files that the last plan would delete and that are still there.",
     "iceberg_cli_due_files": "Files that the last plan would delete and that are still there.",
     "iceberg_cli_tables": "Tables that the last survey looked at, by grade.",
     "iceberg_cli_verb_runs": "Verbs on tables that the last maintain came to, by what came of them.",
-    "iceberg_cli_oldest_snapshot_timestamp_seconds": "Time of the table's oldest snapshot, or of the oldest version in "
-    "a Delta log.",
+    _GRADE: "Grade of the table in the last survey: 0 ok, 1 due, 2 overdue, 3 broken, 4 unreadable.",
+    _OPEN_OPERATIONS: "Operations of the table that are not closed; there where the last run opened the table.",
+    _OLDEST: "Time of the table's oldest snapshot, or of the oldest version in a Delta log.",
     "iceberg_cli_oldest_snapshot_age_seconds": "Age of that at the end of the last run.",
 }
 
 
-def listen(path: str, *, looks: bool) -> None:
+def listen(path: str, *, looks: bool, of_tables: bool) -> None:
     """Have a metrics file written at the end of the run, however it ends.
 
     Args:
         path: of the file.
         looks: nothing is to be done: a dry run or a list.
+        of_tables: the run is about many tables.
 
     Raises:
         UsageError: no file can be written there.
@@ -97,7 +112,9 @@ def listen(path: str, *, looks: bool) -> None:
         raise UsageError(f"--metrics: cannot write {path}: {folder} is no folder that this user may write to")
     if not target.endswith(".prom"):
         warn(f"--metrics: the textfile collector reads only files whose names end in .prom, unlike {path}")
-    listeners.add(MetricsFile(target, looks))
+    run = os.path.basename(target).removesuffix(".prom")
+    tables = TableMetrics(subject.command(), redact(run, listeners.hidden())) if of_tables else None
+    listeners.add(MetricsFile(target, looks, tables))
 
 
 @dataclass(eq=False)
@@ -107,10 +124,12 @@ class MetricsFile:
     Args:
         path: of the file.
         looks: see `listen`.
+        tables: the rows of the tables of a command about many; None: it is about one.
     """
 
     path: str
     looks: bool
+    tables: TableMetrics | None = None
     _began_s: float = field(default_factory=time.monotonic)
     _phase_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_PHASES, 0.0))
     _phases: OpenPhases[float] = field(default_factory=OpenPhases)  # with when they began
@@ -136,6 +155,9 @@ class MetricsFile:
             case PlanMade(files=files, size_bytes=size_bytes):
                 plan = event.table, event.verb
                 self._due[plan], self._gone[plan] = (files, size_bytes), (0, 0)
+            case TableMeasured():
+                if self.tables is not None:
+                    self.tables.add(event)
             case FleetCounted():
                 self._fleet = event
             case CommitEnded(outcome=outcome):
@@ -172,52 +194,89 @@ class MetricsFile:
     def end(self, exit_code: int, error: BaseException | None) -> None:
         """Write the file; where that fails, a warning says so and the exit code stays."""
         try:
-            self._replace(self.text(exit_code, error).encode())
+            self._replace(self._lines(exit_code, error))
         except OSError as failure:
             warn(f"--metrics: cannot write {self.path}: {failure.strerror}")
 
-    def text(self, exit_code: int, error: BaseException | None) -> str:
-        """The file's content."""
-        status, ended_ms = self._status(exit_code), now_ms()
-        success = exit_code in _SUCCESS and status != "not_run"
-        labels = {"table": redact(_table_label(), listeners.hidden()), "verb": subject.command()}
-        last_success = f"{ended_ms / 1_000:.3f}" if success else self._earlier_success(labels)
-        values: list[tuple[str, Mapping[str, str], str]] = [
-            ("iceberg_cli_exit_code", {}, str(exit_code)),
-            *(("iceberg_cli_status", {"status": each}, str(int(each == status))) for each in STATUSES),
-            ("iceberg_cli_last_run_timestamp_seconds", {}, f"{ended_ms / 1_000:.3f}"),
-            *([(_LAST_SUCCESS, {}, last_success)] if last_success else []),
-            ("iceberg_cli_duration_seconds", {}, f"{time.monotonic() - self._began_s:.3f}"),
-            *(
-                ("iceberg_cli_phase_duration_seconds", {"phase": each}, f"{seconds:.3f}")
-                for each, seconds in self._phase_s.items()
-            ),
-            ("iceberg_cli_reclaimed_bytes", {}, str(self._reclaimed_bytes)),
-            # Kinds that did not occur are 0, so that no series comes and goes.
-            *(("iceberg_cli_deleted_files", {"kind": each}, str(self._deleted[each])) for each in KIND_NAMES),
-            ("iceberg_cli_failed_deletes", {}, str(len(self._failures))),
-            *(
-                ("iceberg_cli_commit_attempts", {"outcome": each}, str(self._attempts[each]))
-                for each in _OUTCOMES
-            ),
-        ]
+    def _lines(self, exit_code: int, error: BaseException | None) -> Iterator[str]:
+        """The file's content: the samples of one name stand together."""
+        ended_ms = now_ms()
+        of_run: dict[str, list[Sample]] = {}
+        for name, more, value in self._of_run(exit_code, error, ended_ms):
+            of_run.setdefault(name, []).append((labels_of({**self._labels, **more}), value))
+        earlier = times_in(self.path, _LAST_SUCCESS)
+        success = exit_code in _SUCCESS and self._status(exit_code) != "not_run"
+        labels = labels_of(self._labels)
+        of_run[_LAST_SUCCESS] = [(labels, seconds(ended_ms))] if success else self._kept(earlier, labels)
+        of_tables = self._of_tables(earlier, ended_ms)
+        for name, documentation in _HELP.items():
+            yield from lines_of(name, documentation, chain(of_run.get(name, ()), of_tables.get(name, ())))
+
+    def _kept(self, earlier: Mapping[str, str], labels: str) -> list[Sample]:
+        """The last success of the run's labels; of a plan that could not be read, that of whatever table it was for."""
+        if self.tables is not None or self._labels["table"]:
+            return [(labels, earlier[labels])] if labels in earlier else []
+        end = "," + labels.removeprefix("{")
+        return [each for each in earlier.items() if each[0].endswith(end)]
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        """The labels of the whole run; those that are empty are left out."""
+        if self.tables is None:
+            table = redact(_table_label(), listeners.hidden())
+            return {"table": table, "verb": subject.command()}
+        return {"verb": subject.command(), "run": self.tables.run}
+
+    def _of_run(
+        self, exit_code: int, error: BaseException | None, ended_ms: int
+    ) -> Iterator[tuple[str, Mapping[str, str], str]]:
+        """The samples of the whole run, but for the last success: name, further labels, value."""
+        status = self._status(exit_code)
+        yield _EXIT_CODE, {}, str(exit_code)
+        for each in STATUSES:
+            yield "iceberg_cli_status", {"status": each}, str(int(each == status))
+        yield "iceberg_cli_last_run_timestamp_seconds", {}, seconds(ended_ms)
+        yield "iceberg_cli_duration_seconds", {}, f"{time.monotonic() - self._began_s:.3f}"
+        for each, duration_s in self._phase_s.items():
+            yield "iceberg_cli_phase_duration_seconds", {"phase": each}, f"{duration_s:.3f}"
+        yield "iceberg_cli_reclaimed_bytes", {}, str(self._reclaimed_bytes)
+        # Kinds that a format has and that did not occur are 0, so that no series comes and goes.
+        for each in dict.fromkeys((*self._kinds(), *self._deleted)):
+            yield "iceberg_cli_deleted_files", {"kind": each}, str(self._deleted[each])
+        yield "iceberg_cli_failed_deletes", {}, str(len(self._failures))
+        for each in _OUTCOMES:
+            yield "iceberg_cli_commit_attempts", {"outcome": each}, str(self._attempts[each])
         if (left := self._left()) is not None:
-            values += [
-                ("iceberg_cli_due_bytes", {}, str(left[1])),
-                ("iceberg_cli_due_files", {}, str(left[0])),
-            ]
+            yield _DUE_BYTES, {}, str(left[1])
+            yield "iceberg_cli_due_files", {}, str(left[0])
         if self._fleet is not None:
-            values += [
-                (f"iceberg_cli_{self._fleet.what}", {self._fleet.label: name}, str(number))
-                for name, number in self._fleet.counts.items()
-            ]
+            for label, number in self._fleet.counts.items():
+                yield f"iceberg_cli_{self._fleet.what}", {self._fleet.label: label}, str(number)
         if error is None and (oldest_ms := self._oldest_ms()) is not None:
-            age_ms = ended_ms - oldest_ms
-            values += [
-                ("iceberg_cli_oldest_snapshot_timestamp_seconds", {}, f"{oldest_ms / 1_000:.3f}"),
-                ("iceberg_cli_oldest_snapshot_age_seconds", {}, f"{age_ms / 1_000:.3f}"),
-            ]
-        return "".join(_lines(labels, values))
+            yield _OLDEST, {}, seconds(oldest_ms)
+            yield "iceberg_cli_oldest_snapshot_age_seconds", {}, seconds(ended_ms - oldest_ms)
+
+    def _of_tables(self, earlier: Mapping[str, str], ended_ms: int) -> dict[str, Iterator[Sample]]:
+        """The samples of tables, and of verbs on them, in a run about many, by name."""
+        if self.tables is None:
+            return {}
+        ended = None if self.looks else seconds(ended_ms)
+        is_whole = self._fleet is not None and self._fleet.is_whole
+        return {
+            _EXIT_CODE: self.tables.numbers("exit_code"),
+            _LAST_SUCCESS: self.tables.successes(earlier, ended, is_whole=is_whole),
+            _DUE_BYTES: self.tables.numbers("due_bytes"),
+            _GRADE: self.tables.numbers("grade"),
+            _OPEN_OPERATIONS: self.tables.numbers("open_operations"),
+            _OLDEST: self.tables.oldest_snapshots(),
+        }
+
+    def _kinds(self) -> Iterator[str]:
+        """The kinds of files that the formats of the tables have which were opened or listed."""
+        table = listeners.table()
+        names = {table.format} if table is not None else set() if self.tables is None else self.tables.formats
+        for name in sorted(names):
+            yield from format_of(name).file_kinds()
 
     def _status(self, exit_code: int) -> str:
         """The status of the run: that of its report where nothing is left to worry about."""
@@ -259,28 +318,18 @@ class MetricsFile:
         except (IcebergCliError, OSError):  # the table was read just now: what it was is in the report
             return None
 
-    def _earlier_success(self, labels: Mapping[str, str]) -> str | None:
-        """The last success that the file of an earlier run tells of, of the same table and verb."""
-        start = f"{_LAST_SUCCESS}{_braces(labels)} "
-        try:
-            with open(self.path, encoding="utf-8", newline="\n") as file:
-                return next((line[len(start) :].strip() for line in file if line.startswith(start)), None)
-        except (OSError, UnicodeError):
-            return None
-
-    def _replace(self, data: bytes) -> None:
+    def _replace(self, lines: Iterable[str]) -> None:
         beside = f"{self.path}.{os.getpid()}.tmp"
         try:
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-            with open(descriptor, "wb") as file:
-                file.write(data)
+            with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
+                file.writelines(lines)
                 file.flush()
                 os.fsync(descriptor)
             os.replace(beside, self.path)
-        except OSError:
-            with contextlib.suppress(OSError):
+        finally:
+            with contextlib.suppress(OSError):  # it is there only where something failed
                 os.unlink(beside)
-            raise
 
 
 def _table_label() -> str:
@@ -294,23 +343,3 @@ def _table_label() -> str:
         return located(name)
     except UsageError:
         return name
-
-
-def _lines(labels: Mapping[str, str], values: Sequence[tuple[str, Mapping[str, str], str]]) -> Iterator[str]:
-    """Lines of the text format: the values of one name stand together, after its help and type."""
-    before = ""
-    for name, more, value in values:
-        if name != before:
-            yield f"# HELP {name} {_HELP[name]}\n# TYPE {name} gauge\n"
-            before = name
-        yield f"{name}{_braces({**labels, **more})} {value}\n"
-
-
-def _braces(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
-
-
-def _escaped(value: str) -> str:
-    """A label's value. Spec: Prometheus text exposition format 0.0.4."""
-    text = value.encode("utf-8", "backslashreplace").decode()
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
