@@ -1,4 +1,4 @@
-"""Servers, and a reader, for tests that are written in Go: `python -m tests.go_servers` builds those that are missing.
+"""Programs for tests that are written in Go: `python -m tests.go_servers` builds those that are missing.
 
 Each version is built once and kept in the user's cache folder, outside the checkout.
 """
@@ -28,6 +28,7 @@ class GoServer:
     name: str
     package: str
     version: str
+    tags: str = ""  # of the build
 
     @property
     def path(self) -> Path:
@@ -43,6 +44,10 @@ SEAWEEDFS: Final = GoServer(
 )
 
 
+# Reads rules of Prometheus; built without what finds hosts to scrape, which needs the libraries of all clouds.
+PROMTOOL: Final = GoServer(
+    "promtool", "github.com/prometheus/prometheus/cmd/promtool", "0.316.0", tags="remove_all_sd"
+)
 ICEBERG_GO: Final = GoServer(
     "iceberg-go", "github.com/apache/iceberg-go/cmd/iceberg", "0.7.0"
 )  # a command line
@@ -60,7 +65,7 @@ def build(server: GoServer, go: str) -> None:
         for command in (
             ("mod", "init", "server"),
             ("get", f"{server.package}@v{server.version}"),
-            ("build", "-o", server.path.name, server.package),
+            ("build", "-tags", server.tags, "-o", server.path.name, server.package),
         ):
             subprocess.run([go, *command], cwd=folder, env=environment, check=True)
         server.path.parent.mkdir(exist_ok=True)
@@ -95,7 +100,9 @@ def _version(go: str) -> tuple[int, ...]:
 def main() -> None:
     """Build the servers that are missing."""
     missing = [
-        server for server in (VERSITYGW, TOXIPROXY, SEAWEEDFS, ICEBERG_GO) if not server.path.is_file()
+        server
+        for server in (VERSITYGW, TOXIPROXY, SEAWEEDFS, ICEBERG_GO, PROMTOOL)
+        if not server.path.is_file()
     ]
     if not missing:
         return
