@@ -16,6 +16,7 @@ from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF, AS_OF_MS, GONE, delta_with_removed_files, four_snapshots, listing
 from tests.cli.running import iceberg_cli, process
 from tests.cli.terminals import PATIENCE_S, Gate, background
+from tests.fleet.maintaining import EXPIRE, policy_file
 from tests.prometheus import Samples
 
 VERB = "expire-snapshots"
@@ -224,6 +225,24 @@ def test_a_conflict_is_told(tmp_path: Path) -> None:
     assert metrics.outcome == (12, {"conflict"})
     assert metrics.by("commit_attempts") == {"conflict": 1}
     assert metrics["due_files"] == len(GONE)
+
+
+@pytest.mark.deep
+def test_a_conflict_on_one_of_many_tables_leaves_its_files_due(tmp_path: Path) -> None:
+    properties = {"commit.retry.num-retries": "0"}
+    table = Path(four_snapshots(tmp_path / "lake" / "t", properties=properties).publish())
+    policy = policy_file(tmp_path / "policy.toml", EXPIRE, [tmp_path / "lake/*"])
+    file, gate = tmp_path / "run.prom", Gate.at(tmp_path / "gate", "v2.metadata.json")
+    command = ("maintain", "--policy", policy, *AS_OF, "--yes", "--jobs", 1, "--metrics", file)
+    with background(gate.command("put_if_absent", *command)) as program:
+        gate.wait()
+        shutil.copy(table / "metadata/v1.metadata.json", table / "metadata/v2.metadata.json")
+        gate.open()
+        assert program.wait(PATIENCE_S) == 12
+    samples = Samples.of(file)
+    assert samples.of_tables("exit_code", VERB) == {str(table): 12}
+    assert samples.of_run("due_files") == len(GONE)
+    assert samples.of_tables("due_bytes", VERB) == {str(table): samples.of_run("due_bytes")}
 
 
 def test_a_run_that_fails_keeps_when_the_last_one_succeeded(tmp_path: Path) -> None:

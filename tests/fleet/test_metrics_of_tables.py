@@ -11,8 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.builders import DAY_MS
-from tests.cli.lakes import AS_OF, GONE, delta_with_removed_files, four_snapshots, in_the_way, listing
-from tests.cli.running import iceberg_cli
+from tests.cli.lakes import (
+    AS_OF,
+    AS_OF_MS,
+    GONE,
+    delta_with_removed_files,
+    four_snapshots,
+    in_the_way,
+    listing,
+)
+from tests.cli.running import JSON, iceberg_cli
 from tests.fleet.builder import BROKEN, COMMITS, FIRST_MS, Fleet, FleetTable, Format, Place, build_fleet
 from tests.fleet.maintaining import EXPIRE, policy_file
 from tests.prometheus import Samples
@@ -83,7 +91,13 @@ def test_each_table_and_verb_has_a_sample(
     )
     assert of_all(sound, run.of_tables("open_operations", "maintain")) == {0}
     newest_s = (FIRST_MS + (COMMITS - 1) * DAY_MS) / 1_000
-    assert of_all(iceberg, run.of_tables("oldest_snapshot_timestamp_seconds", "maintain")) == {newest_s}
+    oldest = run.of_tables("oldest_snapshot_timestamp_seconds", "maintain")
+    assert of_all(iceberg, oldest) == {newest_s}
+    logs = {table.name: table.folder / "_delta_log" for table in fleet.sound if table.name not in iceberg}
+    for name, log in logs.items():
+        assert oldest[name] == pytest.approx(
+            min(path.stat().st_mtime for path in log.glob("*.json")), abs=0.01
+        )
 
     assert iceberg_cli("survey", *options, tmp_path / "after.prom").code == 15
     assert of_all(sound, Samples.of(tmp_path / "after.prom").of_tables("grade", "survey")) == {OK}
@@ -99,6 +113,48 @@ def test_each_table_and_verb_has_a_sample(
 def of_all(names: set[str], values: Mapping[str, float]) -> set[float]:
     """The values of these tables, each of which has one."""
     return {values[name] for name in names}
+
+
+def test_what_is_blocked_frees_nothing(tmp_path: Path) -> None:
+    table = four_snapshots(tmp_path / "lake" / "t", properties={"gc.enabled": "false"}).publish()
+    policy = policy_file(tmp_path / "policy.toml", EXPIRE, [tmp_path / "lake/*"])
+    for command, code in (("survey", 0), ("maintain", 11)):
+        file = tmp_path / f"{command}.prom"
+        options = (*AS_OF, "--policy", policy, "--metrics", file)
+        ran = iceberg_cli(command, *options, *(["--yes"] if command == "maintain" else []))
+        assert ran.code == code, ran.err
+        samples = Samples.of(file)
+        assert samples.of_tables("due_bytes", EXPIRY) == {table: 0}
+        assert (samples.of_run("due_bytes"), samples.of_run("due_files")) == (0, 0)
+
+
+def test_the_oldest_snapshot_is_that_after_the_commit_also_where_no_file_is_deleted(tmp_path: Path) -> None:
+    table, file = four_snapshots(tmp_path / "lake" / "t").publish(), tmp_path / "run.prom"
+    verbs = {EXPIRY: '{ older-than = "5d", retain-last = 1, cleanup = "none" }'}
+    policy = policy_file(tmp_path / "policy.toml", verbs, [tmp_path / "lake/*"])
+    assert iceberg_cli("maintain", "--policy", policy, *AS_OF, "--yes", "--metrics", file).code == 0
+    oldest = Samples.of(file).of_tables("oldest_snapshot_timestamp_seconds", "maintain")
+    assert oldest == {table: (AS_OF_MS - 6 * DAY_MS) / 1_000}
+
+
+def test_another_name_of_a_table_has_no_series(tmp_path: Path) -> None:
+    fleet = build_fleet(tmp_path, {("sqlite", "iceberg"): 1})
+    [table] = fleet.tables
+    older = min((table.folder / "metadata").glob("*.metadata.json"))
+    fleet.register_in_sqlite("other", [("older", str(older))])
+    catalogs = "".join(
+        f"  {name}:\n    type: sql\n    uri: sqlite:///{tmp_path}/{name}.db\n" for name in ("lake", "other")
+    )
+    (tmp_path / "both.yaml").write_text(f"catalog:\n{catalogs}")
+    policy = policy_file(tmp_path / "policy.toml", EXPIRE, ["lake.*.*", "other.*.*"])
+    file = tmp_path / "run.prom"
+    options = ("--catalog-config", tmp_path / "both.yaml", "--policy", policy, "--dry-run", *JSON)
+    ran = iceberg_cli("maintain", *options, "--jobs", 1, "--metrics", file)
+    skipped = [run for run in ran.json["runs"] if run["skipped_for"] == "same_table"]
+    assert len(skipped) == 1
+    named = {each.labels["table"] for each in Samples.of(file).found if "table" in each.labels}
+    assert len(named) == 1
+    assert skipped[0]["table"]["name"] not in named
 
 
 # -- kinds of files ----------------------------------------------------------------------------------------------
@@ -247,6 +303,7 @@ def test_a_run_that_fails_on_a_table_keeps_when_it_succeeded_last_there(tmp_path
     assert nightly.run(0) == dict.fromkeys(everywhere, nightly.ended_s[0])
     # Nothing is due any more: to have found that out is a success.
     assert nightly.run(0) == dict.fromkeys(everywhere, nightly.ended_s[1])
+    assert Samples.of(nightly.file).of_tables("due_bytes", EXPIRY) == everywhere
     hint = Path(nightly.first) / "metadata" / "v7.metadata.json"
     shutil.copy(hint, tmp_path / "kept")
     hint.write_bytes(b"{")
