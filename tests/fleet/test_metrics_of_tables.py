@@ -351,6 +351,15 @@ def test_a_table_that_is_held_is_to_have_no_success(tmp_path: Path) -> None:
     assert found[nightly.second] == known[nightly.second], "outside its window it is as it was"
 
 
+def test_a_verb_that_the_policy_file_no_longer_has_loses_its_success(tmp_path: Path) -> None:
+    table, file = four_snapshots(tmp_path / "lake" / "t").publish(), tmp_path / "run.prom"
+    for verbs in ({**EXPIRE, "rewrite-manifests": '{ when = "due" }'}, EXPIRE):
+        policy = policy_file(tmp_path / "policy.toml", verbs, [tmp_path / "lake/*"])
+        assert iceberg_cli("maintain", "--policy", policy, *AS_OF, "--yes", "--metrics", file).code == 0
+        found = [each for each in Samples.of(file).found if each.name == "last_success_timestamp_seconds"]
+        assert {each.labels["verb"] for each in found if each.labels.get("table") == table} == {*verbs}
+
+
 @pytest.mark.parametrize("name", ['a "b" \\ c', 'x",verb="maintain', "\u8868 {}=,"])
 def test_a_table_of_any_name_keeps_its_last_success(tmp_path: Path, name: str) -> None:
     table = four_snapshots(tmp_path / "lake" / name).publish()

@@ -35,6 +35,7 @@ TIMES: Final = "_timestamp_seconds"
 class Night:
     """What a collector reads after a `maintain` and a `survey`, and which table is what."""
 
+    files: tuple[Path, ...]
     samples: Samples
     broken: str
     waiting: str  # it has an open operation
@@ -51,13 +52,12 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
     waits = 'expire-snapshots = { older-than = "5d", retain-last = 1, grace = "1d" }'
     own = ["[[tables]]", f'match = ["{waiting}"]', waits]
     policy = policy_file(root / "policy.toml", EXPIRE, [broken, waiting, delta], more=own)
-    files = root / "nightly.prom", root / "survey.prom"
+    files = root / "nightly.prom", root / "survey.prom", root / "one.prom"
     ran = iceberg_cli("maintain", "--policy", policy, "--yes", "--metrics", files[0])
     assert ran.code == 15, ran.err
     assert iceberg_cli("survey", *fleet.patterns, "--no-cache", "--metrics", files[1]).code == 15
-    one = root / "one.prom"
-    assert iceberg_cli("merge-dvs", left_out, "--yes", "--metrics", one).code == 0
-    return Night(Samples.of(*files, one), broken, waiting, delta, left_out)
+    assert iceberg_cli("merge-dvs", left_out, "--yes", "--metrics", files[2]).code == 0
+    return Night(files, Samples.of(*files), broken, waiting, delta, left_out)
 
 
 # -- names and labels ----------------------------------------------------------------------------------------------
@@ -133,16 +133,17 @@ def labels_of(expression: Any, known: Mapping[str, set[str]]) -> set[str]:
 # -- by Prometheus itself ------------------------------------------------------------------------------------------
 
 
-def promtool(*arguments: object) -> str:
-    """What promtool prints, which finds nothing wrong."""
-    done = subprocess.run(
-        [go_binary(PROMTOOL), *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+def promtool(*arguments: object, text: str = "") -> str:
+    """What promtool prints, which finds nothing wrong; `text`: its standard input."""
+    command = [go_binary(PROMTOOL), *map(str, arguments)]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_promtool_takes_the_rules() -> None:
+def test_promtool_takes_the_files_and_the_rules(night: Night) -> None:
+    for file in night.files:
+        assert promtool("check", "metrics", text=file.read_text()) == ""
     assert f"SUCCESS: {len(ALERTS)} rules found" in promtool("check", "rules", "--lint-fatal", RULES)
 
 
