@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -148,7 +148,6 @@ def test_promtool_takes_the_files_and_the_rules(night: Night) -> None:
 
 
 def test_rules_fire_on_what_they_are_about_and_on_nothing_else(night: Night, tmp_path: Path) -> None:
-    shutil.copy(RULES, tmp_path)
     never_again = [
         ("IcebergCliDoesNotRun", {"verb": "maintain", "run": "nightly"}),
         ("IcebergCliDoesNotRun", {"verb": "survey", "run": "survey"}),
@@ -167,36 +166,71 @@ def test_rules_fire_on_what_they_are_about_and_on_nothing_else(night: Night, tmp
     broken = [("IcebergTableBroken", {"table": night.broken})]
     overdue = [("IcebergTableOverdue", {"table": night.left_out})]
     is_open = [("IcebergOperationStaysOpen", {"table": night.waiting})]
-    firing = 'group by (alertname, table, verb, run) (ALERTS{alertstate="firing"})'
-    document = {
-        "rule_files": [RULES.name],
-        "evaluation_interval": "30m",
-        "tests": [
-            {
-                "interval": "30m",
-                "input_series": list(series_of(night.samples, intervals=2 * 24 * 10)),
-                "promql_expr_test": [
-                    {
-                        "expr": firing,
-                        "eval_time": after,
-                        "exp_samples": [
-                            {"labels": as_text({"alertname": name, **labels}), "value": 1}
-                            for name, labels in expected
-                        ],
-                    }
-                    for after, expected in (
-                        ("1h", broken),
-                        ("27h", broken + never_again),
-                        ("52h", broken + never_again + fails),
-                        ("73h", broken + never_again + fails + overdue),
-                        ("9d", broken + never_again + fails + overdue + is_open),
-                    )
-                ],
-            }
-        ],
-    }
-    (tmp_path / "test.yaml").write_text(yaml.safe_dump(document))
-    assert "SUCCESS" in promtool("test", "rules", tmp_path / "test.yaml")
+    check_firing(
+        tmp_path,
+        night.samples,
+        {
+            "1h": broken,
+            "27h": broken + never_again,
+            "52h": broken + never_again + fails,
+            "73h": broken + never_again + fails + overdue,
+            "9d": broken + never_again + fails + overdue + is_open,
+        },
+    )
+
+
+def test_rules_fire_on_what_is_rare(night: Night, tmp_path: Path) -> None:
+    rare = {"grade": 4.0, "failed_deletes": 2.0, "due_bytes": 2.0**41}
+    samples = [each._replace(value=rare[each.name]) for each in night.samples.found if each.name in rare]
+    now = next(each for each in night.samples.found if each.name == f"last_run{TIMES}")
+    runs = [
+        {"verb": "maintain", "run": "nightly"},
+        {"verb": "survey", "run": "survey"},
+        {"verb": "merge-dvs"},
+    ]
+    tables = (night.broken, night.waiting, night.left_out, night.delta)
+    check_firing(
+        tmp_path,
+        Samples([*samples, now]),
+        {
+            "25h": [],
+            "49h": [
+                ("IcebergCliDoesNotRun", {"verb": now.labels["verb"], "run": now.labels["run"]}),
+                *(("IcebergCliDeletionsFail", run) for run in runs),
+                *(("IcebergTableUnreadable", {"table": table}) for table in tables),
+                *(("IcebergManyBytesDue", {"table": table}) for table in tables if table != night.broken),
+            ],
+        },
+    )
+
+
+Alert = tuple[str, Mapping[str, str]]  # its name, and its labels but for the severity
+
+
+def check_firing(folder: Path, samples: Samples, expected: Mapping[str, Sequence[Alert]]) -> None:
+    """Have Prometheus evaluate the rules over series that stay as they are: what fires after some times.
+
+    Args:
+        folder: for files.
+        samples: of the series.
+        expected: by time, the alerts.
+    """
+    shutil.copy(RULES, folder)
+    fires = [
+        {
+            "expr": 'group by (alertname, table, verb, run) (ALERTS{alertstate="firing"})',
+            "eval_time": after,
+            "exp_samples": [
+                {"labels": as_text({"alertname": name, **labels}), "value": 1} for name, labels in alerts
+            ],
+        }
+        for after, alerts in expected.items()
+    ]
+    series = list(series_of(samples, intervals=2 * 24 * 10))
+    test = {"interval": "30m", "input_series": series, "promql_expr_test": fires}
+    document = {"rule_files": [RULES.name], "evaluation_interval": "30m", "tests": [test]}
+    (folder / "test.yaml").write_text(yaml.safe_dump(document))
+    assert "SUCCESS" in promtool("test", "rules", folder / "test.yaml")
 
 
 def series_of(samples: Samples, *, intervals: int) -> Iterator[dict[str, str]]:
