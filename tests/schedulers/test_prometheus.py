@@ -141,12 +141,14 @@ def promtool(*arguments: object, text: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.deep  # promtool is built for it
 def test_promtool_takes_the_files_and_the_rules(night: Night) -> None:
     for file in night.files:
         assert promtool("check", "metrics", text=file.read_text()) == ""
     assert f"SUCCESS: {len(ALERTS)} rules found" in promtool("check", "rules", "--lint-fatal", RULES)
 
 
+@pytest.mark.deep  # promtool is built for it
 def test_rules_fire_on_what_they_are_about_and_on_nothing_else(night: Night, tmp_path: Path) -> None:
     never_again = [
         ("IcebergCliDoesNotRun", {"verb": "maintain", "run": "nightly"}),
@@ -179,6 +181,7 @@ def test_rules_fire_on_what_they_are_about_and_on_nothing_else(night: Night, tmp
     )
 
 
+@pytest.mark.deep  # promtool is built for it
 def test_rules_fire_on_what_is_rare(night: Night, tmp_path: Path) -> None:
     rare = {"grade": 4.0, "failed_deletes": 2.0, "due_bytes": 2.0**41}
     samples = [each._replace(value=rare[each.name]) for each in night.samples.found if each.name in rare]
