@@ -12,11 +12,13 @@ from tests.budget import deep_unless
 from tests.builders import TableWriter
 from tests.cli.lakes import AS_OF, LONG_AGO_MS
 from tests.cli.running import iceberg_cli
+from tests.docs.permissions import listed, of_azure, of_gcs
 from tests.emulators import ObjectStore
 from tests.s3_front import S3Front, s3_front
 
 SNAPSHOTS = 3
 # Files of each snapshot and of no other one, deletions that a batch takes, and what the URL of a batch has.
+NEEDS = {"fake_gcs": ("Google Cloud Storage", of_gcs), "azurite": ("Azure", of_azure)}
 BATCHES = {"fake_gcs": (70, 100, "/batch/"), "azurite": (150, 256, "comp=batch")}
 
 
@@ -66,6 +68,9 @@ def test_an_expiry_reads_each_manifest_once_and_deletes_in_batches(
     assert sorted(batches, reverse=True)[: -(-expired // size)] == [
         *[size] * (expired // size), expired % size,
     ]  # fmt: skip
+    column, action = NEEDS[name]
+    needed = frozenset().union(*map(action, front.requests))
+    assert needed == listed(column)["expire-snapshots"]
 
 
 def reads_of_manifests(front: S3Front) -> Counter[str]:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import numpy as np
 
 from tests.cli.running import iceberg_cli
+from tests.docs.permissions import listed, of_s3
 from tests.large_tables import Writer
 from tests.s3_front import s3_front
 from tests.servers import Versitygw
@@ -67,3 +68,5 @@ def test_an_expiry_reads_each_file_once_lists_each_folder_twice_and_deletes_by_t
     batches = [body.count(b"<Key>") for body in bodies if re.search(b"/data/part|/metadata/(m|snap)-", body)]
     # One kind of files after another.
     assert sorted(batches) == sorted([1_000, 1_000, 400, expired * MANIFESTS, expired])
+    needed = frozenset().union(*map(of_s3, front.requests))
+    assert needed == listed("S3")["expire-snapshots"]
