@@ -24,6 +24,7 @@ from tests.docs.permissions import (
     DRY_RUN,
     ICEBERG,
     PAGE,
+    Kind,
     Needs,
     Recorder,
     cells,
@@ -100,14 +101,6 @@ def compare(request: pytest.FixtureRequest, column: str, needs: Needs) -> None:
     assert listed(column) == needs
 
 
-@contextmanager
-def recording_s3(server: Versitygw, folder: Path) -> Iterator[Recorder]:
-    with recording(
-        server.endpoint, lambda endpoint: {**server.options, "endpoint_url": endpoint}, of_s3, folder
-    ) as recorder:
-        yield recorder
-
-
 def test_every_command_that_opens_tables_has_a_row() -> None:
     rows = {name for name in COMMANDS if name not in ELSEWHERE} | {DRY_RUN.strip("`")}
     for column in cells(page()).values():
@@ -115,26 +108,28 @@ def test_every_command_that_opens_tables_has_a_row() -> None:
 
 
 @pytest.mark.deep
-def test_page_lists_what_commands_need_of_s3(
-    versitygw: Versitygw, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    root = f"s3://{versitygw.bucket}/{tmp_path.name}"
-    with recording_s3(versitygw, tmp_path) as recorder:
-        recorder.record(ICEBERG, new_table(versitygw.storage, root, write_iceberg))
-        recorder.record(DELTA, new_table(versitygw.storage, root, write_delta))
-    compare(request, "S3", recorder.needs)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("column", IN_STORES)
+@pytest.mark.parametrize("kind", [ICEBERG, DELTA], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("column", ["S3", *IN_STORES])
 def test_page_lists_what_commands_need_of_a_store(
-    column: str, tmp_path: Path, request: pytest.FixtureRequest
+    column: str, kind: Kind, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    fixture, action = IN_STORES[column]
-    store: ObjectStore = request.getfixturevalue(fixture)
-    with recording(store.endpoint, store.options_at, action, tmp_path) as recorder:
-        recorder.record(ICEBERG, new_table(store.storage, store.new_folder(), write_iceberg))
-        recorder.record(DELTA, new_table(store.storage, store.new_folder(), write_delta))
+    if column == "S3":
+        s3: Versitygw = request.getfixturevalue("versitygw")
+        service, storage, root, action = s3.endpoint, s3.storage, f"s3://{s3.bucket}/{tmp_path.name}", of_s3
+
+        def options_at(endpoint: str) -> Mapping[str, str]:
+            return {**s3.options, "endpoint_url": endpoint}
+    else:
+        fixture, action = IN_STORES[column]
+        store: ObjectStore = request.getfixturevalue(fixture)
+        service, storage, root, options_at = (
+            store.endpoint,
+            store.storage,
+            store.new_folder(),
+            store.options_at,
+        )
+    with recording(service, options_at, action, tmp_path) as recorder:
+        recorder.record(kind, new_table(storage, root, write_iceberg if kind is ICEBERG else write_delta))
     compare(request, column, recorder.needs)
 
 
