@@ -31,7 +31,7 @@ def check_deletable(
         operation_id: makes the name one of its own.
 
     Raises:
-        AccessDenied: the storage refuses it.
+        AccessDenied: the storage refuses it, or had no time for it in all tries.
     """
     assert plan.removals is not None
     paths = [path for path in _one_of_each_folder(plan.removals) if scheme_of(path) != "file"]
@@ -41,8 +41,11 @@ def check_deletable(
         return
     path, reason = next(iter(failures.items()))
     raise AccessDenied(
-        f"Cannot {plan.verb} {plan.table['name']}: the storage refuses deletions in {path.rpartition('/')[0]}, where "
-        f"files would go after the commit: {reason}"
+        f"Cannot {plan.verb} {plan.table['name']}: the storage did not delete in {path.rpartition('/')[0]}, where "
+        f"files would go after the commit: {reason}",
+        # A batch has a reason for each file in words alone.
+        next_step="Where it denies the right, give this user that: until then it fails alike. Where it was busy, run the "
+        "same command again.",
     )
 
 

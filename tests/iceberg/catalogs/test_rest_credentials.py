@@ -116,7 +116,7 @@ def test_a_storage_that_refuses_deletions_is_found_out_before_the_commit(vended:
     result = vended.expire("--unsafe-allow-root", vended.data)
     assert result.code == 16, result.out
     error = result.json
-    assert f"the storage refuses deletions in {vended.data}, where files would go" in error["message"]
+    assert f"the storage did not delete in {vended.data}, where files would go" in error["message"]
     assert "s3:DeleteObject" in error["message"]
     assert error["state"] == "Nothing was changed."
     assert vended.theirs.load_table(vended.name).metadata_location == location
