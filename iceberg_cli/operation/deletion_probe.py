@@ -44,8 +44,8 @@ def check_deletable(
         f"Cannot {plan.verb} {plan.table['name']}: the storage did not delete in {path.rpartition('/')[0]}, where "
         f"files would go after the commit: {reason}",
         # A batch has a reason for each file in words alone.
-        next_step="Where it denies the right, give this user that: until then it fails alike. Where it was busy, run the "
-        "same command again.",
+        next_step="Where it denies the right, give this user that: until then it fails alike. Where it was busy, run "
+        "the same command again.",
     )
 
 
