@@ -257,14 +257,18 @@ class Run:
         )
 
     @contextmanager
-    def paging(self) -> Iterator[None]:
-        """Show what the block prints on standard output by the pager, where it is longer than the terminal."""
+    def paging(self, *, asks: bool = False) -> Iterator[None]:
+        """Show what the block prints on standard output by the pager, where it is longer than the terminal.
+
+        Args:
+            asks: a question about it follows, so that it stays in sight unless it is much longer.
+        """
         if self.no_pager or self.json or self.quiet or not sys.stdout.isatty():
             yield
             return
         from iceberg_cli.cli.terminal.paging import paged
 
-        with paged(self.out):
+        with paged(self.out, screens=2 if asks else 1):
             yield
 
     def open(self, name: str, *, even_unreadable: bool = False) -> Table:

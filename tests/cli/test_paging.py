@@ -33,9 +33,12 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> str:
     return create_demo(str(tmp_path_factory.mktemp("lake")), now_ms=NOW_MS).events
 
 
-def on_a_screen(*arguments: str, rows: int = ROWS, **environment: str) -> tuple[int, str]:
-    """The exit code, and what came to a terminal of 100 columns."""
+def on_a_screen(
+    *arguments: str, rows: int = ROWS, answer: str = "", **environment: str
+) -> tuple[int, str]:
+    """The exit code, and what came to a terminal of 100 columns, where `answer` is typed before it is asked for."""
     ours, theirs = pty.openpty()
+    os.write(ours, answer.encode())
     termios.tcsetwinsize(theirs, (rows, 100))
     parts: list[bytes] = []
 
@@ -188,6 +191,20 @@ def test_a_plan_is_paged_and_its_exit_code_stays(events: str, tmp_path: Path) ->
     )
     assert (code, screen) == (3, "")
     assert "15 of 22 snapshots go, 7 stay" in seen.read_text()
+
+
+def test_a_plan_stays_in_sight_when_the_question_comes_unless_it_is_much_longer(
+    events: str, tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    words = ("expire-snapshots", events, "-v", "--as-of", str(NOW_MS))
+    shown = on_a_screen(*words, "-n", rows=500)[1].count("\n")
+    for rows, is_paged in ((shown - 1, False), (shown // 2 + 1, False), (shown // 2 - 1, True)):
+        code, screen = on_a_screen(*words, rows=rows, PAGER=f"cat > {seen}", answer="n\n")
+        assert code == 4
+        assert seen.exists() == is_paged
+        assert ("15 of 22 snapshots go, 7 stay" in screen) == (not is_paged)
+        assert "Go on?" in screen or "Type " in screen
 
 
 def test_into_a_pipe_nothing_is_paged(events: str, tmp_path: Path) -> None:

@@ -115,13 +115,21 @@ def carry_out(run: Run, carry: ApplyOptions, name: str, options: VerbOptions) ->
         finish(run, report, table, recovered, as_line=carry.files)
 
 
-def show_plan(run: Run, plan: Plan, *, files: bool, refused: bool = False) -> None:
-    """Print a plan as text, with each file that goes where `files` is set; `refused`: see `render.plan.show_plan`."""
+def show_plan(run: Run, plan: Plan, *, files: bool, refused: bool = False, asks: bool = False) -> None:
+    """Print a plan as text.
+
+    Args:
+        run: the options of all commands.
+        plan: what to print.
+        files: with each file that goes.
+        refused: see `render.plan.show_plan`.
+        asks: see `Run.paging`.
+    """
     from iceberg_cli.cli.render import plan as render_plan
     from iceberg_cli.cli.render.removed_files import show_files
 
     is_paged = plan.removals is None or plan.removals.count <= _MOST_PAGED_FILES
-    with run.paging():
+    with run.paging(asks=asks):
         render_plan.show_plan(run.out, plan, refused=refused)
         if files and is_paged:
             show_files(run.out, plan)
@@ -145,7 +153,7 @@ def show_before(run: Run, plan: Plan, name: str, *, yes: bool, files: bool) -> N
     """
     print_files(run, plan, files=files)
     if not run.json and not run.quiet:
-        show_plan(run, plan, files=files, refused=True)
+        show_plan(run, plan, files=files, refused=True, asks=plan.due and not yes)
         # A plan that cannot be shown is not carried out.
         sys.stdout.flush()
     elif not plan.blocked_by:

@@ -22,13 +22,14 @@ _NOT_STARTED: Final = (126, 127)  # what a shell says of a command that it canno
 
 
 @contextmanager
-def paged(screen: Screen) -> Iterator[None]:
+def paged(screen: Screen, *, screens: int = 1) -> Iterator[None]:
     """Show what the block prints by `$PAGER` where it is longer than the terminal.
 
     Where an error or signal ends the block it is written without one: the end of the program waits for no reader.
 
     Args:
         screen: on a terminal.
+        screens: the terminal's height as often. Two where a question follows, which is about what stays in sight.
     """
     parts: list[str] = []
     pager = ""
@@ -38,12 +39,12 @@ def paged(screen: Screen) -> Iterator[None]:
         pager = os.environ.get("PAGER", _PAGER).strip()
     finally:
         text = "".join(parts)
-        if not (pager and _is_long(text) and os.environ.get("TERM") != "dumb" and _show(text, pager, screen)):
+        if not (pager and _is_long(text, screens) and os.environ.get("TERM") != "dumb" and _show(text, pager, screen)):
             screen.write(text)
 
 
-def _is_long(text: str) -> bool:
-    return text.count("\n") >= shutil.get_terminal_size().lines
+def _is_long(text: str, screens: int) -> bool:
+    return text.count("\n") >= screens * shutil.get_terminal_size().lines
 
 
 def _show(text: str, pager: str, screen: Screen) -> bool:
