@@ -33,9 +33,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> str:
     return create_demo(str(tmp_path_factory.mktemp("lake")), now_ms=NOW_MS).events
 
 
-def on_a_screen(
-    *arguments: str, rows: int = ROWS, answer: str = "", **environment: str
-) -> tuple[int, str]:
+def on_a_screen(*arguments: str, rows: int = ROWS, answer: str = "", **environment: str) -> tuple[int, str]:
     """The exit code, and what came to a terminal of 100 columns, where `answer` is typed before it is asked for."""
     ours, theirs = pty.openpty()
     os.write(ours, answer.encode())

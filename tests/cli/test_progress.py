@@ -37,11 +37,11 @@ class Clock:
         return self.now_s
 
 
-def played(mode: str, *events: tuple[float, AnyEvent], columns: int = 80) -> str:
+def played(mode: str, *events: tuple[float, AnyEvent], columns: int = 80, of_tables: bool = False) -> str:
     """What is written where events come at these seconds."""
     subject.begin()
     stream, clock = io.StringIO(), Clock()
-    progress = Progress(stream, mode, clock=clock, columns=lambda: columns)
+    progress = Progress(stream, mode, clock=clock, columns=lambda: columns, of_tables=of_tables)
     for second, event in events:
         clock.now_s = 100 + second
         progress(event)
@@ -113,6 +113,43 @@ def test_elsewhere_there_is_a_line_every_ten_seconds_whatever_the_phase() -> Non
         "commit: 1 min 17 s so far",
         "deleting: 2.0 MiB of 1.0 GiB, 102.4 KiB/s, 2 h 50 min left",
     ]
+
+
+def of_many(table: str) -> list[tuple[float, AnyEvent]]:
+    """A run over many tables that has done 12 in 10 seconds and has begun one."""
+    phase = "maintaining tables"
+    return [
+        (0, Event(phase=phase, done=0, total=None, unit="tables")),
+        (10, PhaseBegun(phase="open", table=table)),
+        (10, Event(phase=phase, done=12, total=None, unit="tables")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (80, "maintaining tables 12 tables, 1.2/s; prod.sales.orders"),
+        (50, "maintaining tables 12 tables, 1.2/s; ...es.orders"),
+        (40, "maintaining tables 12 tables, 1.2/s"),
+    ],
+)
+def test_of_many_tables_the_one_is_named_that_was_begun_last(columns: int, shown: str) -> None:
+    events = of_many("prod.sales.orders")
+    assert drawn(played("bar", *events, columns=columns, of_tables=True)) == shown
+    (line,) = played("lines", *events, of_tables=True).splitlines()
+    assert line == "maintaining tables: 12 tables, 1.2/s; now prod.sales.orders"
+    documents = [json.loads(each) for each in played("json", *events, of_tables=True).splitlines()]
+    assert [each["table"] for each in documents] == [None, "prod.sales.orders"]
+
+
+@pytest.mark.parametrize("columns", [1, 5, 18, 25, 40, 60, 80, 200])
+def test_a_name_never_breaks_the_bar(columns: int) -> None:
+    for name in ("a\nb\x1b[2J" + "long" * 60, "注文の表" * 20):
+        bar = drawn(played("bar", *of_many(name), columns=columns, of_tables=True))
+        assert len(bar) < columns
+        assert not bar or (bar.isascii() and bar.isprintable())
+        (line,) = played("lines", *of_many(name), of_tables=True).splitlines()
+        assert line.isprintable()
 
 
 def test_a_phase_goes_on_after_another_inside_it() -> None:

@@ -1,7 +1,7 @@
 """The display of progress on standard error: a bar, a line every ten seconds, or `event/1` documents.
 
-The bar is one line, which is written over and erased again. It is ASCII, has no name of a table in it and fits whatever
-width there is; the cursor stays visible. So whatever ends the process, there is at most this line to erase.
+The bar is one line, which is written over and erased again. It is ASCII and fits whatever width there is; the cursor
+stays visible. So whatever ends the process, there is at most this line to erase.
 
 A phase that says nothing for a while is shown too: a thread looks at the clock. It is ended before a process forks.
 """
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, TextIO
 
 from iceberg_cli.cli import subject
+from iceberg_cli.cli.render import printable
 from iceberg_cli.cli.terminal import stopping
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.events import AnyEvent, Event, PhaseBegun, PhaseEnded
@@ -33,6 +34,7 @@ _JOIN_S: Final = 1.0  # it ends at once, unless a signal struck where the lock w
 _COLUMNS: Final = 80  # of a terminal that does not tell
 _LONGEST_BAR: Final = 40
 _SHORTEST_BAR: Final = 10
+_SHORTEST_NAME: Final = 12  # that is shown of a longer one
 
 
 def mode_of(requested: str | None, stream: TextIO, *, silent: bool) -> str:
@@ -93,7 +95,8 @@ class Progress:
         mode: see `mode_of`.
         clock: monotonic, in seconds.
         columns: the width of the terminal; None: that of `stream`.
-        of_tables: show how many tables are done, and not the phases of those that are worked on side by side.
+        of_tables: show how many tables are done and which was begun last, and not the phases of those that are worked
+            on side by side.
     """
 
     stream: TextIO
@@ -106,6 +109,7 @@ class Progress:
     )  # phases that have begun and not ended, the innermost last
     _tracks: dict[str, _Track] = field(default_factory=dict)  # of phases inside the innermost of these
     _shown: _Track | None = None
+    _table: str = ""  # which was begun last, of many
     _line_s: float | None = None
     _drawn: bool = False
     _ticker: _Ticker | None = None
@@ -114,7 +118,11 @@ class Progress:
 
     def __call__(self, event: AnyEvent) -> None:
         """Take note of an event, and show it if it is time."""
-        if self.mode == "none" or (self.of_tables and not isinstance(event, Event)):
+        if self.mode == "none":
+            return
+        if self.of_tables and not isinstance(event, Event):
+            if isinstance(event, PhaseBegun):
+                self._table = event.table
             return
         now_s = self.clock()
         with self._lock:
@@ -165,16 +173,25 @@ class Progress:
         long = track is not None and now_s - track.since_s >= _SHOWN_AFTER_S
         match self.mode:
             case "bar" if track is not None and long:
-                self._write(_ERASE + bar_of(track, now_s, width=self._columns() - 1))
+                self._write(_ERASE + self._with_table(bar_of(track, now_s, width=self._columns() - 1)))
                 self._drawn = True
                 stopping.erase(_ERASE)
             case "bar":
                 self._erase()
             case "lines" if track is not None and long and self._line_is_due(now_s):
-                self._write(f"{line_of(track, now_s)}\n")
+                now = f"; now {printable(self._table)}" if self._table else ""
+                self._write(f"{line_of(track, now_s)}{now}\n")
             case "json" if track is not None and self._event_is_due(track, now_s, tell=tell):
                 track.written_s = now_s
-                self._write(json.dumps(document_of(track, now_s)) + "\n")
+                self._write(json.dumps(document_of(track, now_s, table=self._table)) + "\n")
+
+    def _with_table(self, bar: str) -> str:
+        """A bar with the name of the table behind it, as much of its end as there is room for, in ASCII."""
+        room = self._columns() - 1 - len(bar) - len("; ")
+        name = printable(self._table).encode("ascii", "replace").decode()
+        if not name or room < min(len(name), _SHORTEST_NAME):
+            return bar
+        return f"{bar}; {name if len(name) <= room else f'...{name[3 - room :]}'}"
 
     def _columns(self) -> int:
         if self.columns is not None:
@@ -291,13 +308,13 @@ def _whole_seconds(duration_ms: int) -> int:
     return max(1, round(duration_ms / 1_000)) * 1_000
 
 
-def document_of(track: _Track, now_s: float) -> dict[str, object]:
-    """The `event/1` document of a phase."""
+def document_of(track: _Track, now_s: float, *, table: str = "") -> dict[str, object]:
+    """The `event/1` document of a phase; `table`: of many, which was begun last."""
     event, rate = track.event, track.rate(now_s)
     return {
         "schema": EVENT_SCHEMA,
         "phase": event.phase,
-        "table": subject.name(),
+        "table": subject.name() or table or None,
         "done": event.done,
         "total": event.total,
         "unit": event.unit or None,

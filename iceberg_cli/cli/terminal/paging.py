@@ -39,7 +39,12 @@ def paged(screen: Screen, *, screens: int = 1) -> Iterator[None]:
         pager = os.environ.get("PAGER", _PAGER).strip()
     finally:
         text = "".join(parts)
-        if not (pager and _is_long(text, screens) and os.environ.get("TERM") != "dumb" and _show(text, pager, screen)):
+        if not (
+            pager
+            and _is_long(text, screens)
+            and os.environ.get("TERM") != "dumb"
+            and _show(text, pager, screen)
+        ):
             screen.write(text)
 
 
