@@ -14,6 +14,7 @@ from iceberg_cli.fleet.facts import FactsStore, decision_key
 from iceberg_cli.fleet.grades import OK, DueVerb, grade_of, grade_of_error
 from iceberg_cli.fleet.listing import key_of_location
 from iceberg_cli.fleet.memory import MemoryBudget, needed_by
+from iceberg_cli.fleet.policy_file import DUE
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.formats import format_of
 from iceberg_cli.plan.text import iso
@@ -442,6 +443,9 @@ def _still_holds(freed: Mapping[str, Any], decision: Decision) -> bool:
 
 def _due_by(verb: VerbPolicy, decision: Decision, freed: Mapping[str, Any] | None) -> DueVerb:
     """A due verb by what decides about it, and by what is known of its removals."""
+    reason = decision.reason if freed is None else freed["reason"]
+    if freed is None and verb.thresholds and verb.when == DUE:
+        reason = "; ".join(filter(None, (reason, f"not looked at: {', '.join(verb.thresholds)}")))
     return DueVerb(
         verb=verb.verb,
         size_bytes=None if freed is None else freed["bytes"],
@@ -449,7 +453,7 @@ def _due_by(verb: VerbPolicy, decision: Decision, freed: Mapping[str, Any] | Non
         blocked_by=decision.blocked_by if freed is None else tuple(freed["blocked_by"]),
         oldest_ms=decision.oldest_ms,
         allowed_ms=decision.allowed_ms,
-        reason=decision.reason if freed is None else freed["reason"],
+        reason=reason,
     )
 
 

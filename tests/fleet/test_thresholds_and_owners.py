@@ -65,6 +65,19 @@ def test_a_verb_is_due_where_every_threshold_is_reached(
         assert run["reason"].endswith(reason)
 
 
+def test_a_quick_survey_says_which_thresholds_it_did_not_look_at(tmp_path: Path) -> None:
+    an_aged_table(tmp_path / "t")
+    assert iceberg_cli("survey", tmp_path / "t", "--as-of", NOW_MS).code == 0
+    for options, reason in (
+        ('{ min-bytes = "1GiB", min-snapshots = 9 }', "4 snapshots; not looked at: min-snapshots, min-bytes"),
+        ('{ when = "always", min-bytes = "1GiB" }', "4 snapshots"),
+    ):
+        policy = policy_file(tmp_path / "policy.toml", {"expire-snapshots": options}, [tmp_path / "t"])
+        ran = iceberg_cli("survey", "--quick", "--policy", policy, "--as-of", NOW_MS, "--format", "json")
+        ((due,),) = (each["due"] for each in ran.json["tables"])
+        assert due["reason"].endswith(reason)
+
+
 @pytest.mark.parametrize("verb", ["rewrite-manifests", "upgrade-v3"])
 def test_a_verb_that_removes_nothing_has_no_threshold_of_removals(verb: str, tmp_path: Path) -> None:
     policy = policy_file(tmp_path / "policy.toml", {verb: "{ min-bytes = 1 }"}, ["/x"])
