@@ -38,34 +38,78 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from iceberg_cli import delta, errors, iceberg
-    from iceberg_cli.api import Plan, Table, new_runtime, open_table
+    from iceberg_cli.api import DeletionAllowance, EngineChoice, Plan, Runtime, Table, new_runtime, open_table
+    from iceberg_cli.fleet.calls import (
+        ListedTable,
+        MaintenanceResult,
+        SurveyResult,
+        TableListing,
+        list_tables,
+        maintain,
+        survey,
+    )
+    from iceberg_cli.fleet.policy_file import PolicyFile as Policy
     from iceberg_cli.plan.report import Report
 
 __all__ = [
     "DISTRIBUTION",
+    "DeletionAllowance",
+    "EngineChoice",
+    "ListedTable",
+    "MaintenanceResult",
     "Plan",
+    "Policy",
     "Report",
+    "Runtime",
+    "SurveyResult",
     "Table",
+    "TableListing",
     "__version__",
     "delta",
     "errors",
     "iceberg",
+    "list_tables",
+    "maintain",
     "new_runtime",
     "open_table",
+    "survey",
 ]
 
 DISTRIBUTION = "iceberg-table-maintenance"
 __version__ = "0.1.0"
-_MODULE_OF = {
-    **dict.fromkeys(("Plan", "Table", "new_runtime", "open_table"), "iceberg_cli.api"),
-    "Report": "iceberg_cli.plan.report",
-}
+_MODULES = ("delta", "errors", "iceberg")
+_PLACES = {
+    **dict.fromkeys(
+        ("DeletionAllowance", "EngineChoice", "Plan", "Runtime", "Table", "new_runtime", "open_table"),
+        ("iceberg_cli.api", ""),
+    ),
+    **dict.fromkeys(
+        (
+            "ListedTable",
+            "MaintenanceResult",
+            "SurveyResult",
+            "TableListing",
+            "list_tables",
+            "maintain",
+            "survey",
+        ),
+        ("iceberg_cli.fleet.calls", ""),
+    ),
+    "Policy": ("iceberg_cli.fleet.policy_file", "PolicyFile"),
+    "Report": ("iceberg_cli.plan.report", ""),
+}  # of public names: the module, and the name there where that is another one
 
 
 def __getattr__(name: str) -> Any:
     """A public name, imported when it is used: whoever needs a part of the package loads only that."""
-    if name in _MODULE_OF:
-        return getattr(import_module(_MODULE_OF[name]), name)
-    if name in __all__:
+    if name in _PLACES:
+        module, name_there = _PLACES[name]
+        return getattr(import_module(module), name_there or name)
+    if name in _MODULES:
         return import_module(f"iceberg_cli.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(__all__)

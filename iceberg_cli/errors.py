@@ -25,8 +25,17 @@ are in; `next_step` says what to do.
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+WORST_FIRST: Final = (1, 13, 15, 14, 16, 12, 10, 11)
+"""The exit codes of which a run has one where it has several."""
+
+
+def worst_of(codes: Iterable[int]) -> int:
+    """The worst of some exit codes; 0 of none."""
+    found = {code for code in codes if code}
+    return next((code for code in (*WORST_FIRST, *sorted(found)) if code in found), 0)
 
 
 class IcebergCliError(Exception):

@@ -89,6 +89,21 @@ class FailedPlace:
     error: IcebergCliError
 
 
+class Failures(list[tuple[str, IcebergCliError]]):
+    """Tables, places and patterns by name, each with the error that there is in place of it."""
+
+    @property
+    def codes(self) -> list[int]:
+        """The exit codes."""
+        return [error.exit_code for _, error in self]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The field `failed` of a document."""
+        return [
+            {"name": name, "exit_code": error.exit_code, "message": error.message} for name, error in self
+        ]
+
+
 @dataclass(kw_only=True)
 class TableList:
     """The tables that patterns mean. Iterate over it once; then `failed` and `unmatched` are known.
@@ -145,6 +160,11 @@ class TableList:
             (pattern, TableNotFound(f"No table matches {pattern.text}.{self._near(pattern)}"))
             for pattern in self.unmatched_patterns()
         ]
+
+    def failures(self) -> Failures:
+        """Which places could not be listed and which patterns mean nothing."""
+        errors: list[tuple[str, IcebergCliError]] = [(each.name, each.error) for each in self.failed]
+        return Failures([*errors, *((pattern.text, error) for pattern, error in self.unmatched())])
 
     # -- places ------------------------------------------------------------------------------------------------
 

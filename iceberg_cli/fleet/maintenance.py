@@ -123,6 +123,11 @@ class VerbRun:
         """Of the table."""
         return str(self.table["name"])
 
+    @property
+    def is_left(self) -> bool:
+        """Whether a bound left it undone, or some of it."""
+        return self.status in (LEFT, "partial")
+
     def to_json(self) -> dict[str, Any]:
         """As an element of `runs` in `maintenance/1`."""
         report, error = self.report, self.error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -137,6 +138,15 @@ def parse_pattern(text: str) -> Pattern:
     if not all(_CATALOG_LEVEL.fullmatch(level) for level in (catalog, *levels)):
         raise UsageError(f"{text} is no pattern of tables", next_step="Write prod.sales.* or /warehouse/**.")
     return Pattern(text)
+
+
+def parse_patterns(texts: Iterable[str]) -> list[Pattern]:
+    """The patterns of texts, each once; a folder means every table below it, too.
+
+    Raises:
+        UsageError: one has no meaning.
+    """
+    return [replace(parse_pattern(text), with_below=True) for text in dict.fromkeys(texts)]
 
 
 def _is_path(text: str) -> bool:

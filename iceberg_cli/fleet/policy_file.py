@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from iceberg_cli.fleet.windows import BothWindows, Window, parse_window
 from iceberg_cli.formats import VERB_NAMES, is_only_by_name, policy_for
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.policy import DEFAULT, may_keep_less
+from iceberg_cli.plan.text import count
 from iceberg_cli.storage.router import located
 
 if TYPE_CHECKING:
@@ -213,9 +215,9 @@ class PolicyEntry:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PolicyFile:
-    """A policy file that was read and checked whole.
+    """A policy file that was read and checked whole; `Policy` of the package.
 
     Args:
         path: as it was given.
@@ -228,6 +230,19 @@ class PolicyFile:
     digest: str
     defaults: PolicyEntry
     entries: tuple[PolicyEntry, ...]
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> PolicyFile:
+        """Read and check a policy file; see `load_policy`."""
+        return load_policy(os.fspath(path))
+
+    def __repr__(self) -> str:
+        """Its path and how many entries it has."""
+        return f"Policy({self.path!r}, {count(len(self.entries), 'entries')})"
+
+    def to_json(self) -> dict[str, str]:
+        """The field `policy` of a document."""
+        return {"path": self.path, "digest": self.digest}
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:

@@ -33,7 +33,7 @@ def test_table_of_exit_codes_is_what_the_examples_do() -> None:
 
 
 def test_order_of_exit_codes_is_that_of_the_program() -> None:
-    from iceberg_cli.cli.commands.many_tables import WORST_FIRST
+    from iceberg_cli.errors import WORST_FIRST
 
     [order] = re.findall(r"in the order ([\d, ]+);", PAGE)
     assert [int(code) for code in order.split(",")] == [*WORST_FIRST, 0]

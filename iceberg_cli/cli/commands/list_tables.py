@@ -19,7 +19,6 @@ from iceberg_cli.cli.context import OF_CHANGES, WHERE_SCANS_RUN, Run, command
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import BUILT_IN
 
-LIST_SCHEMA: Final = "iceberg-cli/list/1"
 _LINE_SCHEMA: Final = "iceberg-cli/list-table/1"
 
 
@@ -44,6 +43,8 @@ def register(app: typer.Typer) -> None:
         """
         if kind is not None and kind not in BUILT_IN:
             raise UsageError(f"--kind must be {' or '.join(BUILT_IN)}, not {kind!r}")
+        from iceberg_cli.fleet.calls.table_listing import LIST_SCHEMA
+
         fleet = FleetCommand(run, patterns_of(patterns))
         output = TableOutput(run, LIST_SCHEMA, _LINE_SCHEMA, partial(_show, run), jsonl=jsonl)
         opener = fleet.opener() if run.verbose else None
@@ -62,15 +63,6 @@ def register(app: typer.Typer) -> None:
 
 
 def _show(run: Run, rows: list[dict[str, Any]]) -> None:
-    from iceberg_cli.plan.inspection import ID, NAME, NUMBER, PATH, Column
+    from iceberg_cli.cli.render.fleet import show_tables
 
-    columns = (
-        Column("table", "name", NAME),
-        Column("format", "format", ID),
-        Column(
-            "location", lambda row: "" if row["location"] == row["name"] else row["location"], PATH, leaves=1
-        ),
-        Column("also", lambda row: ", ".join(row["also"]), NAME),
-        Column("open", lambda row: row["open_operations"] or "", NUMBER),
-    )
-    run.out.grid([column for column in columns if any(column.of(row) for row in rows)], rows)
+    show_tables(run.out, rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -22,7 +21,6 @@ from iceberg_cli.cli.commands.many_tables import (
     fleet_policy,
     leave_with_worst,
     patterns_of,
-    policy_json,
 )
 from iceberg_cli.cli.commands.measures import MaintenanceMeasures
 from iceberg_cli.cli.context import DECLINED, Run, command
@@ -37,34 +35,10 @@ if TYPE_CHECKING:
     from iceberg_cli.fleet.due import FleetPolicy
     from iceberg_cli.fleet.maintenance import Maintenance, VerbRun
 
-MAINTENANCE_SCHEMA: Final = "iceberg-cli/maintenance/1"
 _LINE_SCHEMA: Final = "iceberg-cli/maintenance-run/1"
 _PHASE: Final = "maintaining tables"
 _MANY_FILES: Final = 100_000
 _CHANGED: Final = "Tables that were come to are as their reports say; nothing else was changed."
-_CHANGING: Final = ("done", "waiting", "partial", "unknown")
-# What came of a table, the one first that is told where its verbs came to several.
-FAILED, SKIPPED = "failed", "skipped"
-OUTCOMES: Final = (FAILED, "left", "blocked", "worked_on", "due", "not_due", SKIPPED)
-_OUTCOME_OF: Final = {
-    **dict.fromkeys(("done", "waiting", "nothing_to_do"), "worked_on"),
-    **{status: status for status in ("left", "blocked", "due", "not_due", SKIPPED)},
-    "partial": "left",
-}
-_TEXTS: Final = {
-    FAILED: "failed",
-    "left": "left undone",
-    "blocked": "blocked",
-    "worked_on": "worked on",
-    "due": "to be worked on",
-    "not_due": "with nothing due",
-    SKIPPED: "skipped",
-    "held": "held",
-    "outside_window": "outside their window",
-    "in_no_policy": "in no policy",
-    "busy": "worked on by somebody else",
-    "same_table": "another name of a table",
-}
 
 
 def register(app: typer.Typer) -> None:
@@ -115,6 +89,8 @@ def register(app: typer.Typer) -> None:
         runs, nor does any on a table with maintain = false or outside its window. What fails on one table stops no
         other. With a bound (--limit-deletes, --max-bytes, --deadline) the tables of which most is freed come first.
         """
+        from iceberg_cli.fleet.calls.maintenance_result import MAINTENANCE_SCHEMA, maintenance_head
+
         measure(metrics, looks=dry_run, of_tables=True)
         if policy is None:
             raise UsageError(
@@ -149,7 +125,8 @@ def register(app: typer.Typer) -> None:
             codes += failures.codes
             totals = work.totals
             worst = totals.to_json(codes)
-            head = {"run_id": work.run_id, "as_of_ms": run.as_of_ms, "policy": policy_json(chosen.file)}
+            assert chosen.file is not None
+            head = maintenance_head(work.run_id, run.as_of_ms, chosen.file)
             more = {
                 "left": work.left,
                 "failed": failures.to_json(),
@@ -157,7 +134,9 @@ def register(app: typer.Typer) -> None:
             }
             output.end(worst, more, head=head)
             if not (jsonl or run.json or run.quiet):
-                _show_totals(run, totals, work.left, dry=dry_run)
+                from iceberg_cli.cli.render.fleet import show_maintenance_totals
+
+                show_maintenance_totals(run.out, totals, work.left, dry=dry_run)
                 work.fleet.show_left_out()
             work.fleet.show_failures(failures)
             leave_with_worst(
@@ -200,12 +179,14 @@ class _Work:
     """The maintenance of a run, and what came of it."""
 
     def __init__(self, run: Run, policy: FleetPolicy, patterns: Sequence[str] | None, *, jobs: int) -> None:
+        from iceberg_cli.fleet.calls.maintenance_result import MaintenanceTotals
+
         assert policy.file is not None
         self._run, self._policy, self._jobs = run, policy, jobs
         self._patterns = patterns_of(patterns, policy.file)
         self.run_id = str(uuid.uuid4())
         self.fleet: FleetCommand  # of the last time that the tables were listed
-        self.totals = _Totals()
+        self.totals = MaintenanceTotals()
         self.left: list[dict[str, Any]] = []
 
     def _runs(self, **more: Any) -> Maintenance:
@@ -228,6 +209,8 @@ class _Work:
 
     def ask(self, *, show: Callable[[list[dict[str, Any]]], None]) -> dict[tuple[str, str], Plan] | None:
         """Show what would be done, and ask; what was agreed to, or None where the answer is no."""
+        from iceberg_cli.fleet.calls.maintenance_result import MaintenanceTotals
+
         run = self._run
         due: list[VerbRun] = []
         others: list[VerbRun] = []
@@ -240,7 +223,7 @@ class _Work:
                 show(rows)
         if not due:  # what earlier runs left open is finished all the same
             return {}
-        totals = _Totals()
+        totals = MaintenanceTotals()
         for each in due:
             totals.add(each)
         plans = [each.plan for each in due if each.plan is not None]
@@ -269,6 +252,8 @@ class _Work:
         is_measured: bool,
     ) -> list[int]:
         """Maintain the tables, and print each run of a verb as it is known; their exit codes."""
+        from iceberg_cli.fleet.calls.maintenance_result import CHANGING, left_undone
+
         run, outcomes, measures = self._run, Outcomes(self._run, _PHASE), MaintenanceMeasures()
         maintenance = self._runs(
             allowance=bounds.allowance,
@@ -283,12 +268,12 @@ class _Work:
             self.totals.add(each)
             for measured in measures.of(each):
                 run.on_event(measured)
-            if each.status in _CHANGING:
+            if each.status in CHANGING:
                 stopping.changed(_CHANGED)
-            if each.status in ("left", "partial"):
-                self.left.append({"table": dict(each.table), "operation": each.verb, "reason": each.reason})
+            if each.is_left:
+                self.left.append(left_undone(each))
             output.row(each.to_json(), is_printed=self._is_shown(each, output))
-            if run.quiet and (each.exit_code or each.status in ("left", "partial")):
+            if run.quiet and (each.exit_code or each.is_left):
                 run.tell(f"{each.verb or 'maintain'} {each.name}: {each.status}: {each.reason}")
         for text in maintenance.unmatched_holds:
             run.warn(f"{text} means no table, so that its maintain = false holds none")
@@ -304,8 +289,9 @@ class _Work:
         return outcomes.codes
 
     def _is_shown(self, each: VerbRun, output: TableOutput) -> bool:
-        """Text leaves out what is not due and not tended to, unless --verbose: of a fleet that is most."""
-        return output.is_document or self._run.verbose or each.status not in ("not_due", "skipped")
+        from iceberg_cli.cli.render.fleet import is_printed
+
+        return output.is_document or self._run.verbose or is_printed(each)
 
 
 def _check_can_ask(run: Run, *, jsonl: bool) -> None:
@@ -317,95 +303,7 @@ def _check_can_ask(run: Run, *, jsonl: bool) -> None:
     run.check_terminal()
 
 
-class _Totals:
-    """Sums over the runs of verbs."""
-
-    def __init__(self) -> None:
-        self.statuses: Counter[str] = Counter()
-        self.tables: dict[str, str] = {}  # the worst of `OUTCOMES` by table
-        self.skips: Counter[str] = Counter()
-        self.files = self.size_bytes = 0
-
-    @property
-    def is_any_changed(self) -> bool:
-        """Whether something was written."""
-        return any(self.statuses[status] for status in _CHANGING)
-
-    def add(self, each: VerbRun) -> None:
-        """Take a run into account."""
-        self.statuses[each.status] += 1
-        self.skips[each.skipped_for] += bool(each.skipped_for)
-        before, outcome = self.tables.get(each.name, SKIPPED), _OUTCOME_OF.get(each.status, FAILED)
-        self.tables[each.name] = min(before, outcome, key=OUTCOMES.index)
-        self.files += each.deleted_files
-        self.size_bytes += each.freed_bytes
-
-    @property
-    def outcomes(self) -> Counter[str]:
-        """The number of tables by what came of them."""
-        return Counter(self.tables.values())
-
-    def consequence(self) -> str:
-        """What would be done, in words."""
-        from iceberg_cli.plan.text import count, size
-
-        return (
-            f"{count(self.statuses['due'], 'verbs')} on {count(len(self.tables), 'tables')}; "
-            f"{count(self.files, 'files')} of {size(self.size_bytes)} are deleted for good"
-        )
-
-    def to_json(self, codes: Sequence[int]) -> dict[str, Any]:
-        """The field `totals`, and the exit code."""
-        from iceberg_cli.cli.commands.many_tables import worst_of
-        from iceberg_cli.fleet.maintenance import SKIPS, STATUSES
-
-        return {
-            "tables": len(self.tables),
-            "outcomes": {outcome: self.outcomes[outcome] for outcome in OUTCOMES},
-            "skipped_for": {kind: self.skips[kind] for kind in SKIPS},
-            "statuses": {status: self.statuses[status] for status in STATUSES},
-            "deleted_files_count": self.files,
-            "reclaimed_bytes": self.size_bytes,
-            "exit_code": worst_of(codes),
-        }
-
-
 def _show(run: Run, rows: Sequence[Mapping[str, Any]], *, dry: bool) -> None:
-    from iceberg_cli.plan.inspection import ID, NAME, NUMBER, SIZE, STATE, TEXT, Column
+    from iceberg_cli.cli.render.fleet import show_runs
 
-    columns = (
-        Column("table", lambda row: row["table"]["name"], NAME),
-        Column("verb", lambda row: row["operation"] or "", ID),
-        Column("status", "status", STATE),
-        Column("files", lambda row: row["deleted_files_count"] or "", NUMBER, leaves=2),
-        Column("frees" if dry else "freed", lambda row: row["reclaimed_bytes"] or "", SIZE, leaves=3),
-        Column("why", "reason", TEXT, leaves=4),
-        Column("operation", lambda row: row["operation_id"] or "", ID, seldom=True, leaves=1),
-    )
-    # Tables come as they are ready; those that are worked on side by side would stand in another order each day.
-    run.out.grid(columns, sorted(rows, key=lambda row: str(row["table"]["name"])))
-
-
-def _show_totals(run: Run, totals: _Totals, left: Sequence[Mapping[str, Any]], *, dry: bool) -> None:
-    from iceberg_cli.fleet.maintenance import SKIPS, STATUSES
-    from iceberg_cli.plan.text import count, listed, size
-
-    words = [f"{number:,} {_TEXTS[name]}" for name in OUTCOMES if (number := totals.outcomes[name])]
-    if skips := [f"{number:,} {_TEXTS[kind]}" for kind in SKIPS if (number := totals.skips[kind])]:
-        words[-1] += f" ({', '.join(skips)})"
-    run.out.gap()
-    run.out.line(
-        f"{count(len(totals.tables), 'tables')}: {', '.join(words) if words else 'none'}", style="bold"
-    )
-    verbs = [
-        f"{number:,} {status.replace('_', ' ')}"
-        for status in STATUSES
-        if (number := totals.statuses[status] - (totals.skips.total() if status == SKIPPED else 0))
-    ]
-    if verbs:
-        run.out.line(f"Verbs: {listed(verbs)}")
-    if totals.files:
-        verb = "would be deleted" if dry else "deleted"
-        run.out.line(f"{count(totals.files, 'files')} of {size(totals.size_bytes)} {verb}")
-    if left:
-        run.out.line(f"{count(len(left), 'verbs')} left undone: the next run goes on")
+    show_runs(run.out, rows, dry=dry)

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 
@@ -15,7 +14,7 @@ import typer
 from iceberg_cli.cli.context import Run
 from iceberg_cli.cli.options.arguments import integer
 from iceberg_cli.cli.options.configuration import variable_of
-from iceberg_cli.errors import IcebergCliError, UsageError
+from iceberg_cli.errors import UsageError, worst_of
 from iceberg_cli.formats import VERB_NAMES
 from iceberg_cli.plan.events import Event
 from iceberg_cli.plan.text import did_you_mean, size_bytes
@@ -23,13 +22,12 @@ from iceberg_cli.plan.text import did_you_mean, size_bytes
 if TYPE_CHECKING:
     from iceberg_cli.fleet.due import FleetPolicy
     from iceberg_cli.fleet.facts import FactsStore
-    from iceberg_cli.fleet.listing import TableList
+    from iceberg_cli.fleet.listing import Failures, TableList
     from iceberg_cli.fleet.opening import TableOpener
     from iceberg_cli.fleet.patterns import Pattern
     from iceberg_cli.fleet.policy_file import PolicyFile
 
 TOTALS_SCHEMA: Final = "iceberg-cli/totals/1"
-WORST_FIRST: Final = (1, 13, 15, 14, 16, 12, 10, 11)  # exit codes
 DEFAULT_JOBS: Final = 2
 _ROWS_AT_ONCE: Final = 1_000  # of text: each of these tables has titles and widths of its own
 
@@ -61,11 +59,11 @@ def patterns_of(texts: Sequence[str] | None, policy: PolicyFile | None = None) -
     Raises:
         UsageError: one has no meaning.
     """
-    from iceberg_cli.fleet.patterns import parse_pattern
+    from iceberg_cli.fleet.patterns import parse_patterns
 
     if not texts and policy is not None:
         return policy.patterns
-    return [replace(parse_pattern(text), with_below=True) for text in dict.fromkeys(texts or ())]
+    return parse_patterns(texts or ())
 
 
 class FleetCommand:
@@ -128,9 +126,7 @@ class FleetCommand:
 
     def failures(self) -> Failures:
         """Which places could not be listed and which patterns mean nothing."""
-        found = self.tables
-        errors: list[tuple[str, IcebergCliError]] = [(each.name, each.error) for each in found.failed]
-        return Failures([*errors, *((pattern.text, error) for pattern, error in found.unmatched())])
+        return self.tables.failures()
 
     def show_failures(self, failures: Failures) -> None:
         """Print them on standard error, and last the places of which tables may be missing."""
@@ -150,25 +146,10 @@ class FleetCommand:
     def show_left_out(self) -> None:
         """Print how many views were among its tables, where there are any and text is shown."""
         run = self._run
-        if self.tables.views and not (run.json or run.quiet):
-            from iceberg_cli.plan.text import count
+        if not (run.json or run.quiet):
+            from iceberg_cli.cli.render.fleet import show_left_out
 
-            run.out.line(f"{count(self.tables.views, 'views')} left out")
-
-
-class Failures(list[tuple[str, IcebergCliError]]):
-    """Tables, places and patterns by name, each with the error that there is in place of it."""
-
-    @property
-    def codes(self) -> list[int]:
-        """The exit codes."""
-        return [error.exit_code for _, error in self]
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """The field `failed` of a document."""
-        return [
-            {"name": name, "exit_code": error.exit_code, "message": error.message} for name, error in self
-        ]
+            show_left_out(run.out, self.tables.views)
 
 
 def fleet_policy(run: Run, path: str | None, *, only: Iterable[str] = ()) -> FleetPolicy:
@@ -371,17 +352,6 @@ class TableOutput:
             rows = {self._field: self._of_page}
             document = {"schema": self._schema, **head, **rows, **more, "totals": dict(totals)}
             write_page(document, self._report)
-
-
-def policy_json(file: PolicyFile | None) -> dict[str, str] | None:
-    """The field `policy` of a document."""
-    return None if file is None else {"path": file.path, "digest": file.digest}
-
-
-def worst_of(codes: Iterable[int]) -> int:
-    """The worst of some exit codes; 0 of none."""
-    found = {code for code in codes if code}
-    return next((code for code in (*WORST_FIRST, *sorted(found)) if code in found), 0)
 
 
 def leave_with_worst(codes: Iterable[int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from iceberg_cli.cli.commands.many_tables import worst_of
+from iceberg_cli.errors import worst_of
 from iceberg_cli.plan.events import TableMeasured
 
 if TYPE_CHECKING:

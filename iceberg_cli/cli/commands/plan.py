@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from iceberg_cli.cli.commands.carry_out import FilesOption, print_files, show_plan, tell_what_stays
-from iceberg_cli.cli.commands.many_tables import WORST_FIRST
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.options.arguments import Argument, ArgumentGroup, ReportOption, VerbOptions, verb_group
-from iceberg_cli.errors import IcebergCliError, UsageError
+from iceberg_cli.errors import WORST_FIRST, IcebergCliError, UsageError
 from iceberg_cli.formats import VERB_NAMES, policies_of, verbs_of
 from iceberg_cli.plan.text import did_you_mean
 

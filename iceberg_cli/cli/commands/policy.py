@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from iceberg_cli.cli.commands.many_tables import (
-    Failures,
     FleetCommand,
     fleet_policy,
     leave_with_worst,
@@ -22,7 +21,7 @@ from iceberg_cli.plan.text import count, did_you_mean, listed
 if TYPE_CHECKING:
     from iceberg_cli.api import Table
     from iceberg_cli.fleet.due import FleetPolicy
-    from iceberg_cli.fleet.listing import ListedTable
+    from iceberg_cli.fleet.listing import Failures, ListedTable
     from iceberg_cli.fleet.opening import TableOpener
     from iceberg_cli.fleet.policy_file import PolicyEntry, PolicyFile, TablePolicy
     from iceberg_cli.plan.plan import Option
@@ -110,6 +109,7 @@ def register(app: typer.Typer) -> None:
 def _check(run: Run, path: str, patterns: Sequence[str]) -> None:
     from iceberg_cli.cli.render.report import show_error
     from iceberg_cli.fleet.due import names_of
+    from iceberg_cli.fleet.listing import Failures
 
     chosen = fleet_policy(run, path)
     assert chosen.file is not None, "a path was given"

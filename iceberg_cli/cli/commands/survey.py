@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -21,23 +20,19 @@ from iceberg_cli.cli.commands.many_tables import (
     fleet_policy,
     leave_with_worst,
     patterns_of,
-    policy_json,
 )
 from iceberg_cli.cli.commands.measures import measures_of
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.cli.options.arguments import ReportOption, integer, positive
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan.events import FleetCounted
 
 if TYPE_CHECKING:
+    from iceberg_cli.fleet.calls.survey_result import SurveyTotals
     from iceberg_cli.fleet.prices import Prices
     from iceberg_cli.fleet.survey import SurveyedTable
 
-FLEET_SCHEMA: Final = "iceberg-cli/fleet/1"
-_MOST_BAD: Final = 20  # whose reasons are printed whole, whatever the width
 _LINE_SCHEMA: Final = "iceberg-cli/fleet-table/1"
 _PHASE: Final = "looking at tables"
-_SORTS: Final = ("freed", "grade", "name")
 PolicyOption = Annotated[
     str | None,
     typer.Option("--policy", metavar="FILE", help="The verbs and options of this policy file, by table."),
@@ -59,7 +54,7 @@ def register(app: typer.Typer) -> None:
         jobs: Jobs = None,
         sort: Annotated[
             str, typer.Option(metavar="freed|grade|name", help="What the rows are ranked by.")
-        ] = _SORTS[0],
+        ] = "freed",
         limit: Annotated[
             int | None, typer.Option(metavar="N", parser=integer, help="Show the first N rows only.")
         ] = None,
@@ -81,17 +76,18 @@ def register(app: typer.Typer) -> None:
         specification; unreadable. The rule that gave it stands beside it. Without --policy the verbs are
         expire-snapshots, rewrite-manifests and merge-dvs by the tables' own properties and the defaults.
         """
+        from iceberg_cli.fleet.calls.survey_result import FLEET_SCHEMA, SORTS, SurveyTotals, rank, survey_head
         from iceberg_cli.fleet.survey import Survey
 
         measure(metrics, looks=True, of_tables=True)
-        if sort not in _SORTS:
+        if sort not in SORTS:
             raise UsageError(f"--sort must be freed, grade or name, not {sort!r}")
         if jsonl and limit is not None and "--limit" in run.settings.typed:
             raise UsageError("--limit is about ranked rows, and --jsonl prints each as it is known")
         limit = positive(limit, "--limit")
         chosen = fleet_policy(run, policy)
         fleet = FleetCommand(run, patterns_of(patterns, chosen.file))
-        totals = _Totals()
+        totals = SurveyTotals()
         show = partial(_show, run, totals)
         output = TableOutput(run, FLEET_SCHEMA, _LINE_SCHEMA, show, jsonl=jsonl, report=report)
         outcomes = Outcomes(run, _PHASE)
@@ -119,13 +115,16 @@ def register(app: typer.Typer) -> None:
             else:
                 surveyed.append(each)
         run.on_event(totals.counted())
-        for place, each in enumerate(sorted(surveyed, key=_rank(sort))):
+        for place, each in enumerate(sorted(surveyed, key=rank(sort))):
             output.row(each.row, is_printed=limit is None or place < limit)
         failures = fleet.failures()
-        head = {"as_of_ms": run.as_of_ms, "policy": policy_json(chosen.file)}
+        head = survey_head(run.as_of_ms, chosen.file)
         output.end(totals.to_json(), {"failed": failures.to_json()}, head=head)
         if not (jsonl or run.json or run.quiet):
-            _show_totals(run, totals, shown=min(len(surveyed), limit or len(surveyed)), quick=quick)
+            from iceberg_cli.cli.render.fleet import show_survey_totals
+
+            shown = min(len(surveyed), limit or len(surveyed))
+            show_survey_totals(run.out, totals, shown=shown, quick=quick)
             fleet.show_left_out()
         fleet.show_failures(failures)
         leave_with_worst([*outcomes.codes, *failures.codes])
@@ -142,160 +141,7 @@ def _prices_in(path: str | None) -> Prices | None:
     return load_prices(path)
 
 
-class _Totals:
-    """Sums over the tables of a survey."""
+def _show(run: Run, totals: SurveyTotals, rows: Sequence[Mapping[str, Any]]) -> None:
+    from iceberg_cli.cli.render.fleet import show_surveyed
 
-    def __init__(self) -> None:
-        self.tables = 0
-        self.due = 0
-        self.grades: Counter[str] = Counter()
-        self.sums: Counter[str] = Counter()
-        self.money: Counter[str] = Counter()
-
-    def add(self, found: SurveyedTable) -> None:
-        """Take a table into account."""
-        self.tables += 1
-        self.due += found.is_due
-        self.grades[found.row["grade"]] += 1
-        self.sums["freed_bytes"] += found.freed_bytes
-        self.sums["freed_files"] += sum(
-            each["files"] or 0 for each in found.row["due"] if not each["blocked_by"]
-        )
-        for name in ("open_operations", "snapshots", "files", "small_files", "data_bytes", "metadata_bytes"):
-            self.sums[name] += found.row[name] or 0
-        if (cost := found.row["cost"]) is not None:
-            self.money[cost["currency"]] += cost["month"]
-
-    def counted(self) -> FleetCounted:
-        """The same for listeners."""
-        return FleetCounted(
-            what="tables",
-            label="grade",
-            counts=self.to_json()["grades"],
-            due=(self.sums["freed_files"], self.sums["freed_bytes"]),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """The field `totals`."""
-        from iceberg_cli.fleet.grades import GRADES
-
-        return {
-            "tables": self.tables,
-            "due": self.due,
-            "grades": {grade: self.grades[grade] for grade in GRADES},
-            **{
-                name: self.sums[name]
-                for name in (
-                    "open_operations",
-                    "freed_bytes",
-                    "freed_files",
-                    "snapshots",
-                    "files",
-                    "small_files",
-                    "data_bytes",
-                    "metadata_bytes",
-                )
-            },
-            "cost": [
-                {"currency": name, "month": round(value, 6)} for name, value in sorted(self.money.items())
-            ],
-        }
-
-
-def _rank(sort: str) -> Callable[[SurveyedTable], Any]:
-    from iceberg_cli.fleet.grades import GRADES
-
-    def grade(each: SurveyedTable) -> int:
-        return -GRADES.index(each.row["grade"])
-
-    def name(each: SurveyedTable) -> str:
-        return str(each.row["table"]["name"])
-
-    if sort == "name":
-        return name
-    if sort == "grade":
-        return lambda each: (grade(each), -each.freed_bytes, name(each))
-    return lambda each: (not _is_bad(each.row), -each.freed_bytes, grade(each), name(each))
-
-
-def _is_bad(row: Mapping[str, Any]) -> bool:
-    from iceberg_cli.fleet.grades import BROKEN, UNREADABLE
-
-    return row["grade"] in (BROKEN, UNREADABLE)
-
-
-def _show(run: Run, totals: _Totals, rows: Sequence[Mapping[str, Any]]) -> None:
-    from iceberg_cli.plan.inspection import ID, NAME, NUMBER, SIZE, STATE, TEXT, TIME, Column
-
-    def freed(row: Mapping[str, Any]) -> int | str:
-        sizes = [each["bytes"] for each in row["due"] if not each["blocked_by"]]
-        return sum(size or 0 for size in sizes) if sizes else ""
-
-    columns = [
-        Column("table", lambda row: row["table"]["name"], NAME),
-        Column("grade", "grade", STATE),
-        Column("frees", freed, SIZE),
-        Column("due", lambda row: _verbs(row["due"], all_of_them=run.verbose), ID),
-        Column("snapshots", "snapshots", NUMBER, leaves=6),
-        Column("oldest", "oldest_snapshot_ms", TIME, leaves=5),
-        Column("files", "files", NUMBER, leaves=4),
-        Column("small", "small_files", NUMBER, leaves=3),
-        Column("deleted", lambda row: _percent(row["delete_ratio"]), NUMBER, leaves=3),
-        Column("manifests", "manifests", NUMBER, leaves=2),
-        Column("times needed", "manifest_target_ratio", NUMBER, seldom=True, leaves=1),
-        Column("since checkpoint", "log_versions_since_checkpoint", NUMBER, seldom=True, leaves=1),
-        Column("metadata", lambda row: row["metadata_bytes"] or "", SIZE, seldom=True, leaves=1),
-    ]
-    if any(row["open_operations"] for row in rows):
-        columns.insert(4, Column("open", lambda row: row["open_operations"] or "", NUMBER, leaves=7))
-    if totals.money:
-        columns.append(Column("a month", lambda row: _money(row["cost"]), ID, leaves=7))
-    bad = [row for row in rows if _is_bad(row)]
-    for row in bad[:_MOST_BAD]:
-        run.out.line(f"{row['table']['name']} is {row['grade']}: {row['rule']}", style="bold red")
-    if len(bad) > _MOST_BAD:
-        run.out.line(f"({len(bad) - _MOST_BAD:,} more, which --verbose and --jsonl give the reasons of)")
-    if bad:
-        run.out.gap()
-    columns.append(Column("why", "rule", TEXT, leaves=7))
-    run.out.grid(columns, rows)
-
-
-def _verbs(due: Sequence[Mapping[str, Any]], *, all_of_them: bool) -> str:
-    """The verb that frees most, and how many others are due; or all of them."""
-    names = [each["operation"] for each in due]
-    if all_of_them or len(names) < 2:
-        return ", ".join(names)
-    return f"{names[0]} +{len(names) - 1}"
-
-
-def _percent(ratio: float | None) -> str | None:
-    return f"{ratio:.1%}" if ratio else None
-
-
-def _money(cost: Mapping[str, Any] | None) -> str | None:
-    return f"{cost['month']:,.2f} {cost['currency']}" if cost and cost["month"] else None
-
-
-def _show_totals(run: Run, totals: _Totals, *, shown: int, quick: bool) -> None:
-    from iceberg_cli.fleet.grades import GRADES
-    from iceberg_cli.plan.text import count, listed, size
-
-    grades = [f"{totals.grades[grade]:,} {grade}" for grade in GRADES if totals.grades[grade]]
-    run.out.gap()
-    run.out.line(f"{count(totals.tables, 'tables')}: {listed(grades) if grades else 'none'}", style="bold")
-    if shown < totals.tables:
-        run.out.line(f"{totals.tables - shown:,} more tables are not shown")
-    if quick:
-        run.out.line(
-            "Not looked at, but for what an earlier survey read: manifests, and so bytes and other verbs"
-        )
-    if operations := totals.sums["open_operations"]:
-        run.out.line(f"{count(operations, 'open operations')}: `resume TABLE --list` shows them")
-    if totals.due:
-        sums = totals.sums
-        money = "".join(f", {value:,.2f} {name} a month" for name, value in sorted(totals.money.items()))
-        run.out.line(
-            f"What is due in {count(totals.due, 'tables')} frees {size(sums['freed_bytes'])} in"
-            f" {count(sums['freed_files'], 'files')}{money}"
-        )
+    show_surveyed(run.out, totals, rows)

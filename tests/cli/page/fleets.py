@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from iceberg_cli.cli.commands.maintain import OUTCOMES
+from iceberg_cli.fleet.calls.maintenance_result import OUTCOMES
 from iceberg_cli.fleet.maintenance import SKIPS, STATUSES
 from tests.cli.page.pages import AS_OF_MS
 
