@@ -39,15 +39,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from iceberg_cli import delta, errors, iceberg
     from iceberg_cli.api import DeletionAllowance, EngineChoice, Plan, Runtime, Table, new_runtime, open_table
-    from iceberg_cli.fleet.calls import (
-        ListedTable,
-        MaintenanceResult,
-        SurveyResult,
-        TableListing,
-        list_tables,
-        maintain,
-        survey,
-    )
+    from iceberg_cli.fleet.calls import list_tables, maintain, survey
+    from iceberg_cli.fleet.calls.maintenance_result import MaintenanceResult
+    from iceberg_cli.fleet.calls.survey_result import SurveyResult
+    from iceberg_cli.fleet.calls.table_listing import TableListing
+    from iceberg_cli.fleet.listing import ListedTable
     from iceberg_cli.fleet.policy_file import PolicyFile as Policy
     from iceberg_cli.plan.report import Report
 
@@ -78,25 +74,19 @@ __all__ = [
 DISTRIBUTION = "iceberg-table-maintenance"
 __version__ = "0.1.0"
 _MODULES = ("delta", "errors", "iceberg")
+_CALLS = "iceberg_cli.fleet.calls"
 _PLACES = {
     **dict.fromkeys(
         ("DeletionAllowance", "EngineChoice", "Plan", "Runtime", "Table", "new_runtime", "open_table"),
         ("iceberg_cli.api", ""),
     ),
-    **dict.fromkeys(
-        (
-            "ListedTable",
-            "MaintenanceResult",
-            "SurveyResult",
-            "TableListing",
-            "list_tables",
-            "maintain",
-            "survey",
-        ),
-        ("iceberg_cli.fleet.calls", ""),
-    ),
+    **dict.fromkeys(("list_tables", "maintain", "survey"), (_CALLS, "")),
+    "ListedTable": ("iceberg_cli.fleet.listing", ""),
+    "MaintenanceResult": (f"{_CALLS}.maintenance_result", ""),
     "Policy": ("iceberg_cli.fleet.policy_file", "PolicyFile"),
     "Report": ("iceberg_cli.plan.report", ""),
+    "SurveyResult": (f"{_CALLS}.survey_result", ""),
+    "TableListing": (f"{_CALLS}.table_listing", ""),
 }  # of public names: the module, and the name there where that is another one
 
 

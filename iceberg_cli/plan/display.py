@@ -6,7 +6,6 @@ name when something is shown, as formats are, and nothing of it is loaded before
 
 from __future__ import annotations
 
-from html import escape
 from importlib import import_module
 from typing import Any, ClassVar, Final
 
@@ -31,6 +30,8 @@ class Shown:
 
     def _repr_html_(self) -> str | None:
         """The page of `--report` in a frame of its own; None: it has none, or what makes pages is not installed."""
+        from html import escape  # commands make no frames
+
         try:
             page = self._display().page(self)
         except ImportError:

@@ -63,6 +63,6 @@ def register(app: typer.Typer) -> None:
 
 
 def _show(run: Run, rows: list[dict[str, Any]]) -> None:
-    from iceberg_cli.cli.render.fleet import show_tables
+    from iceberg_cli.cli.render.table_list import show_tables
 
     show_tables(run.out, rows)

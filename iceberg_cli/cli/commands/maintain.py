@@ -134,7 +134,7 @@ def register(app: typer.Typer) -> None:
             }
             output.end(worst, more, head=head)
             if not (jsonl or run.json or run.quiet):
-                from iceberg_cli.cli.render.fleet import show_maintenance_totals
+                from iceberg_cli.cli.render.maintenance import show_maintenance_totals
 
                 show_maintenance_totals(run.out, totals, work.left, dry=dry_run)
                 work.fleet.show_left_out()
@@ -289,7 +289,7 @@ class _Work:
         return outcomes.codes
 
     def _is_shown(self, each: VerbRun, output: TableOutput) -> bool:
-        from iceberg_cli.cli.render.fleet import is_printed
+        from iceberg_cli.cli.render.maintenance import is_printed
 
         return output.is_document or self._run.verbose or is_printed(each)
 
@@ -304,6 +304,6 @@ def _check_can_ask(run: Run, *, jsonl: bool) -> None:
 
 
 def _show(run: Run, rows: Sequence[Mapping[str, Any]], *, dry: bool) -> None:
-    from iceberg_cli.cli.render.fleet import show_runs
+    from iceberg_cli.cli.render.maintenance import show_runs
 
     show_runs(run.out, rows, dry=dry)

@@ -147,7 +147,7 @@ class FleetCommand:
         """Print how many views were among its tables, where there are any and text is shown."""
         run = self._run
         if not (run.json or run.quiet):
-            from iceberg_cli.cli.render.fleet import show_left_out
+            from iceberg_cli.cli.render.table_list import show_left_out
 
             show_left_out(run.out, self.tables.views)
 

@@ -121,7 +121,7 @@ def register(app: typer.Typer) -> None:
         head = survey_head(run.as_of_ms, chosen.file)
         output.end(totals.to_json(), {"failed": failures.to_json()}, head=head)
         if not (jsonl or run.json or run.quiet):
-            from iceberg_cli.cli.render.fleet import show_survey_totals
+            from iceberg_cli.cli.render.survey import show_survey_totals
 
             shown = min(len(surveyed), limit or len(surveyed))
             show_survey_totals(run.out, totals, shown=shown, quick=quick)
@@ -142,6 +142,6 @@ def _prices_in(path: str | None) -> Prices | None:
 
 
 def _show(run: Run, totals: SurveyTotals, rows: Sequence[Mapping[str, Any]]) -> None:
-    from iceberg_cli.cli.render.fleet import show_surveyed
+    from iceberg_cli.cli.render.survey import show_surveyed
 
     show_surveyed(run.out, totals, rows)

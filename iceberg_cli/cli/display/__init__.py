@@ -8,9 +8,9 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from iceberg_cli.cli.render.fleet import show_left_out
 from iceberg_cli.cli.render.report import show_error
 from iceberg_cli.cli.render.screen import Screen
+from iceberg_cli.cli.render.table_list import show_left_out
 
 if TYPE_CHECKING:
     from iceberg_cli.fleet.calls.result import FleetResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from iceberg_cli.cli.display import TextScreen, text_with_rest
 from iceberg_cli.cli.page import page_of
-from iceberg_cli.cli.render.fleet import is_printed, show_maintenance_totals, show_runs
+from iceberg_cli.cli.render.maintenance import is_printed, show_maintenance_totals, show_runs
 from iceberg_cli.fleet.calls.maintenance_result import MaintenanceResult
 
 

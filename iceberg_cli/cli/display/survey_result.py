@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from iceberg_cli.cli.display import TextScreen, text_with_rest
 from iceberg_cli.cli.page import page_of
-from iceberg_cli.cli.render.fleet import show_survey_totals, show_surveyed
+from iceberg_cli.cli.render.survey import show_survey_totals, show_surveyed
 from iceberg_cli.fleet.calls.survey_result import SurveyResult
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from iceberg_cli.cli.display import TextScreen, text_with_rest
-from iceberg_cli.cli.render.fleet import show_tables
+from iceberg_cli.cli.render.table_list import show_tables
 from iceberg_cli.fleet.calls.table_listing import TableListing
 
 

@@ -19,43 +19,25 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.fleet.calls.maintenance_result import MaintenanceResult
-from iceberg_cli.fleet.calls.survey_result import SORTS, SurveyResult
-from iceberg_cli.fleet.calls.table_listing import TableListing
-from iceberg_cli.fleet.due import FleetPolicy
-from iceberg_cli.fleet.facts import FactsStore, facts_folder
-from iceberg_cli.fleet.listing import Failures, ListedTable
-from iceberg_cli.fleet.listing import list_tables as tables_of
-from iceberg_cli.fleet.maintenance import Maintenance
-from iceberg_cli.fleet.opening import TableOpener
-from iceberg_cli.fleet.patterns import Pattern, parse_patterns
-from iceberg_cli.fleet.policy_file import PolicyFile, load_policy
-from iceberg_cli.fleet.survey import Survey
-from iceberg_cli.formats import BUILT_IN, VERB_NAMES
-from iceberg_cli.operation.runtime import DeletionAllowance
 from iceberg_cli.plan.events import Listener, unheard
 from iceberg_cli.plan.text import did_you_mean, listed, size_bytes
 from iceberg_cli.plan.times import Span, Time, moment_ms, span_ms
-from iceberg_cli.telemetry import traced
 
 if TYPE_CHECKING:
     from iceberg_cli.engines.selection import EngineChoice
-    from iceberg_cli.fleet.listing import TableList
+    from iceberg_cli.fleet.calls.maintenance_result import MaintenanceResult
+    from iceberg_cli.fleet.calls.survey_result import SurveyResult
+    from iceberg_cli.fleet.calls.table_listing import TableListing
+    from iceberg_cli.fleet.facts import FactsStore
+    from iceberg_cli.fleet.listing import Failures, ListedTable, TableList
+    from iceberg_cli.fleet.patterns import Pattern
+    from iceberg_cli.fleet.policy_file import PolicyFile
+    from iceberg_cli.operation.runtime import DeletionAllowance
 
-__all__ = [
-    "ListedTable",
-    "MaintenanceResult",
-    "SurveyResult",
-    "TableListing",
-    "list_tables",
-    "maintain",
-    "survey",
-]
-
-Tables = str | ListedTable | Iterable[str | ListedTable] | None
+Tables: TypeAlias = "str | ListedTable | Iterable[str | ListedTable] | None"
 """A pattern or several, as the commands take them, or tables that were listed before."""
 
 DEFAULT_JOBS: Final = 2
@@ -86,6 +68,10 @@ def list_tables(
     Raises:
         UsageError: a pattern has no meaning or names a catalog that is not configured, or the file cannot be read.
     """
+    from iceberg_cli.fleet.calls.table_listing import TableListing
+    from iceberg_cli.fleet.listing import list_tables as tables_of
+    from iceberg_cli.formats import BUILT_IN
+
     if kind is not None and kind not in BUILT_IN:
         raise UsageError(f"kind must be {listed(BUILT_IN, last='or')}, not {kind!r}")
     file = _policy(policy)
@@ -107,7 +93,7 @@ def survey(
     *,
     policy: PolicyFile | str | os.PathLike[str] | None = None,
     prices: str | os.PathLike[str] | None = None,
-    sort: str = SORTS[0],
+    sort: str = "freed",
     quick: bool = False,
     jobs: int | None = None,
     as_of: Time | None = None,
@@ -146,6 +132,12 @@ def survey(
         UsageError: an argument has no meaning.
         BackendUnavailable: Spark was chosen and does not start.
     """
+    from iceberg_cli.fleet.calls.survey_result import SORTS, SurveyResult
+    from iceberg_cli.fleet.due import FleetPolicy
+    from iceberg_cli.fleet.opening import TableOpener
+    from iceberg_cli.fleet.survey import Survey
+    from iceberg_cli.telemetry import traced
+
     now_ms = _now_ms()
     if sort not in SORTS:
         raise UsageError(f"sort must be {listed(SORTS, last='or')}, not {sort!r}")
@@ -245,6 +237,12 @@ def maintain(
         Refused, BackendUnavailable: it cannot be found out on which tables nothing may run, or Spark does not start.
         Cancelled: `stop_requested` before anything was begun.
     """
+    from iceberg_cli.fleet.calls.maintenance_result import MaintenanceResult
+    from iceberg_cli.fleet.due import FleetPolicy
+    from iceberg_cli.fleet.maintenance import Maintenance
+    from iceberg_cli.fleet.opening import TableOpener
+    from iceberg_cli.telemetry import traced
+
     now_ms = _now_ms()
     file = _policy(policy)
     if file is None:
@@ -302,12 +300,16 @@ def maintain(
 
 
 def _several(tables: Any) -> list[Any]:
+    from iceberg_cli.fleet.listing import ListedTable
+
     if tables is None:
         return []
     return [tables] if isinstance(tables, str | os.PathLike | ListedTable) else list(tables)
 
 
 def _patterns(texts: Sequence[Any], policy: PolicyFile | None) -> Sequence[Pattern]:
+    from iceberg_cli.fleet.patterns import parse_patterns
+
     for text in texts:
         if not isinstance(text, str | os.PathLike):
             raise UsageError(
@@ -327,6 +329,9 @@ def _tables(
     compared: bool = False,
 ) -> tuple[Iterable[ListedTable], TableList | None]:
     """The tables that are meant; and the list of which they come, where patterns mean them."""
+    from iceberg_cli.fleet.listing import ListedTable
+    from iceberg_cli.fleet.listing import list_tables as tables_of
+
     several = _several(given)
     if (several or given is not None) and all(isinstance(each, ListedTable) for each in several):
         return several, None
@@ -340,6 +345,8 @@ def _tables(
 
 
 def _failures(found: TableList | None) -> Failures:
+    from iceberg_cli.fleet.listing import Failures
+
     return Failures() if found is None else found.failures()
 
 
@@ -348,6 +355,8 @@ def _views(found: TableList | None) -> int:
 
 
 def _policy(given: PolicyFile | str | os.PathLike[str] | None) -> PolicyFile | None:
+    from iceberg_cli.fleet.policy_file import PolicyFile, load_policy
+
     if given is None or isinstance(given, PolicyFile):
         return given
     return load_policy(os.fspath(given))
@@ -362,6 +371,8 @@ def _prices(path: str | os.PathLike[str] | None) -> Any:
 
 
 def _verbs(only: str | Iterable[str]) -> frozenset[str]:
+    from iceberg_cli.formats import VERB_NAMES
+
     verbs = frozenset([only] if isinstance(only, str) else only)
     for verb in sorted(verbs):
         if verb not in VERB_NAMES:
@@ -375,6 +386,8 @@ def _verbs(only: str | Iterable[str]) -> frozenset[str]:
 def _allowance(limit_deletes: int | None, max_bytes: int | str | None) -> DeletionAllowance | None:
     if limit_deletes is None and max_bytes is None:
         return None
+    from iceberg_cli.operation.runtime import DeletionAllowance
+
     most = size_bytes(max_bytes, "max_bytes") if isinstance(max_bytes, str) else max_bytes
     return DeletionAllowance(
         files=_positive(limit_deletes, "limit_deletes"), size_bytes=_positive(most, "max_bytes")
@@ -392,6 +405,8 @@ def _positive(number: int | None, name: str) -> int | None:
 
 
 def _facts(cache_bytes: int | None) -> FactsStore:
+    from iceberg_cli.fleet.facts import FactsStore, facts_folder
+
     return FactsStore(None if cache_bytes is None else facts_folder(os.environ))
 
 
