@@ -58,6 +58,10 @@ class IcebergCliError(Exception):
         self.next_step = next_step or self.default_next_step
         self.was_looking = False  # nobody would think that anything was changed
 
+    def __str__(self) -> str:
+        """The message as it is now: whoever knows more may have added to it."""
+        return self.message
+
     @property
     def next(self) -> str:
         """The next step, as the error's document calls it."""

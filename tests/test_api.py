@@ -29,7 +29,7 @@ def table(tmp_path: Path) -> Path:
 
 def planned(folder: Path, **options: Any) -> tuple[ic.Table, ic.Plan]:
     opened = ic.open_table(str(folder))
-    return opened, opened.plan(ic.iceberg.ExpireSnapshots(**{**EXPIRE, **options}), as_of_ms=AS_OF_MS)
+    return opened, opened.plan(ic.iceberg.ExpireSnapshots(**{**EXPIRE, **options}), as_of=AS_OF_MS)
 
 
 def files(folder: Path) -> set[str]:
@@ -60,7 +60,7 @@ def test_a_plan_is_the_one_of_the_command_line_and_is_carried_out_without_a_word
     assert sum(count for count, _ in deleted.by_kind.values()) == len(GONE)
     assert before - files(table) == GONE
     assert opened.operations() == []
-    again = opened.plan(ic.iceberg.ExpireSnapshots(**EXPIRE), as_of_ms=AS_OF_MS)
+    again = opened.plan(ic.iceberg.ExpireSnapshots(**EXPIRE), as_of=AS_OF_MS)
     assert not again.due
     assert capfd.readouterr() == ("", "")
 
@@ -130,7 +130,7 @@ def test_rows_are_columns_or_a_document(table: Path) -> None:
     opened = ic.open_table(str(table))
     for what in ("snapshots", "files", "refs", "manifests"):
         shown = iceberg_cli("inspect", table, what, "--format", "json", "--as-of", AS_OF_MS).json
-        found = opened.inspect(what, as_of_ms=AS_OF_MS)
+        found = opened.inspect(what, as_of=AS_OF_MS)
         assert found.to_json() == shown
         assert found.to_arrow().num_rows == shown["row_count"]
     paths = opened.inspect("files").to_arrow()["file_path"].to_pylist()
@@ -138,7 +138,7 @@ def test_rows_are_columns_or_a_document(table: Path) -> None:
     assert opened.inspect("files", limit=1).to_arrow().num_rows == 1
     assert opened.inspect("files", snapshot_id=1).to_arrow().num_rows == 2
     summary = iceberg_cli("inspect", table, "--format", "json", "--as-of", AS_OF_MS).json
-    assert opened.inspect(as_of_ms=AS_OF_MS).to_json() == summary
+    assert opened.inspect(as_of=AS_OF_MS).to_json() == summary
     with pytest.raises(UsageError, match="no rows"):
         opened.inspect().to_arrow()
     with pytest.raises(UsageError, match="'file' cannot be inspected"):
@@ -149,7 +149,7 @@ def test_rows_are_columns_or_a_document(table: Path) -> None:
 
 def test_a_check_has_the_document_of_the_command_line_and_counts(table: Path) -> None:
     shown = iceberg_cli("inspect", table, "--check", "--format", "json", "--as-of", AS_OF_MS).json
-    found = ic.open_table(str(table)).check(as_of_ms=AS_OF_MS)
+    found = ic.open_table(str(table)).check(as_of=AS_OF_MS)
     assert found.document == shown
     assert (found.errors, found.unanswered, found.warnings) == (shown["counts"]["error"], 0, ())
     next((table / "metadata").glob("4-m*.avro")).write_bytes(b"")
@@ -188,12 +188,12 @@ def test_times_and_sizes_are_texts_of_the_command_line_or_numbers(table: Path) -
     recipe = ("merge-dvs", "assign-row-ids")
     for given in (["assign-row-ids", "merge-dvs"], "assign-row-ids,merge-dvs", recipe):
         assert ic.iceberg.UpgradeV3(recipe=given).recipe == recipe
-    with pytest.raises(UsageError, match="--with takes"):
+    with pytest.raises(UsageError, match="^recipe takes"):
         ic.iceberg.UpgradeV3(recipe=["rewrite"])
     for wrong in ({"older_than": "soon"}, {"older_than": "2999-01-01T00:00:00Z"}):
-        with pytest.raises(UsageError, match="--older-than"):
+        with pytest.raises(UsageError, match="^older_than: "):
             planned(table, **wrong)
-    with pytest.raises(UsageError, match="--target-size must be between 4KiB and 1TiB"):
+    with pytest.raises(UsageError, match="^target_size must be between 4KiB and 1TiB"):
         ic.iceberg.RewriteManifests(target_size="8")
 
 

@@ -116,7 +116,7 @@ def test_spans_of_the_python_api_lie_in_the_current_one(tmp_path: Path) -> None:
     table = four_snapshots(tmp_path / "t").publish()
     with trace.get_tracer("a program").start_as_current_span("nightly"):
         opened = ic.open_table(table)
-        plan = opened.plan(ic.iceberg.ExpireSnapshots(), as_of_ms=AS_OF_MS)
+        plan = opened.plan(ic.iceberg.ExpireSnapshots(), as_of=AS_OF_MS)
         assert values("due_files", table) == {"": len(GONE)}
         assert opened.apply(plan).status == "done"
     assert parents() == [
@@ -198,7 +198,7 @@ def test_an_error_of_the_sdk_ends_no_run(tmp_path: Path, caplog: pytest.LogCaptu
     try:
         with table.loses(GONE):
             opened = ic.open_table(table.name)
-            report = opened.apply(opened.plan(ic.iceberg.ExpireSnapshots(), as_of_ms=AS_OF_MS))
+            report = opened.apply(opened.plan(ic.iceberg.ExpireSnapshots(), as_of=AS_OF_MS))
     finally:
         broken.is_on = False
     assert report.status == "done"

@@ -27,6 +27,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.formats.open import open_table as open_format_table
 from iceberg_cli.operation.runtime import DeletionAllowance, Runtime
 from iceberg_cli.paths import METADATA_SUFFIXES, Roots
+from iceberg_cli.plan.arguments import OPEN_ARGUMENTS, naming
 from iceberg_cli.plan.events import OPEN, Listener, phase, unheard
 from iceberg_cli.telemetry import traced
 
@@ -63,27 +64,30 @@ def open_table(
     engine: EngineChoice | None = None,
     cache_bytes: int | None = None,
     even_unreadable: bool = False,
+    names_options: bool = False,
     on_event: Listener = unheard,
 ) -> Table:
     """Open a table.
 
     Args:
         name: a folder or URI, a metadata file, or `catalog.namespace.table`.
-        storage_options: for the storage, as `--storage-option`.
+        storage_options: for the storage, beside those of the catalog.
         catalog_config: a `.pyiceberg.yaml`; None: where PyIceberg looks for it.
         catalogs: configured ones, with the connections of tables that the same thread opened before; in place of
             `catalog_config`.
         seen: where the table's catalog was just seen to point; None: it is asked.
         forks: whether large scans may be split among forked processes; False where other threads are alive.
-        allow_roots: as `--unsafe-allow-root`.
-        trust_lists: as `--unsafe-trust-lists`.
-        conditional_writes: as `--unsafe-conditional-writes`.
-        single_writer: as `--unsafe-single-writer`.
-        forget_metadata: as `--unsafe-forget-metadata`.
+        allow_roots: folders or buckets, beside its own, in which files of the table may be deleted, too.
+        trust_lists: believe manifest lists that hold fewer files than the summary says.
+        conditional_writes: vouch that the object store keeps conditional creates under races and, on S3, that
+            nobody writes the Delta table without them.
+        single_writer: vouch that nobody else commits to this Iceberg table by file names in an object store.
+        forget_metadata: names of metadata files beside an Iceberg table's own that no table needs.
         engine: which reads; None: the local one.
         cache_bytes: room for what runs learn of immutable files; None: nothing is read from there or kept.
         even_unreadable: open one whose current state cannot be read, too: it can be checked, and `resume` can abandon
             its operations; all else of it is the error.
+        names_options: errors name the options of the command line, which calls, and not arguments.
         on_event: gets progress and what else happens: see `iceberg_cli.plan.events`.
 
     Raises:
@@ -94,24 +98,15 @@ def open_table(
         BackendUnavailable: storage or catalog did not answer.
     """
     on_event = traced(on_event)
-    for root in allow_roots:
-        if not Roots.of((), allowed=[root]).folders:
-            raise UsageError(
-                f"--unsafe-allow-root: {root!r} is no folder or bucket; a whole disk cannot be allowed"
-            )
-    for file_name in forget_metadata:
-        if not file_name.endswith(METADATA_SUFFIXES) or "/" in file_name:
-            raise UsageError(
-                f"--unsafe-forget-metadata: {file_name!r} is no name of a metadata file, which ends in "
-                f"{' or '.join(METADATA_SUFFIXES)} and has no folder"
-            )
+    with naming(OPEN_ARGUMENTS, names_options=names_options):
+        _check_unsafe(allow_roots, forget_metadata)
     cache = None
     if cache_bytes is not None:
         from iceberg_cli.iceberg.reachability.cache_folder import cache_folder
 
         folder = cache_folder(os.environ)
         cache = None if folder is None else (folder, cache_bytes)
-    with phase(OPEN, on_event, table=name):
+    with naming(OPEN_ARGUMENTS, names_options=names_options), phase(OPEN, on_event, table=name):
         opened = open_format_table(
             name,
             storage_options=storage_options or {},
@@ -129,4 +124,18 @@ def open_table(
             even_unreadable=even_unreadable,
             on_event=on_event,
         )
-    return Table(opened)
+    return Table(opened, names_options=names_options)
+
+
+def _check_unsafe(allow_roots: Sequence[str], forget_metadata: Sequence[str]) -> None:
+    for root in allow_roots:
+        if not Roots.of((), allowed=[root]).folders:
+            raise UsageError(
+                f"--unsafe-allow-root: {root!r} is no folder or bucket; a whole disk cannot be allowed"
+            )
+    for file_name in forget_metadata:
+        if not file_name.endswith(METADATA_SUFFIXES) or "/" in file_name:
+            raise UsageError(
+                f"--unsafe-forget-metadata: {file_name!r} is no name of a metadata file, which ends in "
+                f"{' or '.join(METADATA_SUFFIXES)} and has no folder"
+            )

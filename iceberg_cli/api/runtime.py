@@ -6,16 +6,20 @@ import os
 import socket
 from collections.abc import Callable
 
+from iceberg_cli.api.arguments import now_ms
 from iceberg_cli.operation.runtime import DeletionAllowance, Runtime, process_started, system_runtime
+from iceberg_cli.plan.arguments import naming
 from iceberg_cli.plan.events import Listener, unheard
+from iceberg_cli.plan.times import Time, deadline_ms
 from iceberg_cli.telemetry import traced
 
 
+@naming({})
 def new_runtime(
     *,
     on_event: Listener = unheard,
     limit_deletes: int | None = None,
-    deadline_ms: int | None = None,
+    deadline: Time | None = None,
     allowance: DeletionAllowance | None = None,
     stop_requested: Callable[[], bool] = lambda: False,
 ) -> Runtime:
@@ -24,9 +28,12 @@ def new_runtime(
     Args:
         on_event: see `open_table`.
         limit_deletes: files, counted over all that gets the same runtime; None: no limit.
-        deadline_ms: a point in time after which nothing more is begun.
+        deadline: nothing more is begun after this time, or this long from now.
         allowance: of deletions, shared with other runtimes.
         stop_requested: whether to stop at the next safe point.
+
+    Raises:
+        UsageError: a deadline has no meaning.
     """
     return system_runtime(
         on_event=traced(on_event),
@@ -34,7 +41,7 @@ def new_runtime(
         process_id=os.getpid(),
         process_started=process_started(os.getpid()),
         limit_deletes=limit_deletes,
-        deadline_ms=deadline_ms,
+        deadline_ms=None if deadline is None else deadline_ms(deadline, "deadline", now_ms=now_ms()),
         allowance=allowance,
         stop_requested=stop_requested,
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from iceberg_cli.api.arguments import Arguments, now_ms
 from iceberg_cli.api.plan import Plan, refuse_additions
 from iceberg_cli.api.runtime import new_runtime
-from iceberg_cli.errors import CorruptFile, DeletesFailed, Refused, UsageError
+from iceberg_cli.api.settling import OnSettled, code_of, end_of, settled_by
+from iceberg_cli.errors import CorruptFile, Refused, UsageError
 from iceberg_cli.formats import format_of, policy_for
 from iceberg_cli.formats.inspection import (
     SAMPLE_ROWS,
@@ -27,13 +29,13 @@ from iceberg_cli.plan.events import (
     PLAN,
     RECOVER,
     Listener,
-    OperationEnded,
     PlanMade,
     phase,
     unheard,
 )
 from iceberg_cli.plan.inspection import StateSelector
 from iceberg_cli.plan.text import iso
+from iceberg_cli.plan.times import Time
 
 if TYPE_CHECKING:
     from iceberg_cli.operation.ports import Planned
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
     from iceberg_cli.table.table import OpenTable
 
     _Read = TypeVar("_Read")
-    OnSettled = Callable[[RecoveredOperation], None]
 
 _MOVES: Final = 3  # commits of others during one look, after each of which it is taken again
 _FRESH_S: Final = 1.0  # how long what was read of a table in opening it is as good as another look
@@ -57,8 +58,9 @@ _FRESH_S: Final = 1.0  # how long what was read of a table in opening it is as g
 class Table:
     """One table, opened."""
 
-    def __init__(self, opened: OpenTable) -> None:
+    def __init__(self, opened: OpenTable, *, names_options: bool = False) -> None:
         self._opened = opened
+        self._arguments = Arguments(names_options=names_options)
         self._fresh_until = time.monotonic() + _FRESH_S
 
     @property
@@ -70,6 +72,10 @@ class Table:
     def format(self) -> str:
         """`iceberg` or `delta`, or that of a package."""
         return self._opened.format
+
+    def __repr__(self) -> str:
+        """Its name and format."""
+        return f"Table({self.name!r}, {self.format})"
 
     @property
     def identity(self) -> dict[str, str]:
@@ -116,11 +122,11 @@ class Table:
         *,
         snapshot_id: int | None = None,
         ref: str | None = None,
-        at_ms: int | None = None,
+        at: Time | None = None,
         version: int | None = None,
         limit: int | None = None,
         recount: bool = False,
-        as_of_ms: int | None = None,
+        as_of: Time | None = None,
     ) -> Inspection:
         """What the table is made of, in one of its states.
 
@@ -128,18 +134,20 @@ class Table:
             what: `summary`, `snapshots`, `files` and so on, as of `iceberg-cli inspect`.
             snapshot_id: this snapshot (Iceberg).
             ref: the head of this branch or tag (Iceberg).
-            at_ms: what was current then.
+            at: what was current then.
             version: this version (Delta).
             limit: at most this many rows.
             recount: count rows and bytes in all manifests, however large (summary, Iceberg).
-            as_of_ms: the "now" of every age; None: now.
+            as_of: the "now" of every age; None: now.
 
         Raises:
             UsageError: an argument has no meaning for the table, or it has no such state.
         """
-        state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
-        with phase(INSPECT, self._opened.on_event, table=self.name):
-            inspector = inspector_of(self._opened, what, state, recount=recount, as_of_ms=_or_now(as_of_ms))
+        with self._arguments.naming(), phase(INSPECT, self._opened.on_event, table=self.name):
+            state = self._arguments.state(snapshot_id, ref, at, version)
+            inspector = inspector_of(
+                self._opened, what, state, recount=recount, as_of_ms=self._arguments.as_of_ms(as_of)
+            )
         return Inspection(what, inspector, limit, recount)
 
     def diff(
@@ -149,7 +157,7 @@ class Table:
         *,
         by_partition: bool = False,
         limit: int | None = None,
-        as_of_ms: int | None = None,
+        as_of: Time | None = None,
     ) -> Inspection:
         """What two states of the table differ in: files, rows, bytes, deletes, schema, properties, partitions.
 
@@ -159,21 +167,22 @@ class Table:
             after: the second one; None: the current state.
             by_partition: have the document a row for each partition in which files differ; `to_arrow` always has.
             limit: the first so many of these.
-            as_of_ms: the "now" of the document; None: now.
+            as_of: the "now" of the document; None: now.
 
         Raises:
             UsageError: the table has no such state.
             CorruptFile: a file that it needs is gone or damaged.
         """
-        return difference_of(
-            self._opened,
-            before,
-            after,
-            by_partition=by_partition,
-            limit=limit,
-            as_of_ms=_or_now(as_of_ms),
-            now_ms=_now_ms(),
-        )
+        with self._arguments.naming():
+            return difference_of(
+                self._opened,
+                before,
+                after,
+                by_partition=by_partition,
+                limit=limit,
+                as_of_ms=self._arguments.as_of_ms(as_of),
+                now_ms=now_ms(),
+            )
 
     def sample(
         self,
@@ -182,9 +191,9 @@ class Table:
         *,
         snapshot_id: int | None = None,
         ref: str | None = None,
-        at_ms: int | None = None,
+        at: Time | None = None,
         version: int | None = None,
-        as_of_ms: int | None = None,
+        as_of: Time | None = None,
     ) -> Inspection:
         """Rows of the table in one of its states, without those that deletes hide, in no promised order.
 
@@ -193,43 +202,48 @@ class Table:
             columns: names of the top-level columns to show; none: all.
             snapshot_id: of this snapshot (Iceberg).
             ref: of the head of this branch or tag (Iceberg).
-            at_ms: of what was current then.
+            at: of what was current then.
             version: of this version (Delta).
-            as_of_ms: the "now" of the document; None: now.
+            as_of: the "now" of the document; None: now.
 
         Raises:
             UsageError: an argument has no meaning for the table, or it has no such state or column.
         """
-        state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
-        return sample_of(self._opened, state, columns, limit=limit, as_of_ms=_or_now(as_of_ms))
+        with self._arguments.naming():
+            state = self._arguments.state(snapshot_id, ref, at, version)
+            return sample_of(
+                self._opened, state, columns, limit=limit, as_of_ms=self._arguments.as_of_ms(as_of)
+            )
 
     def check(
         self,
         *,
         snapshot_id: int | None = None,
         ref: str | None = None,
-        at_ms: int | None = None,
+        at: Time | None = None,
         version: int | None = None,
         deep: bool = False,
-        as_of_ms: int | None = None,
+        as_of: Time | None = None,
     ) -> CheckedTable:
         """Hold the table against its specification; arguments are those of `inspect`.
 
         Args:
             snapshot_id: this snapshot alone (Iceberg).
             ref: the head of this branch or tag alone (Iceberg).
-            at_ms: what was current then.
+            at: what was current then.
             version: this version (Delta).
             deep: look into Puffin and Parquet files too; Delta: hold every checkpoint against the log.
-            as_of_ms: the "now" of every age; None: now.
+            as_of: the "now" of every age; None: now.
 
         Raises:
             UsageError: see `inspect`.
             CorruptFile: the metadata itself cannot be read.
         """
-        state = StateSelector(snapshot_id=snapshot_id, ref=ref, at_ms=at_ms, version=version)
-        with phase(CHECK, self._opened.on_event, table=self.name):
-            return checked(self._opened, state, deep=deep, as_of_ms=_or_now(as_of_ms), now_ms=_now_ms())
+        with self._arguments.naming(), phase(CHECK, self._opened.on_event, table=self.name):
+            state = self._arguments.state(snapshot_id, ref, at, version)
+            return checked(
+                self._opened, state, deep=deep, as_of_ms=self._arguments.as_of_ms(as_of), now_ms=now_ms()
+            )
 
     def fleet_columns(self, summary: Mapping[str, Any]) -> dict[str, Any]:
         """What a survey of many tables shows of its size and shape, from the document of its summary."""
@@ -243,14 +257,14 @@ class Table:
         """Whether what a plan frees is the same as long as its version and the decision are."""
         return format_of(self.format).surveying.lasts(self._opened, plan.content, decision)
 
-    def quick_check(self, *, as_of_ms: int | None = None) -> CheckResult:
+    def quick_check(self, *, as_of: Time | None = None) -> CheckResult:
         """The rules of its specification that need no file beside what was read to open it.
 
         Args:
-            as_of_ms: the "now" of every age; None: now.
+            as_of: the "now" of every age; None: now.
         """
         inspector = inspector_of(
-            self._opened, "summary", StateSelector(), recount=False, as_of_ms=_or_now(as_of_ms)
+            self._opened, "summary", StateSelector(), recount=False, as_of_ms=self._arguments.as_of_ms(as_of)
         )
         return format_of(self.format).looking.quick_check(inspector)
 
@@ -264,12 +278,12 @@ class Table:
 
     # -- plan --------------------------------------------------------------------------------------------------
 
-    def plan(self, policy: Policy, *, as_of_ms: int | None = None) -> Plan:
+    def plan(self, policy: Policy, *, as_of: Time | None = None) -> Plan:
         """What a verb would do.
 
         Args:
             policy: of a verb and of the table's format, such as `ic.iceberg.ExpireSnapshots`.
-            as_of_ms: the "now" of every age; None: now.
+            as_of: the "now" of every age; None: now.
 
         Raises:
             UsageError: the policy is of the other format, or makes no sense for the table.
@@ -277,10 +291,10 @@ class Table:
             CorruptFile: a file that it reads is gone, damaged or breaks the specification.
             BackendUnavailable: storage or catalog did not answer.
         """
-        as_of_ms = _or_now(as_of_ms)
         self._check_format(policy)
         verb = format_of(self.format).verbs[policy.verb]
-        with phase(PLAN, self._opened.on_event, table=self.name):
+        with self._arguments.naming(policy), phase(PLAN, self._opened.on_event, table=self.name):
+            as_of_ms = self._arguments.as_of_ms(as_of)
             planned = self._on_newest(lambda table: verb.plan(table, policy.at(as_of_ms), as_of_ms=as_of_ms))
         return self._made(Plan(planned.plan, planned.build))
 
@@ -300,21 +314,22 @@ class Table:
         self._opened.load()
         return self.version != version
 
-    def options(self, policy: Policy, *, as_of_ms: int | None = None) -> Mapping[str, Option]:
+    def options(self, policy: Policy, *, as_of: Time | None = None) -> Mapping[str, Option]:
         """What a verb would go by on the table as it was opened: the value and the source of every option.
 
         Args:
             policy: of a verb and of the table's format.
-            as_of_ms: the "now" of every age; None: now.
+            as_of: the "now" of every age; None: now.
 
         Raises:
             UsageError: the policy is of the other format, or makes no sense for the table.
             CorruptFile: a property of the table cannot be read.
         """
-        as_of_ms = _or_now(as_of_ms)
         self._check_format(policy)
         verb = format_of(self.format).verbs[policy.verb]
-        return verb.options(self._opened, policy.at(as_of_ms), as_of_ms=as_of_ms)
+        with self._arguments.naming(policy):
+            as_of_ms = self._arguments.as_of_ms(as_of)
+            return verb.options(self._opened, policy.at(as_of_ms), as_of_ms=as_of_ms)
 
     def _made(self, plan: Plan) -> Plan:
         """The plan, of which whoever listens is told."""
@@ -332,21 +347,24 @@ class Table:
         )
         return plan
 
-    def preflight(self, policy: Policy, *, as_of_ms: int | None = None) -> Preflight:
+    def preflight(self, policy: Policy, *, as_of: Time | None = None) -> Preflight:
         """What stands in the way of a verb: of `upgrade-v3`.
 
         Args:
             policy: of the verb and of the table's format.
-            as_of_ms: the "now" of every age; None: now.
+            as_of: the "now" of every age; None: now.
 
         Raises:
             UsageError: the policy is of the other format, or its verb has no preflight.
             CorruptFile: the table cannot be read.
         """
-        as_of_ms = _or_now(as_of_ms)
         self._check_format(policy)
         verb = format_of(self.format).verbs[policy.verb]
-        return self._on_newest(lambda table: verb.preflight(table, policy.at(as_of_ms), as_of_ms=as_of_ms))
+        with self._arguments.naming(policy):
+            as_of_ms = self._arguments.as_of_ms(as_of)
+            return self._on_newest(
+                lambda table: verb.preflight(table, policy.at(as_of_ms), as_of_ms=as_of_ms)
+            )
 
     def _on_newest(self, read: Callable[[OpenTable], _Read]) -> _Read:
         """What is read of the table as it is now, and anew where another commit came and the files before it went."""
@@ -429,11 +447,11 @@ class Table:
             raise Refused(
                 f"Cannot apply this plan: it was made for a table of format {content.table['format']}"
             )
-        now_ms = _now_ms()
-        if content.as_of_ms - now_ms > MAX_AHEAD_MS:
+        here_ms = now_ms()
+        if content.as_of_ms - here_ms > MAX_AHEAD_MS:
             raise Refused(
                 f"Cannot apply this plan: it counts ages from {iso(content.as_of_ms)}, and this machine's clock shows "
-                f"{iso(now_ms)}",
+                f"{iso(here_ms)}",
                 next_step="Set the clock that is wrong, and plan again.",
             )
 
@@ -471,7 +489,7 @@ class Table:
         self._fresh_until = 0.0
         runtime = runtime or new_runtime(on_event=on_event)
         report = apply(planned, self._opened, verb, runtime)
-        runtime.on_event(_end_of(self.name, report, exit_code=_code_of(report), earlier=False))
+        runtime.on_event(end_of(self.name, report, exit_code=code_of(report), earlier=False))
         return report
 
     def operations(self, operation_id: str | None = None) -> list[OpenOperation]:
@@ -483,7 +501,7 @@ class Table:
         from iceberg_cli.table.recovery import operations
 
         with phase(RECOVER, self._opened.on_event, table=self.name):
-            open_operations = operations(self._opened, now_ms=_now_ms())
+            open_operations = operations(self._opened, now_ms=now_ms())
         if operation_id is None:
             return open_operations
         named = [listed for listed in open_operations if listed.operation_id == operation_id]
@@ -521,7 +539,7 @@ class Table:
         self._fresh_until = 0.0
         verbs = format_of(self.format).verbs
         with phase(RECOVER, runtime.on_event, table=self.name):
-            return _settled(
+            return settled_by(
                 self.name,
                 (
                     close(self._opened, listed, runtime)
@@ -550,7 +568,7 @@ class Table:
         runtime = runtime or new_runtime()
         with phase(RECOVER, runtime.on_event, table=self.name):
             found = recover_all(self._opened, runtime, verbs=format_of(self.format).verbs)
-            done = _settled(self.name, found, runtime.on_event, on_settled)
+            done = settled_by(self.name, found, runtime.on_event, on_settled)
         if done:
             self._fresh_until = 0.0
         return done
@@ -559,42 +577,4 @@ class Table:
         """Delete the temporary files that killed runs left more than a day ago; those that are gone."""
         from iceberg_cli.table.table import remove_leftovers
 
-        return remove_leftovers(self._opened, now_ms=_now_ms())
-
-
-def _settled(
-    table: str, found: Iterable[RecoveredOperation], on_event: Listener, on_settled: OnSettled | None
-) -> list[RecoveredOperation]:
-    done = []
-    for each in found:
-        done.append(each)
-        on_event(_end_of(table, each.report, exit_code=each.exit_code, earlier=True))
-        if on_settled is not None:
-            on_settled(each)
-    return done
-
-
-def _end_of(table: str, report: Report, *, exit_code: int, earlier: bool) -> OperationEnded:
-    return OperationEnded(
-        table=table,
-        verb=report.verb,
-        operation_id=report.operation_id,
-        status=report.status,
-        earlier=earlier,
-        exit_code=exit_code,
-        counts=report.counts,
-        reclaimed_bytes=report.reclaimed_bytes,
-        notes=report.notes,
-    )
-
-
-def _code_of(report: Report) -> int:
-    return DeletesFailed.exit_code if report.failed_deletes else 0
-
-
-def _or_now(as_of_ms: int | None) -> int:
-    return _now_ms() if as_of_ms is None else as_of_ms
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000  # noqa: TID251 - the clock of real runs
+        return remove_leftovers(self._opened, now_ms=now_ms())

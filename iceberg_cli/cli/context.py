@@ -41,6 +41,13 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.events import Listener
     from iceberg_cli.plan.report import Report
 
+# Of the arguments of `EngineChoice`.
+_ENGINE_OPTIONS: Final = {
+    "engine": "--engine",
+    "master": "--spark-master",
+    "remote": "--spark-remote",
+    "conf": "--spark-conf",
+}
 DECLINED: Final = 4
 """The exit code where a question was answered with no: what stands behind `&&` must not run."""
 
@@ -155,13 +162,20 @@ class Run:
             raise UsageError("--progress and --no-progress contradict each other")
         from iceberg_cli.engines.selection import EngineChoice  # help and completion choose no engine
 
-        self.engine_choice = EngineChoice(
-            engine=self.engine,
-            master=self.spark_master,
-            remote=self.spark_remote,
-            conf=dict(key_value(text, "--spark-conf") for text in self.spark_conf or ()),
-            say=self._say,
-        )
+        conf = dict(key_value(text, "--spark-conf") for text in self.spark_conf or ())
+        try:
+            self.engine_choice = EngineChoice(
+                engine=self.engine,
+                master=self.spark_master,
+                remote=self.spark_remote,
+                conf=conf,
+                say=self._say,
+            )
+        except UsageError as error:
+            error.message = re.sub(
+                rf"\b({'|'.join(_ENGINE_OPTIONS)})\b", lambda found: _ENGINE_OPTIONS[found[1]], error.message
+            )
+            raise
         self._opened: list[Table] = []
         self.settings = all_typed({})
         self.started_ms = now_ms()
@@ -294,6 +308,7 @@ class Run:
             engine=self.engine_choice,
             cache_bytes=None if self.no_cache else cache_bytes,
             even_unreadable=even_unreadable,
+            names_options=True,
             on_event=self.on_event,
         )
         subject.opened(table.identity)
@@ -371,7 +386,7 @@ class Run:
         return new_runtime(
             on_event=self.on_event,
             limit_deletes=positive(limit_deletes, "--limit-deletes"),
-            deadline_ms=until_ms,
+            deadline=until_ms,
             stop_requested=lambda: bool(stopping.heard()),
         )
 

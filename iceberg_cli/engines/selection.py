@@ -39,11 +39,11 @@ class EngineChoice:
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
         if self.engine not in ("auto", "local", "spark"):
-            raise UsageError(f"--engine must be auto, local or spark, not {self.engine!r}")
+            raise UsageError(f"engine must be auto, local or spark, not {self.engine!r}")
         if self.master and self.remote:
-            raise UsageError("--spark-master and --spark-remote name two different Sparks: give one of them")
+            raise UsageError("master and remote name two different Sparks: give one of them")
         if self.engine == "local" and (self.master or self.remote or self.conf):
-            raise UsageError("--engine local takes no --spark-master, --spark-remote or --spark-conf")
+            raise UsageError("engine local takes no master, remote or conf")
 
     @property
     def may_be_spark(self) -> bool:

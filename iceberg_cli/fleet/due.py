@@ -150,7 +150,7 @@ def plans_of(
     """
     for verb in verbs:
         try:
-            plan = table.plan(policy.policy(verb, table, as_of_ms=as_of_ms), as_of_ms=as_of_ms)
+            plan = table.plan(policy.policy(verb, table, as_of_ms=as_of_ms), as_of=as_of_ms)
         except IcebergCliError as error:
             yield PlannedVerb(verb, None, error)
         else:

@@ -398,7 +398,7 @@ class Maintenance:
         plan: Plan | None = None
         try:
             policy = self.policy.policy(verb, table, as_of_ms=self.as_of_ms)
-            plan = table.plan(policy, as_of_ms=self.as_of_ms)
+            plan = table.plan(policy, as_of=self.as_of_ms)
             version = table.version
             planned = {**about, "duration_ms": _since_ms(started_s)}
             if not is_due(plan, verb):
@@ -502,7 +502,7 @@ class Maintenance:
             ends.append(own.window.end_ms(now_ms))
         return new_runtime(
             on_event=on_event,
-            deadline_ms=min((each for each in ends if each is not None), default=None),
+            deadline=min((each for each in ends if each is not None), default=None),
             allowance=self.allowance,
             stop_requested=self.stop_requested,
         )

@@ -38,6 +38,7 @@ class TableOpener:
         single_writer: of all tables.
         engine: of all tables; Spark has one session for all.
         cache_bytes: for all tables together.
+        names_options: of all tables.
         on_event: gets what happens, but for the progress within a table.
     """
 
@@ -49,6 +50,7 @@ class TableOpener:
     single_writer: bool = False
     engine: EngineChoice | None = None
     cache_bytes: int | None = None
+    names_options: bool = False
     on_event: Listener = unheard
     _own: threading.local = field(default_factory=threading.local, repr=False)
 
@@ -218,6 +220,7 @@ class TableOpener:
             single_writer=self.single_writer,
             engine=self.engine,
             cache_bytes=self.cache_bytes,
+            names_options=self.names_options,
             on_event=self._passed_on,
         )
 

@@ -276,8 +276,8 @@ class Survey:
 
     def _by_plans(self, listed: ListedTable, table: Table, seen: str | None) -> SurveyedTable:
         version = table.version
-        summary = table.inspect("summary", as_of_ms=self.as_of_ms).to_json()
-        findings = [each.to_json() for each in table.quick_check(as_of_ms=self.as_of_ms).findings()]
+        summary = table.inspect("summary", as_of=self.as_of_ms).to_json()
+        findings = [each.to_json() for each in table.quick_check(as_of=self.as_of_ms).findings()]
         own, verbs = self._verbs(listed, table.identity["location"], table.properties)
         looked_at = [] if self.quick else verbs
         planned = list(plans_of(table, self.policy, looked_at, as_of_ms=self.as_of_ms))

@@ -11,10 +11,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, ClassVar, Final, TypeVar
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
+from iceberg_cli.plan.times import moment_ms, span_ms
 
 _MIN_TARGET_BYTES: Final = 4 << 10
 _MAX_TARGET_BYTES: Final = 1 << 40
@@ -27,6 +29,14 @@ class Kind(ABC):
     takes: ClassVar[type] = str  # what the command line hands over: str, int or bool
     repeatable: ClassVar[bool] = False
     metavar: str = "TEXT"
+
+    def of_program(self, given: Any, flag: str) -> Any:  # noqa: ARG002 - most kinds take what is given as it is
+        """What a program gives, as `read` takes it: a `timedelta` or `datetime` becomes ms.
+
+        Raises:
+            UsageError: it cannot be meant.
+        """
+        return given
 
     def read(self, given: Any, flag: str) -> Any:  # noqa: ARG002 - most kinds take what is given as it is
         """The value of what a command line or a program gives: a text is read, a value taken as it is.
@@ -167,6 +177,10 @@ class Duration(Kind):
 
     metavar = "DURATION"
 
+    def of_program(self, given: object, flag: str) -> int | str:
+        """As `Kind`: also a `timedelta`."""
+        return given if isinstance(given, str) else span_ms(given, flag)
+
     def read(self, given: int | str, flag: str) -> int | str:
         """As `Kind`: `7d`, `12h`, `P7D`."""
         return duration_ms(given, flag) if isinstance(given, str) else given
@@ -194,6 +208,14 @@ class Moment(Duration):
     """A point in time, in ms since the epoch; as a text also how long ago it was."""
 
     metavar = "TIME|DURATION"
+
+    def of_program(self, given: object, flag: str) -> int | str:
+        """As `Kind`: also a `datetime`, or a `timedelta` ago; no number of ms before the year 2000."""
+        if isinstance(given, str):
+            return given
+        if isinstance(given, timedelta):
+            return f"{span_ms(given, flag)}ms"
+        return moment_ms(given, flag)
 
     def read(self, given: int | str, flag: str) -> int | str:  # noqa: ARG002 - the signature of all
         """As `Kind`; a text stays one until `at` reads it."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from copy import copy
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from iceberg_cli.errors import UsageError
+from iceberg_cli.plan.arguments import naming
 from iceberg_cli.plan.option_kinds import (
     Choice,
     Duration,
@@ -145,7 +146,8 @@ class Policy:
     It compares and prints itself by methods of this class (`eq=False, repr=False`): making them for each subclass takes
     time at every start that shows options.
 
-    Times and sizes are numbers of ms and of bytes, or texts as on the command line: "7d", "8MiB".
+    Times, durations and sizes are texts as on the command line, "7d" or "8MiB"; or `datetime`, `timedelta`, or numbers
+    of ms and of bytes.
 
     Args:
         verb: whose it is.
@@ -162,11 +164,28 @@ class Policy:
     examples: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     def __post_init__(self) -> None:
-        """Read texts, and refuse values that are out of range.
+        """Take what a program gives, read texts, and refuse values that are out of range.
 
         Raises:
-            UsageError: they are.
+            UsageError: they are; it names arguments.
         """
+        with naming(self.argument_names()):
+            for item in self.options():
+                value = getattr(self, item.name)
+                if value is not None:
+                    object.__setattr__(self, item.name, item.kind.of_program(value, item.flag))
+            self._read()
+
+    @classmethod
+    def _of(cls, values: Mapping[str, Any]) -> Self:
+        """The policy of values by name of a field, which no program gave: errors name options."""
+        policy = object.__new__(cls)
+        for item in fields(cls):  # type: ignore[arg-type]
+            object.__setattr__(policy, item.name, values.get(item.name, item.default))
+        policy._read()
+        return policy
+
+    def _read(self) -> None:
         for item in self.options():
             value = getattr(self, item.name)
             if value is not None:
@@ -174,6 +193,22 @@ class Policy:
                 item.kind.check(value, item.flag)
                 object.__setattr__(self, item.name, value)
         self.check_together()
+
+    @classmethod
+    def argument_names(cls) -> dict[str, str]:
+        """By flag what a program gives in its place."""
+        return {
+            flag: f"{item.name}={item.kind.flags[flag][0]!r}"
+            if isinstance(item.kind, Switches)
+            else item.name
+            for item in cls.options()
+            for flag in item.help_of
+        }
+
+    @property
+    def is_of_options(self) -> bool:
+        """Whether options of a command line or keys of a file spell it; else a program made it."""
+        return "_sources" in self.__dict__
 
     def _values(self) -> tuple[tuple[str, Any], ...]:
         return tuple((item.name, getattr(self, item.name)) for item in fields(self))  # type: ignore[arg-type]
@@ -208,7 +243,11 @@ class Policy:
 
     def but(self, **values: Any) -> Self:
         """The same policy with other values of some fields; the sources of all stay."""
-        return replace(self, **values).with_sources(self.sources)  # type: ignore[type-var]
+        return self._with(values, self.sources)
+
+    def _with(self, values: Mapping[str, Any], sources: Mapping[str, str]) -> Self:
+        same = self._of({**dict(self._values()), **values})
+        return same.with_sources(sources) if self.is_of_options or sources else same
 
     def without(self, names: Collection[str], instead: Mapping[str, str]) -> Self:
         """The same policy without the values of some fields, which may be None.
@@ -220,7 +259,7 @@ class Policy:
         if not names and not instead:
             return self
         sources = {name: source for name, source in self.sources.items() if name not in names}
-        return replace(self, **dict.fromkeys(names)).with_sources({**sources, **instead})  # type: ignore[type-var]
+        return self._with(dict.fromkeys(names), {**sources, **instead})
 
     # -- where values come from: no part of equality, of the JSON form or of its schema -----------------------------
 
@@ -311,7 +350,7 @@ class Policy:
             UsageError: an option has no meaning.
         """
         sources = {flag: flag for flag in given} if sources is None else sources
-        policy = cls(**{item.name: item.choose(given) for item in cls.options()})
+        policy = cls._of({item.name: item.choose(given) for item in cls.options()})
         named = {
             item.name: sources[flag] for item in cls.options() for flag in item.help_of if flag in sources
         }
@@ -347,7 +386,7 @@ class Policy:
             except (TypeError, ValueError) as error:
                 raise _unusable(f"{name} is {content!r}") from error
         try:
-            return cls(**values)
+            return cls._of(values)
         except UsageError as error:
             raise _unusable(error.message) from error
 

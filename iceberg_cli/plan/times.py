@@ -40,21 +40,21 @@ def span_ms(given: object, name: str) -> int:
     return given
 
 
-def moment_ms(given: object, name: str, *, now_ms: int) -> int:
+def moment_ms(given: object, name: str, *, now_ms: int | None = None) -> int:
     """A point in time, in ms since the epoch.
 
     Args:
         given: a `Time`.
         name: of the argument.
-        now_ms: from which durations count back.
+        now_ms: from which texts and durations count back, and after which no time may be; None: they are none of them.
 
     Raises:
         UsageError: it is none, has no zone, is in the future, or is a number of ms before the year 2000, which is
             mostly one of seconds.
     """
-    if isinstance(given, str):
+    if now_ms is not None and isinstance(given, str):
         return time_ms(given, name, now_ms=now_ms)
-    if isinstance(given, timedelta):
+    if now_ms is not None and isinstance(given, timedelta):
         return now_ms - span_ms(given, name)
     if isinstance(given, datetime):
         return _of_datetime(given, name, now_ms=now_ms)
@@ -82,12 +82,34 @@ def checked_moment_ms(given_ms: int, name: str) -> int:
     return given_ms
 
 
-def _of_datetime(given: datetime, name: str, *, now_ms: int) -> int:
+def deadline_ms(given: object, name: str, *, now_ms: int) -> int:
+    """A point in time before which work must end, in ms since the epoch.
+
+    Args:
+        given: a `Time`, but a duration is how long from now.
+        name: of the argument.
+        now_ms: from which durations count.
+
+    Raises:
+        UsageError: see `moment_ms`.
+    """
+    if isinstance(given, timedelta):
+        return now_ms + span_ms(given, name)
+    if not isinstance(given, str):
+        return moment_ms(given, name)
+    try:
+        moment = datetime.fromisoformat(given)
+    except ValueError:
+        return now_ms + duration_ms(given, name)
+    return _of_datetime(moment, name, now_ms=None)
+
+
+def _of_datetime(given: datetime, name: str, *, now_ms: int | None) -> int:
     if given.tzinfo is None:
         raise UsageError(
             f"{name}: {given!r} has no zone", next_step="Give it one, such as tzinfo=datetime.UTC."
         )
     value = round(given.timestamp() * 1_000)
-    if value > now_ms:
+    if now_ms is not None and value > now_ms:
         raise UsageError(f"{name}: {given.isoformat()} is in the future")
     return value

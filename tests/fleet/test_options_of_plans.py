@@ -70,8 +70,8 @@ def policies(verb: str, format_name: str) -> list[Policy]:
 def test_they_are_those_of_the_plan(format_name: str, verb: str, kind: str, tmp_path: Path) -> None:
     table = a_table(tmp_path, format_name, kind)
     for policy in policies(verb, format_name):
-        planned = dict(table.plan(policy, as_of_ms=AS_OF_MS).content.options)
-        found = table.options(policy, as_of_ms=AS_OF_MS)
+        planned = dict(table.plan(policy, as_of=AS_OF_MS).content.options)
+        found = table.options(policy, as_of=AS_OF_MS)
         alone = OF_PLANS_ALONE.get(format_name, set())
         if verb == "upgrade-v3" and format_name == "delta":
             # A plan has the features that the policy stands for, these have those that it names.

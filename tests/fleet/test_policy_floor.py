@@ -49,7 +49,7 @@ def planned(folder: Path, table: str, text: str, **around: GivenOptions) -> ic.P
     opened = ic.open_table(table)
     found = of_table(folder, f'[[tables]]\nmatch = ["{folder}/**"]\n{text}', table)
     policy = found.verbs[VERB].policy(opened.format, now_ms=AS_OF_MS, **around)
-    return opened.plan(policy, as_of_ms=AS_OF_MS)
+    return opened.plan(policy, as_of=AS_OF_MS)
 
 
 def source(folder: Path, key: str) -> str:

@@ -104,7 +104,7 @@ def carry_out(run: Run, carry: ApplyOptions, name: str, options: VerbOptions) ->
     policy = options.policy(table, now_ms=run.as_of_ms)
     runtime = run.runtime(limit_deletes=carry.limit_deletes, deadline=carry.deadline)
     recovered = [] if carry.dry_run or carry.no_resume else recover_open(run, table, runtime)
-    plan = table.plan(policy, as_of_ms=run.as_of_ms)
+    plan = table.plan(policy, as_of=run.as_of_ms)
     run.progress.close()
     if carry.dry_run:
         show_dry_run(run, plan.content, exit_code=carry.exit_code, files=carry.files)

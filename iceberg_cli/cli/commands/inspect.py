@@ -140,24 +140,24 @@ def register(app: typer.Typer) -> None:
         if what != "sample" and columns:
             raise UsageError(f"--columns is about sample, not {what}")
         limit = positive(limit, "--limit")
-        state["at_ms"] = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
+        state["at"] = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
         _check_report(report, what)
         opened = run.open(table, even_unreadable=check)
         state, recount = _of_format(run, format_of(opened.format), what, state, recount=recount)
         lines = jsonl or output == _STDOUT
         if check:
-            checked = opened.check(**state, deep=deep, as_of_ms=run.as_of_ms)
+            checked = opened.check(**state, deep=deep, as_of=run.as_of_ms)
             if report is not None:
                 _write_page(run, opened, report, state, document=checked.document)
             _show_findings(run, checked, lines=lines)
             return
         if before is not None:
-            shown = opened.diff(before, after, by_partition=by_partition, limit=limit, as_of_ms=run.as_of_ms)
+            shown = opened.diff(before, after, by_partition=by_partition, limit=limit, as_of=run.as_of_ms)
         elif what == "sample":
             most = SAMPLE_ROWS if limit is None else limit
-            shown = opened.sample(most, columns or (), **state, as_of_ms=run.as_of_ms)
+            shown = opened.sample(most, columns or (), **state, as_of=run.as_of_ms)
         else:
-            shown = opened.inspect(what, **state, limit=limit, recount=recount, as_of_ms=run.as_of_ms)
+            shown = opened.inspect(what, **state, limit=limit, recount=recount, as_of=run.as_of_ms)
         before_reading = shown.warnings
         for warning in before_reading:
             run.warn(warning)
@@ -258,7 +258,7 @@ def _write_page(
     write_page(found, path, content=content)
 
 
-_STATES = {"snapshot_id": "--snapshot", "ref": "--ref", "at_ms": "--at", "version": "--version"}
+_STATES = {"snapshot_id": "--snapshot", "ref": "--ref", "at": "--at", "version": "--version"}
 
 
 def _idle(values: Mapping[str, Any]) -> list[str]:

@@ -113,6 +113,7 @@ class FleetCommand:
             single_writer=run.unsafe_single_writer,
             engine=run.engine_choice,
             cache_bytes=None if run.no_cache else size_bytes(run.cache_size, "--cache-size"),
+            names_options=True,
             on_event=run.on_event,
         )
 

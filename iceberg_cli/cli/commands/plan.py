@@ -71,7 +71,7 @@ def register(app: typer.Typer) -> None:
         failed: dict[str, IcebergCliError] = {}
         for name, policy in policies.items():
             try:
-                plans.append(opened.plan(policy, as_of_ms=run.as_of_ms))
+                plans.append(opened.plan(policy, as_of=run.as_of_ms))
             except UsageError:
                 raise
             except IcebergCliError as error:

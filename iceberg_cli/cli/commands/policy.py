@@ -212,7 +212,7 @@ def _options(run: Run, chosen: FleetPolicy, found: TablePolicy, table: Table) ->
             for name, least in own.thresholds.items():
                 options[f"{verb}.{name}"] = Option(value=least, source=own.sources[f"--{name}"])
             policy = chosen.policy(own, table, as_of_ms=run.as_of_ms)
-            for name, value in table.options(policy, as_of_ms=run.as_of_ms).items():
+            for name, value in table.options(policy, as_of=run.as_of_ms).items():
                 options[f"{verb}.{name}"] = value
     return options
 

@@ -67,7 +67,7 @@ def _check(run: Run, verb: str, name: str, options: VerbOptions) -> None:
     from iceberg_cli.plan.text import count
 
     table = run.open(name)
-    found = table.preflight(options.policy(table, now_ms=run.as_of_ms), as_of_ms=run.as_of_ms)
+    found = table.preflight(options.policy(table, now_ms=run.as_of_ms), as_of=run.as_of_ms)
     run.progress.close()
     if run.json:
         render.print_json(found.to_json())

@@ -152,7 +152,7 @@ class _Reader:
 
     def rows(self, what: str, *, whole: bool = False) -> Inspection:
         """An inspection, of the state that is meant unless it is about the whole table."""
-        return self.table.inspect(what, as_of_ms=self.as_of_ms, **({} if whole else self.state))
+        return self.table.inspect(what, as_of=self.as_of_ms, **({} if whole else self.state))
 
     def part(self, what: str, read: Callable[[], Part]) -> Part | None:
         """A part, or None and a warning where it cannot be read."""
@@ -233,6 +233,6 @@ def _expiry(table: Table, *, as_of_ms: int) -> Plan | None:
         return None
     policy: Policy = cast("Any", kind)(cleanup="none")
     try:
-        return table.plan(policy, as_of_ms=as_of_ms)
+        return table.plan(policy, as_of=as_of_ms)
     except IcebergCliError:
         return None  # the page has the graph without what would go, and `plan` says why

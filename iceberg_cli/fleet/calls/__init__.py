@@ -22,9 +22,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from iceberg_cli.errors import UsageError
+from iceberg_cli.plan.arguments import OPEN_ARGUMENTS, naming
 from iceberg_cli.plan.events import Listener, unheard
 from iceberg_cli.plan.text import did_you_mean, listed, size_bytes
-from iceberg_cli.plan.times import Span, Time, moment_ms, span_ms
+from iceberg_cli.plan.times import Time, deadline_ms, moment_ms
 
 if TYPE_CHECKING:
     from iceberg_cli.engines.selection import EngineChoice
@@ -43,6 +44,7 @@ Tables: TypeAlias = "str | ListedTable | Iterable[str | ListedTable] | None"
 DEFAULT_JOBS: Final = 2
 
 
+@naming(OPEN_ARGUMENTS)
 def list_tables(
     tables: str | Iterable[str] | None = None,
     *,
@@ -88,6 +90,7 @@ def list_tables(
     )
 
 
+@naming(OPEN_ARGUMENTS)
 def survey(
     tables: Tables = None,
     *,
@@ -178,6 +181,7 @@ def survey(
     )
 
 
+@naming(OPEN_ARGUMENTS)
 def maintain(
     tables: Tables = None,
     *,
@@ -186,7 +190,7 @@ def maintain(
     only: str | Iterable[str] = (),
     limit_deletes: int | None = None,
     max_bytes: int | str | None = None,
-    deadline: Span | None = None,
+    deadline: Time | None = None,
     settle: bool = True,
     jobs: int | None = None,
     as_of: Time | None = None,
@@ -214,7 +218,7 @@ def maintain(
         only: these verbs and no others; none: all that the file names.
         limit_deletes: delete at most so many files, over all tables.
         max_bytes: delete at most so many bytes, over all tables; also as a text such as "10GiB".
-        deadline: begin nothing more after this time.
+        deadline: nothing more is begun after this time, or this long from now.
         settle: finish open operations of earlier runs first.
         jobs: tables that are worked on side by side; None: 2.
         as_of: the "now" of every age; None: now.
@@ -249,7 +253,7 @@ def maintain(
         raise UsageError("policy must be one, and is None", next_step='Give ic.Policy.load("policy.toml").')
     verbs = _verbs(only)
     allowance = _allowance(limit_deletes, max_bytes)
-    deadline_ms = None if deadline is None else now_ms + span_ms(deadline, "deadline")
+    until_ms = None if deadline is None else deadline_ms(deadline, "deadline", now_ms=now_ms)
     chosen, found = _tables(tables, file, catalog_config, storage_options, compared=True)
     if found is not None:
         found.stop_requested = stop_requested
@@ -272,8 +276,8 @@ def maintain(
         as_of_ms=as_of_ms,
         jobs=_jobs(jobs, otherwise=DEFAULT_JOBS),
         allowance=allowance,
-        deadline_ms=deadline_ms,
-        ranked=allowance is not None or deadline_ms is not None,
+        deadline_ms=until_ms,
+        ranked=allowance is not None or until_ms is not None,
         dry_run=dry_run,
         settle=settle,
         stop_requested=stop_requested,

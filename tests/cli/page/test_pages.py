@@ -398,9 +398,9 @@ def test_no_reason_warning_or_finding_changes_the_shape_of_a_page(demo: Path, te
     from iceberg_cli import iceberg
 
     table = api.open_table(str(demo / "orders"))
-    plan = table.plan(iceberg.ExpireSnapshots(), as_of_ms=AS_OF_MS)
+    plan = table.plan(iceberg.ExpireSnapshots(), as_of=AS_OF_MS)
     content = read_content(table, as_of_ms=AS_OF_MS, plans=[plan])
-    checked = dict(table.check(as_of_ms=AS_OF_MS).document)
+    checked = dict(table.check(as_of=AS_OF_MS).document)
 
     def pages(word: str) -> list[str]:
         verdicts = [replace(each, reason=f"kept: {word}", gist="") for each in plan.content.verdicts]

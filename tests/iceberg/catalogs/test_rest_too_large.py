@@ -278,7 +278,7 @@ def test_where_the_time_is_over_after_a_part_the_report_says_what_waits(limited:
 
     table = ic.open_table(f"prod.{limited.lake.namespace}.inner.t", catalog_config=str(limited.config))
     plan = table.plan(ic.iceberg.ExpireSnapshots(older_than="0s", retain_last=1))
-    runtime = new_runtime(on_event=hear, deadline_ms=1 << 62)
+    runtime = new_runtime(on_event=hear, deadline=1 << 62)
     clock = runtime.now_ms
     report = table.apply(plan, runtime=replace(runtime, now_ms=lambda: 1 << 62 if over else clock()))
     assert (report.status, limited.left) == ("partial", ids[3:])

@@ -7,6 +7,7 @@ from typing import ClassVar, Final, cast
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.policy import Choice, Duration, Policy, Switch, Text, option
+from iceberg_cli.plan.times import Span
 from iceberg_cli.plan.verb_place import VerbPlace
 
 VERB_NAME: Final = "expire-snapshots"
@@ -28,7 +29,7 @@ class ExpireSnapshots(Policy):
         ("VACUUM and log cleanup of a Delta table:", "expire-snapshots /lake/db/clicks --retention 7d --yes"),
     )
 
-    retention: int | str | None = option(
+    retention: Span | None = option(
         Duration(),
         "Delta: delete files that were removed longer ago; default: delta.deletedFileRetentionDuration, else 7d.",
         json_name="retention_ms",
@@ -40,7 +41,7 @@ class ExpireSnapshots(Policy):
         default=FULL,
         elsewhere="--cleanup",
     )
-    log_retention: int | str | None = option(
+    log_retention: Span | None = option(
         Duration(),
         "Delta: clean up the log before this time; default: delta.logRetentionDuration, else 30d.",
         json_name="log_retention_ms",

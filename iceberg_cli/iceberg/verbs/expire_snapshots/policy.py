@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
 from iceberg_cli.plan.policy import Choice, Duration, Id, Moment, Policy, Several, Switch, Whole, option
+from iceberg_cli.plan.times import Span, Time
 from iceberg_cli.plan.verb_place import VerbPlace
 
 VERB_NAME: Final = "expire-snapshots"
@@ -49,7 +50,7 @@ class ExpireSnapshots(Policy):
         ),
     )
 
-    older_than: int | str | None = option(
+    older_than: Time | None = option(
         Moment(),
         "Expire what is older; default: history.expire.max-snapshot-age-ms, else 5d.",
         json_name="older_than_ms",
@@ -80,7 +81,7 @@ class ExpireSnapshots(Policy):
         default="all",
         elsewhere="--mode",
     )
-    grace: int | str = option(
+    grace: Span = option(
         Duration(),
         "Commit now, delete later: the next run or resume sweeps after this time.",
         default=0,
