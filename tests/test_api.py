@@ -188,12 +188,12 @@ def test_times_and_sizes_are_texts_of_the_command_line_or_numbers(table: Path) -
     recipe = ("merge-dvs", "assign-row-ids")
     for given in (["assign-row-ids", "merge-dvs"], "assign-row-ids,merge-dvs", recipe):
         assert ic.iceberg.UpgradeV3(recipe=given).recipe == recipe
-    with pytest.raises(UsageError, match="^recipe takes"):
+    with pytest.raises(UsageError, match=r"^recipe takes"):
         ic.iceberg.UpgradeV3(recipe=["rewrite"])
     for wrong in ({"older_than": "soon"}, {"older_than": "2999-01-01T00:00:00Z"}):
-        with pytest.raises(UsageError, match="^older_than: "):
+        with pytest.raises(UsageError, match=r"^older_than: "):
             planned(table, **wrong)
-    with pytest.raises(UsageError, match="^target_size must be between 4KiB and 1TiB"):
+    with pytest.raises(UsageError, match=r"^target_size must be between 4KiB and 1TiB"):
         ic.iceberg.RewriteManifests(target_size="8")
 
 

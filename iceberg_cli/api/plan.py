@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from iceberg_cli.errors import CorruptFile, StalePlan, UsageError
 from iceberg_cli.formats import VERB_NAMES
+from iceberg_cli.plan.display import Shown
 from iceberg_cli.plan.events import (
     SAVE,
     Listener,
     phase,
     unheard,
 )
+from iceberg_cli.plan.text import count, end_of, size
 
 if TYPE_CHECKING:
     from iceberg_cli.operation.ports import Build
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 _PLAN_AGAIN: Final = "The file is not as `plan --output` wrote it: plan again."
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Shown):
     """What a verb would do to a table: to be looked at, saved, compared, and carried out by `Table.apply`.
 
     Args:
@@ -36,7 +38,17 @@ class Plan:
     """
 
     content: PlanContent
-    build: Build | None = field(default=None, repr=False, compare=False)
+    build: Build | None = field(default=None, compare=False)
+    shown_as: ClassVar[str] = "plan"
+
+    def __repr__(self) -> str:
+        """What of which table, in numbers."""
+        what = "nothing to do"
+        if self.due:
+            files, size_bytes = self.content.deletes
+            what = f"{count(files, 'files')}, {size(size_bytes)} freed" if files else "due"
+        blocked = ", blocked" if self.blocked_by else ""
+        return f"Plan({self.verb} of {end_of(str(self.table['name']))}: {what}{blocked})"
 
     @property
     def verb(self) -> str:

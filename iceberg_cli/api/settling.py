@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from iceberg_cli.errors import DeletesFailed
 from iceberg_cli.plan.events import Listener, OperationEnded
@@ -15,20 +16,24 @@ OnSettled: TypeAlias = "Callable[[RecoveredOperation], None]"
 
 
 def settled_by(
-    table: str, found: Iterable[RecoveredOperation], on_event: Listener, on_settled: OnSettled | None
+    table: Mapping[str, Any],
+    found: Iterable[RecoveredOperation],
+    on_event: Listener,
+    on_settled: OnSettled | None,
 ) -> list[RecoveredOperation]:
     """What came of open operations, of each of which whoever listens hears as it comes.
 
     Args:
-        table: its name.
+        table: its `name`, `location` and `format`.
         found: the operations, gone on with one by one.
         on_event: gets their ends.
         on_settled: gets each of them.
     """
     done = []
-    for each in found:
+    for outcome in found:
+        each = replace(outcome, report=replace(outcome.report, table=table))
         done.append(each)
-        on_event(end_of(table, each.report, exit_code=each.exit_code, earlier=True))
+        on_event(end_of(table["name"], each.report, exit_code=each.exit_code, earlier=True))
         if on_settled is not None:
             on_settled(each)
     return done

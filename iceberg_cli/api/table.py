@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from iceberg_cli.api.arguments import Arguments, now_ms
@@ -488,7 +489,7 @@ class Table:
         verb = format_of(self.format).verbs[plan.verb]
         self._fresh_until = 0.0
         runtime = runtime or new_runtime(on_event=on_event)
-        report = apply(planned, self._opened, verb, runtime)
+        report = replace(apply(planned, self._opened, verb, runtime), table=self.identity)
         runtime.on_event(end_of(self.name, report, exit_code=code_of(report), earlier=False))
         return report
 
@@ -540,7 +541,7 @@ class Table:
         verbs = format_of(self.format).verbs
         with phase(RECOVER, runtime.on_event, table=self.name):
             return settled_by(
-                self.name,
+                self.identity,
                 (
                     close(self._opened, listed, runtime)
                     if abandon
@@ -568,7 +569,7 @@ class Table:
         runtime = runtime or new_runtime()
         with phase(RECOVER, runtime.on_event, table=self.name):
             found = recover_all(self._opened, runtime, verbs=format_of(self.format).verbs)
-            done = settled_by(self.name, found, runtime.on_event, on_settled)
+            done = settled_by(self.identity, found, runtime.on_event, on_settled)
         if done:
             self._fresh_until = 0.0
         return done

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import BUILT_IN, Format, Inspector, format_of
-from iceberg_cli.plan.text import did_you_mean, listed
+from iceberg_cli.plan.display import Shown
+from iceberg_cli.plan.text import count, did_you_mean, end_of, listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +21,7 @@ WHAT: Final = tuple(dict.fromkeys(what for name in BUILT_IN for what in format_o
 
 
 SAMPLE_ROWS: Final = 20  # of a sample, where nothing else is said
+_NO_ROWS: Final = "A summary has no rows; `to_json` is its document"
 DOCUMENTS: Final = ("summary", "diff")
 """The values of WHAT whose document has no list of rows alone."""
 
@@ -199,8 +201,8 @@ def checked(
     )
 
 
-@dataclass(frozen=True)
-class Inspection:
+@dataclass(frozen=True, repr=False)
+class Inspection(Shown):
     """What a table is made of, read when it is asked for.
 
     Args:
@@ -211,9 +213,14 @@ class Inspection:
     """
 
     what: str
-    inspector: Inspector = field(repr=False)
+    inspector: Inspector
     limit: int | None = None
     recount: bool = False
+    shown_as: ClassVar[str] = "inspection"
+
+    def __repr__(self) -> str:
+        """Of what it is, and of which table."""
+        return f"Inspection({self.what} of {end_of(self.inspector.location)})"
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -245,7 +252,7 @@ class Inspection:
         import pyarrow as pa
 
         if self.what == "summary":
-            raise UsageError("A summary has no rows; `to_json` is its document")
+            raise UsageError(_NO_ROWS)
         if self.inspector.streams(self.what):
             schema = self.inspector.schema(self.what)
             return pa.Table.from_batches(
@@ -256,11 +263,44 @@ class Inspection:
                 ),
                 schema,
             )
-        return pa.Table.from_pylist(self.inspector.rows(self.what, limit=self.limit))
+        from iceberg_cli.formats.row_types import columns_of
+
+        return columns_of(self.inspector.rows(self.what, limit=self.limit), self.what, self._format)
+
+    @property
+    def _format(self) -> str:
+        return str(self.inspector.header(self.what)["format"])
+
+    def to_pandas(self) -> Any:
+        """The same as a data frame of pandas.
+
+        Raises:
+            UsageError: see `to_arrow`; or pandas is not installed.
+        """
+        from iceberg_cli.encoding.data_frames import to_pandas
+
+        return to_pandas(self.to_arrow())
+
+    def __len__(self) -> int:
+        """How many rows there are, which are read to be counted.
+
+        Raises:
+            UsageError: a summary has no rows.
+        """
+        if self.what == "summary":
+            raise UsageError(_NO_ROWS)
+        inspector = self.inspector
+        if inspector.streams(self.what):
+            return sum(rows.num_rows for rows in inspector.tables(self.what, limit=self.limit))
+        return len(inspector.rows(self.what, limit=self.limit))
+
+    def __bool__(self) -> bool:
+        """An inspection is one also where it has no rows."""
+        return True
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckedTable:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CheckedTable(Shown):
     """The findings of a check.
 
     Args:
@@ -276,3 +316,35 @@ class CheckedTable:
     errors: int
     unanswered: int
     deep_reads: str
+    shown_as: ClassVar[str] = "checked_table"
+
+    def __repr__(self) -> str:
+        """Numbers alone."""
+        name = end_of(self.document["table"]["name"])
+        return f"CheckedTable({name}: {count(len(self), 'findings')}, {count(self.errors, 'errors')})"
+
+    @property
+    def findings(self) -> Sequence[Mapping[str, Any]]:
+        """The findings of the document; of each rule the first ones alone."""
+        found: Sequence[Mapping[str, Any]] = self.document["findings"]
+        return found
+
+    def __len__(self) -> int:
+        """How many findings there are here."""
+        return len(self.findings)
+
+    def __bool__(self) -> bool:
+        """A check is one also where it found nothing."""
+        return True
+
+    def to_arrow(self) -> pa.Table:
+        """A row for each finding."""
+        from iceberg_cli.formats.row_types import columns_of
+
+        return columns_of(self.findings, "check", str(self.document["format"]))
+
+    def to_pandas(self) -> Any:
+        """The same as a data frame of pandas; UsageError: it is not installed."""
+        from iceberg_cli.encoding.data_frames import to_pandas
+
+        return to_pandas(self.to_arrow())

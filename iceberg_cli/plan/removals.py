@@ -28,6 +28,8 @@ from iceberg_cli.plan.removal_rows import (
     sort_for_deletion,
     sum_of_totals,
 )
+from iceberg_cli.plan.text import count as count_of
+from iceberg_cli.plan.text import size
 
 PART_ROWS = 1 << 16  # of each of several parts
 MEMORY_ROWS = 8 * PART_ROWS  # so many are few: one part in memory, one file
@@ -127,7 +129,7 @@ class RemovalPart:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Removals:
     """All rows that a plan removes, and what is derived from them.
 
@@ -157,6 +159,28 @@ class Removals:
     def rows(self) -> pa.Table:
         """All rows in memory."""
         return pa.concat_tables([part.read() for part in self.parts])
+
+    def __repr__(self) -> str:
+        """Numbers alone."""
+        return f"Removals({count_of(self.count, 'files')}, {size(self.size_bytes)})"
+
+    def __len__(self) -> int:
+        """Rows."""
+        return self.count
+
+    def __bool__(self) -> bool:
+        """Removals are there also where they are none."""
+        return True
+
+    def to_arrow(self) -> pa.Table:
+        """All rows in memory, in delete order."""
+        return self.rows
+
+    def to_pandas(self) -> Any:
+        """The same as a data frame of pandas; UsageError: it is not installed."""
+        from iceberg_cli.encoding.data_frames import to_pandas
+
+        return to_pandas(self.rows)
 
     @property
     def count(self) -> int:

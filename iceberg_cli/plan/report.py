@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from iceberg_cli.plan.text import iso
+from iceberg_cli.plan.display import Shown
+from iceberg_cli.plan.text import end_of, iso, size
 
 REPORT_SCHEMA = "iceberg-cli/report/1"
 # The result column of files that their storage tags in place of deleting them; there only where it does.
@@ -75,8 +76,8 @@ class RecoveredOperation:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Report(Shown):
     """The report of a run of one verb.
 
     `counts` and `reclaimed_bytes` are of the whole operation; `earlier_deleted_files` and `earlier_reclaimed_bytes`
@@ -101,16 +102,25 @@ class Report:
     abandoned: AbandonedOperation | None = None
     settled: tuple[RecoveredOperation, ...] = ()  # before its own work
     duration_ms: int = 0
+    # Its `name`, `location` and `format`, where the report was handed to a program.
+    table: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    shown_as: ClassVar[str] = "report"
 
-    def to_json(self, table: Mapping[str, Any]) -> dict[str, Any]:
+    def __repr__(self) -> str:
+        """What came of it, in a line."""
+        freed = f", {size(self.reclaimed_bytes)} freed" if self.reclaimed_bytes else ""
+        name = f" of {end_of(str(self.table['name']))}" if self.table else ""
+        return f"Report({self.verb}{name}: {self.status}{freed})"
+
+    def to_json(self, table: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The `report/1` document.
 
         Args:
-            table: its `name`, `location` and `format`.
+            table: its `name`, `location` and `format`; None: those that the report has.
         """
         return {
             "schema": REPORT_SCHEMA,
-            "table": dict(table),
+            "table": dict(self.table if table is None else table),
             "operation": self.verb,
             "operation_id": self.operation_id,
             "status": self.status,

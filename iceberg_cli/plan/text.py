@@ -29,6 +29,7 @@ _AGE_UNITS = (
     ("ms", 1),
 )
 _SUGGESTIONS = 3
+_MOST_OF_NAME = 40
 _MAX_DURATION_MS = 1_000 * 365 * 86_400_000
 
 
@@ -122,6 +123,11 @@ def _formatted(timestamp_ms: int, form: str) -> str:
 def count(number: int, noun: str) -> str:
     """Such as "1 manifest" or "2 manifests"; the noun is a plural."""
     return f"{number:,} {noun}" if number != 1 else f"1 {singular(noun)}"
+
+
+def end_of(name: str) -> str:
+    """The end of a long name, such as of a table, by which it is known: what is shown of it fits a line."""
+    return name if len(name) <= _MOST_OF_NAME else f"...{name[3 - _MOST_OF_NAME :]}"
 
 
 def singular(noun: str) -> str:

@@ -18,29 +18,24 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import Inspector
 from iceberg_cli.plan.inspection import Row
 
-_SHOWN_ROWS = 50
 _BUFFER_BYTES = 32 << 20
 
 
 def show(run: Run, shown: Inspector, what: str, *, limit: int | None) -> None:
     """Print rows as a table; without a limit, and unless --verbose, not more than fit a few screens."""
-    from iceberg_cli.cli.render.inspection import show_rows
+    from iceberg_cli.cli.render.inspection import read_rows, show_rows
 
-    most_rows = limit if limit is not None or run.verbose else _SHOWN_ROWS
-    more = False
-    if shown.streams(what):
-        head = shown.head(what)
-        parts = shown.lines(what, limit=None if most_rows is None else most_rows + 1)
-        rows = [head | json.loads(line) for part in parts for line in part.to_pylist()]
-    else:
-        rows = shown.rows(what, limit=None if most_rows is None else most_rows + 1)
+    rows = read_rows(shown, what, limit=limit, verbose=run.verbose)
     run.progress.close()
-    if most_rows is not None and len(rows) > most_rows:
-        more = limit is None
-        rows = rows[-most_rows:] if shown.newest_last(what) else rows[:most_rows]
-    columns, lines = shown.text_of(what, rows)
     with run.paging():
-        show_rows(run.out, columns, lines, location=shown.location, total=len(rows), more=more)
+        show_rows(
+            run.out,
+            rows.columns,
+            rows.lines,
+            location=shown.location,
+            total=rows.total,
+            more=rows.more,
+        )
 
 
 def print_document(run: Run, shown: Inspector, what: str, *, limit: int | None) -> None:

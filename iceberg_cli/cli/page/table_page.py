@@ -152,6 +152,34 @@ def table_page(
     )
 
 
+def blocks_page(heading: str, document: Mapping[str, Any], blocks: Sequence[Block]) -> str:
+    """The page of what is blocks alone.
+
+    Args:
+        heading: what it is.
+        document: its `table`, and `format_version` and `as_of_ms` where these are known.
+        blocks: in their order.
+    """
+    table, version, as_of_ms = (document.get(name) for name in ("table", "format_version", "as_of_ms"))
+    title = "" if not table else format_of(table["format"]).title[1]
+    return render(
+        "blocks.html",
+        title=f"{table['name']}: {heading.lower()}" if table else heading,
+        over=" · ".join(
+            filter(
+                None,
+                (
+                    heading,
+                    title if version is None else f"{title} v{version}",
+                    "" if as_of_ms is None else f"as of {minute(as_of_ms)}",
+                ),
+            )
+        ),
+        name=table["name"] if table else heading,
+        blocks=blocks,
+    )
+
+
 # -- as text ---------------------------------------------------------------------------------------------------
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from iceberg_cli.cli.render.layout import GAP
 from iceberg_cli.plan.inspection import HEADLINE, Column, Lines, Part, Row
@@ -12,7 +13,9 @@ from iceberg_cli.plan.text import count, listed
 
 if TYPE_CHECKING:
     from iceberg_cli.cli.render.surface import Surface
+    from iceberg_cli.formats import Inspector
 
+_SHOWN_ROWS: Final = 50
 _SHOWN: Final = 5  # findings of each rule, unless --verbose
 _SEVERITIES: Final = {"blocking": "bold red", "error": "bold red", "warning": "yellow", "info": ""}
 
@@ -25,6 +28,39 @@ def show_summary(screen: Surface, parts: Iterable[Part], *, folder: str) -> None
         if not (isinstance(part, Lines) and part.about == HEADLINE):
             screen.gap()
         screen.part(part, folder=folder)
+
+
+class ReadRows(NamedTuple):
+    """Rows as text.
+
+    Args:
+        columns: of the lines.
+        lines: of the rows that are shown.
+        total: how many rows these are.
+        more: whether there are others that nobody has set a limit for.
+    """
+
+    columns: Sequence[Column]
+    lines: Sequence[Row]
+    total: int
+    more: bool
+
+
+def read_rows(inspector: Inspector, what: str, *, limit: int | None, verbose: bool = False) -> ReadRows:
+    """Read rows to show them; without a limit, and unless `verbose`, not more than fit a few screens."""
+    most_rows = limit if limit is not None or verbose else _SHOWN_ROWS
+    more = False
+    if inspector.streams(what):
+        head = inspector.head(what)
+        parts = inspector.lines(what, limit=None if most_rows is None else most_rows + 1)
+        rows = [head | json.loads(line) for part in parts for line in part.to_pylist()]
+    else:
+        rows = inspector.rows(what, limit=None if most_rows is None else most_rows + 1)
+    if most_rows is not None and len(rows) > most_rows:
+        more = limit is None
+        rows = rows[-most_rows:] if inspector.newest_last(what) else rows[:most_rows]
+    columns, lines = inspector.text_of(what, rows)
+    return ReadRows(columns, lines, len(rows), more)
 
 
 def show_rows(

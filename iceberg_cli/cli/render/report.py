@@ -12,6 +12,7 @@ from iceberg_cli.plan.text import age, count, moment, size
 
 if TYPE_CHECKING:
     from iceberg_cli.cli.render.screen import Screen
+    from iceberg_cli.cli.render.surface import Surface
     from iceberg_cli.errors import IcebergCliError
     from iceberg_cli.plan.report import AbandonedOperation, Report
 
@@ -27,7 +28,7 @@ _WAITING: Final = (
 )
 
 
-def show_report(screen: Screen, report: Report, table: str) -> None:
+def show_report(screen: Surface, report: Report, table: str) -> None:
     """Print the report of a run: the outcome, what was deleted and written, and what the table is now."""
     screen.gap()
     if report.abandoned is not None:
@@ -101,7 +102,7 @@ def _count_of(name: str, number: int) -> tuple[str, object, str]:
     return words, number, SIZE if name.endswith("_bytes_count") else NUMBER
 
 
-def _show_abandoned(screen: Screen, report: Report, abandoned: AbandonedOperation, table: str) -> None:
+def _show_abandoned(screen: Surface, report: Report, abandoned: AbandonedOperation, table: str) -> None:
     """Print an abandoned operation, and every file of it that nothing deletes any more: it is shown only once."""
     what = f"operation {report.operation_id}"
     if abandoned.started_ms is None:  # its journal cannot be read: not even the verb is known
