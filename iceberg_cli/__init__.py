@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.report import Report
 
 __all__ = [
-    "DISTRIBUTION",
     "DeletionAllowance",
     "EngineChoice",
     "ListedTable",

@@ -38,6 +38,11 @@ def __getattr__(name: str) -> Any:
     return VERBS.policy_called(name)
 
 
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(__all__)
+
+
 class IcebergOpening:
     """See `iceberg_cli.table.format.Opening`."""
 

@@ -259,7 +259,7 @@ def test_snapshots_of_the_future_are_a_warning() -> None:
 
 def test_a_policy_survives_its_json_with_every_field() -> None:
     policy = ExpireSnapshots(
-        older_than=5,
+        older_than=NOW_MS,
         retain_last=2,
         snapshot_ids=(2**63 - 1, 7),
         clean_metadata=True,

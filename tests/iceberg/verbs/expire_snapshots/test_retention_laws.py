@@ -91,10 +91,10 @@ def policies(*, ids: st.SearchStrategy[tuple[int, ...]]) -> st.SearchStrategy[Ex
     """What an operator may ask for."""
     return st.builds(
         ExpireSnapshots,
-        older_than=maybe(AGES_MS.map(lambda age_ms: NOW_MS - max(0, age_ms))),
+        older_than=maybe(AGES_MS.map(lambda age_ms: f"{max(0, age_ms)}ms")),
         retain_last=maybe(st.integers(1, 4)),
         snapshot_ids=ids,
-    )
+    ).map(lambda policy: policy.at(NOW_MS))
 
 
 BY_AGE = policies(ids=st.just(()))
