@@ -6,7 +6,6 @@ Airflow's environment needs iceberg-cli with the extras of your catalog and stor
 from __future__ import annotations
 
 import logging
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 RETRIED = {12, 13, 14, 16}  # a conflict, an unknown outcome, something left open, no answer
 # Airflow maps a task at most [core] max_map_length times, 1,024 by default: more tables than these share tasks.
 MOST_TASKS = 1_000
-DEADLINE_S = 3 * 3_600
+DEADLINE = timedelta(hours=3)
 log = logging.getLogger(__name__)
 
 
@@ -33,48 +32,35 @@ def maintain_tables() -> None:
 
     @task
     def find(params: Any = None, ti: Any = None) -> list[list[dict[str, Any]]]:
-        from iceberg_cli.errors import UsageError
-        from iceberg_cli.fleet.listing import list_tables
-        from iceberg_cli.fleet.policy_file import load_policy
+        import iceberg_cli as ic
 
         try:
-            found = list_tables(load_policy(params["policy"]).patterns)
-            tables = [table.to_json() for table in found]
-        except UsageError as error:
+            found = ic.list_tables(policy=ic.Policy.load(params["policy"]))
+        except ic.errors.UsageError as error:
             raise AirflowFailException(error.message) from error
-        if any(place.error.exit_code in RETRIED for place in found.failed) and ti.try_number <= ti.max_tries:
-            raise AirflowException("; ".join(place.error.message for place in found.failed))
-        errors = [*(place.error for place in found.failed), *(error for _, error in found.unmatched())]
+        errors = [error for _, error in found.failed]
+        if any(error.exit_code in RETRIED for error in errors) and ti.try_number <= ti.max_tries:
+            raise AirflowException("; ".join(error.message for error in errors))
         ti.xcom_push("errors", [error.message for error in errors])
+        tables = [table.to_json() for table in found]
         return [tables[first::MOST_TASKS] for first in range(min(len(tables), MOST_TASKS))]
 
     @task(max_active_tis_per_dagrun=4, map_index_template="{{ tables }}")
     def maintain(group: list[dict[str, Any]], params: Any = None) -> None:
-        from iceberg_cli.fleet.due import FleetPolicy
-        from iceberg_cli.fleet.listing import ListedTable
-        from iceberg_cli.fleet.maintenance import Maintenance
-        from iceberg_cli.fleet.opening import TableOpener
-        from iceberg_cli.fleet.policy_file import load_policy
+        import iceberg_cli as ic
 
         get_current_context()["tables"] = ", ".join(table["name"] for table in group)
-        now_ms = time.time_ns() // 1_000_000
         # First it settles what an earlier run or try left open: so 13 and 14 are mended by another try.
-        runs = list(
-            Maintenance(
-                tables=[ListedTable.from_json(table) for table in group],
-                opener=TableOpener(),
-                policy=FleetPolicy(file=load_policy(params["policy"])),
-                as_of_ms=now_ms,
-                deadline_ms=now_ms + DEADLINE_S * 1_000,
-                jobs=1,
-            )
+        runs = ic.maintain(
+            [ic.ListedTable.from_json(table) for table in group],
+            policy=ic.Policy.load(params["policy"]),
+            deadline=DEADLINE,
+            jobs=1,
         )
         for run in runs:
-            log.info(
-                "%s %s %s %s %s", run.table["name"], run.verb or "", run.status, run.reason, run.traceback
-            )
+            log.info("%s %s %s %s %s", run.name, run.verb or "", run.status, run.reason, run.traceback)
         failed = [run for run in runs if run.exit_code]
-        reasons = "; ".join(f"{run.table['name']}: {run.reason} ({run.exit_code})" for run in failed)
+        reasons = "; ".join(f"{run.name}: {run.reason} ({run.exit_code})" for run in failed)
         if any(run.exit_code in RETRIED for run in failed):
             raise AirflowException(reasons)
         if failed:  # 2, 10, 11: nothing changes by itself; 1, 15: call somebody

@@ -4,23 +4,18 @@ Dagster's environment needs iceberg-cli with the extras of your catalog and stor
 """
 
 import re
-import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import dagster as dg
 
-from iceberg_cli.errors import UsageError
-from iceberg_cli.fleet.due import FleetPolicy
-from iceberg_cli.fleet.listing import ListedTable, list_tables
-from iceberg_cli.fleet.maintenance import Maintenance
-from iceberg_cli.fleet.opening import TableOpener
-from iceberg_cli.fleet.policy_file import load_policy
+import iceberg_cli as ic
 
 RETRIED = {12, 13, 14, 16}  # a conflict, an unknown outcome, something left open, no answer
 TRIES = 3
 WAIT_S = 900
-DEADLINE_S = 3 * 3_600
+DEADLINE = timedelta(hours=3)
 
 
 class Settings(dg.ConfigurableResource):
@@ -33,37 +28,29 @@ class Settings(dg.ConfigurableResource):
 def find(context: dg.OpExecutionContext, settings: Settings) -> Iterator[Any]:
     """List the tables, and tell of places that could not be listed and of patterns that match no table."""
     try:
-        found = list_tables(load_policy(settings.policy).patterns)
-        tables = list(found)
-    except UsageError as error:
+        found = ic.list_tables(policy=ic.Policy.load(settings.policy))
+    except ic.errors.UsageError as error:
         raise dg.Failure(error.message, allow_retries=False) from error
-    if any(place.error.exit_code in RETRIED for place in found.failed) and context.retry_number < TRIES:
+    errors = [error for _, error in found.failed]
+    if any(error.exit_code in RETRIED for error in errors) and context.retry_number < TRIES:
         raise dg.RetryRequested(max_retries=TRIES, seconds_to_wait=WAIT_S)
-    for number, table in enumerate(tables):
+    for number, table in enumerate(found):
         key = f"{number}_{re.sub(r'[^A-Za-z0-9]', '_', table.name)}"
         yield dg.DynamicOutput(table.to_json(), mapping_key=key, output_name="tables")
-    errors = [*(place.error for place in found.failed), *(error for _, error in found.unmatched())]
     yield dg.Output([error.message for error in errors], output_name="errors")
 
 
 @dg.op(pool="iceberg-cli")  # `dagster instance concurrency set iceberg-cli 4`: so many tables side by side
 def maintain(context: dg.OpExecutionContext, settings: Settings, table: dict) -> None:
     """Settle what an earlier run or try left open, then run every due verb."""
-    now_ms = time.time_ns() // 1_000_000
-    runs = list(
-        Maintenance(
-            tables=[ListedTable.from_json(table)],
-            opener=TableOpener(),
-            policy=FleetPolicy(file=load_policy(settings.policy)),
-            as_of_ms=now_ms,
-            deadline_ms=now_ms + DEADLINE_S * 1_000,
-            jobs=1,
-        )
+    runs = ic.maintain(
+        ic.ListedTable.from_json(table),
+        policy=ic.Policy.load(settings.policy),
+        deadline=DEADLINE,
+        jobs=1,
     )
     for run in runs:
-        context.log.info(
-            " ".join(filter(None, (table["name"], run.verb, run.status, run.reason, run.traceback)))
-        )
+        context.log.info(" ".join(filter(None, (run.name, run.verb, run.status, run.reason, run.traceback))))
     failed = [run for run in runs if run.exit_code]
     failure = dg.Failure("; ".join(f"{run.reason} ({run.exit_code})" for run in failed), allow_retries=False)
     if any(run.exit_code in RETRIED for run in failed):

@@ -257,6 +257,7 @@ def maintain(
     chosen, found = _tables(tables, file, catalog_config, storage_options, compared=True)
     if found is not None:
         found.stop_requested = stop_requested
+    is_one = isinstance(chosen, list) and len(chosen) == 1  # which comes first however much it frees
     as_of_ms = now_ms if as_of is None else moment_ms(as_of, "as_of", now_ms=now_ms)
     listener = traced(on_event)
     maintenance = Maintenance(
@@ -277,7 +278,7 @@ def maintain(
         jobs=_jobs(jobs, otherwise=DEFAULT_JOBS),
         allowance=allowance,
         deadline_ms=until_ms,
-        ranked=allowance is not None or until_ms is not None,
+        ranked=(allowance is not None or until_ms is not None) and not is_one,
         dry_run=dry_run,
         settle=settle,
         stop_requested=stop_requested,
