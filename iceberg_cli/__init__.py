@@ -89,14 +89,16 @@ _PLACES = {
 }  # of public names: the module, and the name there where that is another one
 
 
-def __getattr__(name: str) -> Any:
-    """A public name, imported when it is used: whoever needs a part of the package loads only that."""
-    if name in _PLACES:
-        module, name_there = _PLACES[name]
-        return getattr(import_module(module), name_there or name)
-    if name in _MODULES:
-        return import_module(f"iceberg_cli.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # for whom every name would be one
+
+    def __getattr__(name: str) -> Any:
+        """A public name, imported when it is used: whoever needs a part of the package loads only that."""
+        if name in _PLACES:
+            module, name_there = _PLACES[name]
+            return getattr(import_module(module), name_there or name)
+        if name in _MODULES:
+            return import_module(f"iceberg_cli.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

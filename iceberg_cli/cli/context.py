@@ -175,6 +175,7 @@ class Run:
             error.message = re.sub(
                 rf"\b({'|'.join(_ENGINE_OPTIONS)})\b", lambda found: _ENGINE_OPTIONS[found[1]], error.message
             )
+            error.next_step = error.default_next_step
             raise
         self._opened: list[Table] = []
         self.settings = all_typed({})

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from iceberg_cli.errors import UsageError
+from iceberg_cli.plan.arguments import naming
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # is set in what spark-submit runs
 # The others are set by whoever connects to a server, and by whoever submits.
@@ -38,6 +39,10 @@ class EngineChoice:
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
+        with naming({}):
+            self._check()
+
+    def _check(self) -> None:
         if self.engine not in ("auto", "local", "spark"):
             raise UsageError(f"engine must be auto, local or spark, not {self.engine!r}")
         if self.master and self.remote:

@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteManifests", "UpgradeV3"]
 
 
-def __getattr__(name: str) -> Any:
-    """A policy, imported when it is used."""
-    return VERBS.policy_called(name)
+if not TYPE_CHECKING:  # for whom every name would be one
+
+    def __getattr__(name: str) -> Any:
+        """A policy, imported when it is used."""
+        return VERBS.policy_called(name)
 
 
 def __dir__() -> list[str]:

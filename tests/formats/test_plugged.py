@@ -247,9 +247,9 @@ def test_what_it_does_not_have_is_refused_with_where_to_look(table: Path) -> Non
     with pytest.raises(UsageError, match="this is a Lines table") as refused:
         opened.inspect("refs")
     assert refused.value.next_step == "Look at the summary."
-    with pytest.raises(UsageError, match="--ref is about Iceberg tables") as refused:
+    with pytest.raises(UsageError, match=r"^ref is about Iceberg tables") as refused:
         opened.inspect(ref="main")
-    assert refused.value.next_step == "For a Lines table: --version N."
+    assert refused.value.next_step == "For a Lines table: version N."
 
 
 def test_a_folder_that_no_format_knows_is_no_table(table: Path) -> None:
