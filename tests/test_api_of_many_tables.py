@@ -133,6 +133,15 @@ def test_maintenance_deletes_what_the_policy_says_and_leaves_what_is_held(lake: 
     assert "done" in page_in(done._repr_html_())
 
 
+def test_hold_of_no_table_is_a_warning(lake: Path, tmp_path: Path) -> None:
+    held = ["[[tables]]", f'match = ["{lake}/mistyped"]', "maintain = false"]
+    policy = policy_file(tmp_path / "policy.toml", {"expire-snapshots": OLD}, [f"{lake}/a"], more=held)
+    result = ic.maintain(f"{lake}/a", policy=policy, dry_run=True, as_of=AS_OF_MS)
+    warning = f"{lake}/mistyped means no table, so that its maintain = false holds none"
+    assert result.warnings == (warning,)
+    assert f"warning: {warning}" in str(result)
+
+
 def test_bound_and_choice_of_verbs_hold_for_all_tables(lake: Path, policy: Path) -> None:
     before = listing(lake)
     found = ic.maintain(f"{lake}/a", policy=policy, as_of=AS_OF_MS, limit_deletes=2)

@@ -300,6 +300,10 @@ def test_columns_have_types_also_where_there_are_no_rows(table: Path, tmp_path: 
         columns = opened.inspect(what).to_arrow()
         assert columns.schema == opened.inspect(what, limit=0).to_arrow().schema, what
         assert not [each for each in columns.schema if pa.types.is_null(each.type)], what
+    snapshots = opened.inspect("snapshots")
+    for column, row in zip(snapshots.to_arrow().to_pylist(), snapshots.to_json()["rows"], strict=True):
+        ids = {name: row[name] and int(row[name]) for name in ("snapshot_id", "parent_id", "sequence_number")}
+        assert {**column, "summary": dict(column["summary"])} == {**row, **ids}
     delta = ic.open_table(delta_with_removed_files(tmp_path / "d", "b"))
     for what in ("history", "schemas", "properties", "protocol", "features"):
         columns = delta.inspect(what).to_arrow()

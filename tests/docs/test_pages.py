@@ -112,15 +112,22 @@ def test_python_example_does_what_it_says(
     monkeypatch.chdir(tmp_path)
     assert iceberg_cli("demo", "demo", "--quiet").code == 0
     page = text_of(PAGES / "python.md")
-    (block,) = blocks(page, "python")
+    one_table, many_tables = blocks(page, "python")
+    (policy,) = blocks(page, "toml")
+    _written(tmp_path / "policy.toml", policy.text)
     names: dict[str, Any] = {}
     capsys.readouterr()
-    exec(block.text, names)
+    exec(one_table.text, names)
     planned, done = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"[1-9]\d* files, \d+ bytes \(\)", planned)
     assert done.startswith("done {")
     assert names["files"].num_rows
     assert (names["checked"].errors, names["open_operations"]) == (0, [])
+    exec(many_tables.text, names)
+    *survey, events, orders = capsys.readouterr().out.splitlines()
+    assert survey[-1].startswith("What is due in 2 tables frees ")
+    for line in (events, orders):
+        assert re.fullmatch(r"expire-snapshots done [1-9]\d*", line)
 
 
 def test_airflow_example_expires_and_tells_what_a_retry_can_mend(tmp_path: Path) -> None:
@@ -146,7 +153,7 @@ def test_python_page_has_every_public_name() -> None:
     page = text_of(PAGES / "python.md")
     shown = set(re.findall(r"^::: iceberg_cli\.(\S+)$", page, re.MULTILINE))
     modules = {"delta": ic.delta.__all__, "iceberg": ic.iceberg.__all__}
-    public = set(ic.__all__) - {"DISTRIBUTION", "__version__", *modules}
+    public = set(ic.__all__) - {"__version__", *modules}
     assert shown == public
     policies = text_of(REFERENCE / "policies.md")
     named = set(re.findall(r"^### `(\S+)`$", policies, re.MULTILINE))

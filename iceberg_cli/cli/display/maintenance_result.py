@@ -14,6 +14,8 @@ def text(result: MaintenanceResult) -> str:
     if rows := [each.to_json() for each in result if is_printed(each)]:
         show_runs(screen, rows, dry=result.dry_run)
     show_maintenance_totals(screen, result.totals, result.left, dry=result.dry_run)
+    for warning in result.warnings:
+        screen.line(f"warning: {warning}")
     return text_with_rest(screen, result)
 
 
