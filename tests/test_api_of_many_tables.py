@@ -93,6 +93,8 @@ def test_survey_is_that_of_the_command(lake: Path, tmp_path: Path) -> None:
     files = {each.name: [due["files"] for due in each.row["due"]] for each in found}
     assert files == {f"{lake}/a": [len(GONE)], f"{lake}/b": [len(GONE)], f"{lake}/d": [1]}
     assert found.totals.due == 3
+    few = [f"{lake}/d", f"{lake}/a"]  # by what they free, and by their names, the other way round
+    assert [each.name for each in ic.survey(few, as_of=AS_OF_MS)] == few[::-1]
     quick = ic.survey(f"{lake}/**", quick=True, sort="name", as_of=AS_OF_MS)
     assert quick.to_json() == command("survey", f"{lake}/**", "--quick", "--sort", "name")
 
