@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import iceberg_cli as ic
-from iceberg_cli.errors import IcebergCliError, UsageError
+from iceberg_cli.errors import IcebergCliError, Refused, UsageError
 from tests.cli.lakes import AS_OF_MS, GONE, delta_with_removed_files, four_snapshots
 from tests.cli.running import iceberg_cli
 from tests.paths import ROOT
@@ -183,6 +183,21 @@ def test_errors_name_arguments_and_those_of_the_command_line_options(table: Path
         assert ran.code == 2
         assert f"error: {of_command}" in ran.err
         assert "the call" not in ran.err
+
+
+def test_interlock_names_the_argument_that_lifts_it(table: Path, tmp_path: Path) -> None:
+    (table / "data").rename(tmp_path / "elsewhere")
+    (table / "data").symlink_to(tmp_path / "elsewhere")
+    plan = expired(table, older_than="1d", retain_last=1)
+    assert "--unsafe-allow-root" in str(plan), "it is the text of the command"
+    with pytest.raises(Refused) as caught:
+        ic.open_table(str(table)).apply(plan)
+    assert "allow_roots" in f"{caught.value} {caught.value.next_step}"
+    assert "--unsafe" not in f"{caught.value} {caught.value.next_step}"
+    allowed = ic.open_table(str(table), allow_roots=[str(tmp_path / "elsewhere")])
+    assert (
+        allowed.apply(allowed.plan(ic.iceberg.ExpireSnapshots(older_than="1d"), as_of=AS_OF)).status == "done"
+    )
 
 
 def test_usage_error_of_a_program_speaks_of_the_call(table: Path) -> None:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from iceberg_cli.plan.arguments import naming
+from iceberg_cli.plan.arguments import OPEN_ARGUMENTS, naming
 from iceberg_cli.plan.inspection import StateSelector
 from iceberg_cli.plan.times import Time, moment_ms
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # What a program gives where the command line has options.
 _NAMES: Final = {
+    **OPEN_ARGUMENTS,
     "--snapshot": "snapshot_id",
     "--ref": "ref",
     "--at": "at",

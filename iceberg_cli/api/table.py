@@ -412,7 +412,7 @@ class Table:
         verb = format_of(self.format).verbs[content.verb]
         policy = verb.policy.of_plan(content)
         as_of_ms = content.as_of_ms
-        with phase(PLAN, self._opened.on_event, table=self.name):
+        with self._arguments.naming(), phase(PLAN, self._opened.on_event, table=self.name):
 
             def plan_within(within: PlanContent | None) -> Planned:
                 return self._on_newest(
@@ -479,17 +479,18 @@ class Table:
         from iceberg_cli.operation.parts import apply
         from iceberg_cli.operation.ports import Planned
 
-        if plan.build is None:
-            shown, plan = plan, self.replan(plan)
-            refuse_additions(plan.additions_over(shown))
-        else:
-            self.check_made_for(plan)
-        assert plan.build is not None
-        planned = Planned(plan=plan.content, build=plan.build)
-        verb = format_of(self.format).verbs[plan.verb]
-        self._fresh_until = 0.0
         runtime = runtime or new_runtime(on_event=on_event)
-        report = replace(apply(planned, self._opened, verb, runtime), table=self.identity)
+        with self._arguments.naming():
+            if plan.build is None:
+                shown, plan = plan, self.replan(plan)
+                refuse_additions(plan.additions_over(shown))
+            else:
+                self.check_made_for(plan)
+            assert plan.build is not None
+            planned = Planned(plan=plan.content, build=plan.build)
+            verb = format_of(self.format).verbs[plan.verb]
+            self._fresh_until = 0.0
+            report = replace(apply(planned, self._opened, verb, runtime), table=self.identity)
         runtime.on_event(end_of(self.name, report, exit_code=code_of(report), earlier=False))
         return report
 
@@ -501,7 +502,7 @@ class Table:
         """
         from iceberg_cli.table.recovery import operations
 
-        with phase(RECOVER, self._opened.on_event, table=self.name):
+        with self._arguments.naming(), phase(RECOVER, self._opened.on_event, table=self.name):
             open_operations = operations(self._opened, now_ms=now_ms())
         if operation_id is None:
             return open_operations
@@ -539,7 +540,7 @@ class Table:
         open_operations = self.operations(operation_id)
         self._fresh_until = 0.0
         verbs = format_of(self.format).verbs
-        with phase(RECOVER, runtime.on_event, table=self.name):
+        with self._arguments.naming(), phase(RECOVER, runtime.on_event, table=self.name):
             return settled_by(
                 self.identity,
                 (
@@ -567,7 +568,7 @@ class Table:
         from iceberg_cli.table.recovery import recover_all
 
         runtime = runtime or new_runtime()
-        with phase(RECOVER, runtime.on_event, table=self.name):
+        with self._arguments.naming(), phase(RECOVER, runtime.on_event, table=self.name):
             found = recover_all(self._opened, runtime, verbs=format_of(self.format).verbs)
             done = settled_by(self.identity, found, runtime.on_event, on_settled)
         if done:

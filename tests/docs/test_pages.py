@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
@@ -138,6 +139,21 @@ def test_airflow_example_expires_and_tells_what_a_retry_can_mend(tmp_path: Path)
     assert names["expire"](str(tmp_path / "demo/db/events"))["deleted_manifest_lists_count"] > 0
     assert names["retry"](ic.errors.CommitConflict("conflict"))
     assert not names["retry"](ic.errors.Refused("refused"))
+
+
+@pytest.mark.parametrize("name", ["airflow_dag.py", "dagster_job.py"])
+def test_examples_for_schedulers_use_public_names_alone(name: str) -> None:
+    tree = ast.parse(text_of(PAGES / "examples" / name))
+    nodes = list(ast.walk(tree))
+    imported = {each.name for node in nodes if isinstance(node, ast.Import) for each in node.names}
+    sources = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert {each for each in imported | sources if "iceberg_cli" in each} == {"iceberg_cli"}
+    used = {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ic"
+    }
+    assert {"ListedTable", "Policy", "list_tables", "maintain"} <= used <= set(ic.__all__)
 
 
 def test_example_of_a_conformance_suite_can_be_run(tmp_path: Path) -> None:
