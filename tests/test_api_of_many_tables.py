@@ -71,6 +71,11 @@ def test_tables_are_listed_as_the_command_lists_them(lake: Path) -> None:
     assert [each.name for each in ic.list_tables([f"{lake}/a", f"{lake}/d"], kind="delta")] == [f"{lake}/d"]
     assert [ic.ListedTable.from_json(each.to_json()) for each in found] == list(found)
     assert repr(found) == "TableListing(3 tables)"
+    assert [repr(each).partition("/lake/")[2] for each in found] == [
+        "a, iceberg)",
+        "b, iceberg)",
+        "d, delta)",
+    ]
     assert found._repr_html_() is None
 
 
@@ -102,7 +107,8 @@ def test_survey_is_that_of_the_command(lake: Path, tmp_path: Path) -> None:
 def test_broken_table_is_a_row_and_no_error(lake: Path) -> None:
     (lake / "a" / "metadata" / "v1.metadata.json").write_text("{")
     found = ic.survey(f"{lake}/*", as_of=AS_OF_MS)
-    assert (found[0].name, found[0].row["grade"]) == (f"{lake}/a", "broken")
+    assert (found[0].name, found[0].grade) == (f"{lake}/a", "broken")
+    assert repr(found[0]).endswith("/lake/a: broken)")
     assert found.exit_code == CorruptFile.exit_code
     assert f"{lake}/a is broken: " in str(found).splitlines()[0]
 
@@ -131,6 +137,9 @@ def test_maintenance_deletes_what_the_policy_says_and_leaves_what_is_held(lake: 
     assert deleted(before["b"], lake / "b") == set()
     assert deleted(before["d"], lake / "d") == {"gone.parquet"}
     assert (done.totals.files, done.exit_code) == (len(GONE) + 1, 0)
+    assert [repr(run).partition("/lake/")[2] for run in done] == [
+        f"a: done, {done[0].freed_bytes / 1024:.1f} KiB freed)", "b: skipped)", "d: done, 4 B freed)",
+    ]  # fmt: skip
     assert repr(done).startswith("MaintenanceResult(3 tables, 2 worked_on, 1 skipped, ")
     assert "done" in page_in(done._repr_html_())
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from iceberg_cli.errors import Cancelled, IcebergCliError, Refused, TableNotFound, UsageError
 from iceberg_cli.fleet.patterns import Pattern
 from iceberg_cli.paths import canonical, scheme_of
-from iceberg_cli.plan.text import did_you_mean
+from iceberg_cli.plan.text import did_you_mean, end_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,7 +33,7 @@ _FOLDER: Final = "folder:"
 _COLUMNS: Final = ("name", "catalog", "namespace", "format", "location", "metadata_location")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ListedTable:
     """A table that is listed and not opened.
 
@@ -57,6 +57,10 @@ class ListedTable:
     format: str = "iceberg"
     location: str | None = None
     metadata_location: str | None = None
+
+    def __repr__(self) -> str:
+        """Its name and format."""
+        return f"ListedTable({end_of(self.name)}, {self.format})"
 
     @property
     def parts(self) -> tuple[tuple[str, ...], str]:

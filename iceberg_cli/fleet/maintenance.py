@@ -34,7 +34,7 @@ from iceberg_cli.fleet.survey import Survey
 from iceberg_cli.formats import place_of
 from iceberg_cli.plan.events import Listener, TableMeasured, unheard
 from iceberg_cli.plan.report import TAGGED_FILES
-from iceberg_cli.plan.text import count, iso
+from iceberg_cli.plan.text import count, end_of, iso, size
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Runtime, Table
@@ -82,7 +82,7 @@ class Skip(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class VerbRun:
     """What came of one verb on one table.
 
@@ -122,6 +122,12 @@ class VerbRun:
     def name(self) -> str:
         """Of the table."""
         return str(self.table["name"])
+
+    def __repr__(self) -> str:
+        """What came of which verb on which table."""
+        freed = f", {size(self.freed_bytes)} freed" if self.freed_bytes else ""
+        verb = f"{self.verb} of " if self.verb else ""
+        return f"VerbRun({verb}{end_of(self.name)}: {self.status}{freed})"
 
     @property
     def is_left(self) -> bool:

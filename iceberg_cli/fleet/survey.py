@@ -17,7 +17,7 @@ from iceberg_cli.fleet.memory import MemoryBudget, needed_by
 from iceberg_cli.fleet.policy_file import DUE
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.formats import format_of
-from iceberg_cli.plan.text import iso
+from iceberg_cli.plan.text import end_of, iso, size
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Plan, Table
@@ -37,7 +37,7 @@ _MOST_DECISIONS: Final = 32  # of one table that are kept
 _MOST_SKEW_MS: Final = 3_600_000  # between the clock of a storage and the one here
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SurveyedTable:
     """One table of a survey.
 
@@ -62,6 +62,16 @@ class SurveyedTable:
     def name(self) -> str:
         """Of the table."""
         return self.listed.name
+
+    def __repr__(self) -> str:
+        """Its name, its grade, and what is freed."""
+        freed = f", {size(self.freed_bytes)} freed" if self.freed_bytes else ""
+        return f"SurveyedTable({end_of(self.name)}: {self.grade}{freed})"
+
+    @property
+    def grade(self) -> str:
+        """`ok`, `due`, `overdue`, `broken` or `unreadable`; the row's `rule` says why."""
+        return str(self.row["grade"])
 
     @property
     def freed_bytes(self) -> int:

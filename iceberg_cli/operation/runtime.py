@@ -62,7 +62,7 @@ class DeletionAllowance:
                 self._size_bytes += size_bytes
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class Runtime:
     """Clock, ids and limits of one run. Tests pass their own."""
 
@@ -80,6 +80,10 @@ class Runtime:
     stop_requested: Callable[[], bool] = field(default=lambda: False)
     deletes_left: int = 0
     allowance: DeletionAllowance | None = None  # shared with other runs, beside the limit of this one
+
+    def __repr__(self) -> str:
+        """Its limits."""
+        return f"Runtime(limit_deletes={self.limit_deletes}, deadline_ms={self.deadline_ms})"
 
     def __post_init__(self) -> None:
         """Start the count of deletions."""
