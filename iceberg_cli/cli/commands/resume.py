@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iceberg_cli.cli.commands.carry_out import Metrics, measure
-from iceberg_cli.cli.commands.many_tables import Failures, FleetCommand, leave_with_worst, patterns_of
+from iceberg_cli.cli.commands.many_tables import FleetCommand, leave_with_worst, patterns_of
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.cli.options.arguments import integer
 from iceberg_cli.cli.terminal.stopping import at_safe_points, changed
@@ -114,6 +114,7 @@ def _open_one(run: Run, name: str, *, even_unreadable: bool) -> Table | FleetCom
 def _list_of_many(run: Run, many: FleetCommand) -> None:
     """Print the open operations of many tables, and the state that each is in."""
     from iceberg_cli.cli.render import print_json
+    from iceberg_cli.fleet.listing import Failures
     from iceberg_cli.fleet.open_operations import operations_of
     from iceberg_cli.plan.inspection import ID, NAME, TEXT, TIME, Column, state_text
 
@@ -147,6 +148,7 @@ def _list_of_many(run: Run, many: FleetCommand) -> None:
 def _resume_many(run: Run, many: FleetCommand, runtime: Runtime) -> None:
     """Go on with the open operations of many tables, and print what came of each."""
     from iceberg_cli.cli.render import print_json
+    from iceberg_cli.fleet.listing import Failures
     from iceberg_cli.fleet.open_operations import operations_of
 
     failures, reports, codes = Failures(), [], []

@@ -161,20 +161,15 @@ def blocks_page(heading: str, document: Mapping[str, Any], blocks: Sequence[Bloc
         blocks: in their order.
     """
     table, version, as_of_ms = (document.get(name) for name in ("table", "format_version", "as_of_ms"))
-    title = "" if not table else format_of(table["format"]).title[1]
+    over = [heading]
+    if table and version is not None:
+        over.append(format_of(table["format"]).version_text({**table, "format_version": version}))
+    if as_of_ms is not None:
+        over.append(f"as of {minute(as_of_ms)}")
     return render(
         "blocks.html",
         title=f"{table['name']}: {heading.lower()}" if table else heading,
-        over=" · ".join(
-            filter(
-                None,
-                (
-                    heading,
-                    title if version is None else f"{title} v{version}",
-                    "" if as_of_ms is None else f"as of {minute(as_of_ms)}",
-                ),
-            )
-        ),
+        over=" · ".join(over),
         name=table["name"] if table else heading,
         blocks=blocks,
     )

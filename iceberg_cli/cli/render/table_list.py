@@ -21,7 +21,7 @@ def show_tables(screen: Surface, rows: Sequence[Mapping[str, Any]]) -> None:
             "location", lambda row: "" if row["location"] == row["name"] else row["location"], PATH, leaves=1
         ),
         Column("also", lambda row: ", ".join(row["also"]), NAME),
-        Column("open", lambda row: row.get("open_operations") or "", NUMBER),
+        Column("open", lambda row: row["open_operations"] or "", NUMBER),
     )
     screen.grid([column for column in columns if any(column.of(row) for row in rows)], rows)
 

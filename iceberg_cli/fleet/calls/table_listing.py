@@ -28,7 +28,7 @@ class TableListing(FleetResult[ListedTable]):
         """The `list/1` document."""
         return {
             "schema": LIST_SCHEMA,
-            "tables": [each.to_json() for each in self],
+            "tables": [{**each.to_json(), "open_operations": None} for each in self],
             "failed": self.failed.to_json(),
             "totals": {"tables": len(self)},
         }
