@@ -475,6 +475,7 @@ complete -c iceberg-cli -n __fish_use_subcommand -f -a maintain -d 'Carry out ev
 complete -c iceberg-cli -n '__iceberg_cli_at maintain 2' -l policy -r -F -d 'Which verbs run on which tables, and how. Required.'
 complete -c iceberg-cli -n '__iceberg_cli_at maintain 2' -s n -l dry-run -d 'Show what would be done, write nothing.'
 complete -c iceberg-cli -n '__iceberg_cli_at maintain 2' -l exit-code -d 'With --dry-run: exit 3 if something is due.'
+complete -c iceberg-cli -n '__iceberg_cli_at maintain 2' -l files -d 'Show each file that goes, with its size and the reason; as JSON, a line for each before the document\'s.'
 complete -c iceberg-cli -n '__iceberg_cli_at maintain 2' -s y -l yes -d 'Do not ask.'
 complete -c iceberg-cli -n '__iceberg_cli_at maintain 2' -l jobs -x -d 'Tables that are worked on side by side; default: 2.'
 complete -c iceberg-cli -n '__iceberg_cli_at maintain 2' -l only -x -d 'Only this verb; give it again for others.'

@@ -110,7 +110,7 @@ def test_broken_table_is_a_row_and_no_error(lake: Path) -> None:
     assert (found[0].name, found[0].grade) == (f"{lake}/a", "broken")
     assert repr(found[0]).endswith("/lake/a: broken)")
     assert found.exit_code == CorruptFile.exit_code
-    assert f"{lake}/a is broken: " in str(found).splitlines()[0]
+    assert f"{lake}/a is broken: " in str(found).splitlines()[3]
 
 
 def test_maintenance_deletes_what_the_policy_says_and_leaves_what_is_held(lake: Path, policy: Path) -> None:

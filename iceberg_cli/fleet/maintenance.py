@@ -99,7 +99,7 @@ class VerbRun:
         duration_ms: of planning and carrying out.
         error: what it ended by.
         traceback: of a bug.
-        plan: of one that would run.
+        plan: of one that would run; of one that came to its end, where plans are kept.
         skipped_for: of `SKIPS`, where the whole table is skipped; else "".
     """
 
@@ -181,6 +181,7 @@ class Maintenance:
             no more is deleted by that verb. None: he agreed to whatever the policy says.
         stop_requested: whether to stop at the next safe point.
         on_event: gets what happens.
+        keeps_plans: runs that came to their end have their plans, which may be large.
         is_measured: it also gets what each table is like once its verbs have run, for which some are read once more.
         facts: what surveys read before.
         memory: of all tables that are worked on side by side.
@@ -203,6 +204,7 @@ class Maintenance:
     stop_requested: Callable[[], bool] = lambda: False
     on_event: Listener = unheard
     is_measured: bool = False
+    keeps_plans: bool = False
     facts: FactsStore = field(default_factory=lambda: FactsStore(None))
     memory: MemoryBudget = field(default_factory=MemoryBudget)
     unmatched_holds: list[str] = field(default_factory=list)
@@ -451,6 +453,7 @@ class Maintenance:
             reason="; ".join(filter(None, (*report.notes, _tagged(report.counts.get(TAGGED_FILES, 0))))),
             exit_code=DeletesFailed.exit_code if report.failed_deletes else 0,
             report=report,
+            plan=plan if self.keeps_plans else None,
             deleted_files=gone.files,
             freed_bytes=gone.size_bytes,
             due=(0, 0) if report.status in _ENDED else gone.left_of(plan),

@@ -22,6 +22,7 @@ NUMBER: Final = "number"  # to the right
 TIME: Final = "time"  # in ms since the epoch
 SPAN: Final = "span"  # several times in ms since the epoch, from the first to the last
 SIZE: Final = "size"  # in bytes, to the right
+GIST: Final = "gist"  # a sentence whose end may be left out where rows are many
 NAME: Final = "name"  # of a table or a partition, which may be long
 PATH: Final = "path"  # below the table's folder as seen from there
 STATE: Final = "state"  # a word that says how good or bad things are
@@ -54,7 +55,7 @@ class Column(NamedTuple):
     Args:
         title: what stands over it.
         value: the field of the row, or what makes the value of a row; None is shown as nothing.
-        kind: `TEXT`, `ID`, `NAME`, `NUMBER`, `TIME`, `SPAN`, `SIZE`, `PATH`, `STATE` or `VERDICT`.
+        kind: `TEXT`, `GIST`, `ID`, `NAME`, `NUMBER`, `TIME`, `SPAN`, `SIZE`, `PATH`, `STATE` or `VERDICT`.
         seldom: whether it is shown with --verbose alone.
         leaves: where there is no room for all, the columns with the lowest numbers leave first; 0: it stays.
     """

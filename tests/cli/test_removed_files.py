@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.lakes import AS_OF, GONE, delta_with_removed_files, four_snapshots
 from tests.cli.running import iceberg_cli, validate
+from tests.fleet.maintaining import policy_file
 
 KIND_OF = {
     "data/one.parquet": "data_file",
@@ -101,3 +102,17 @@ def test_the_log_has_the_path_of_each_deleted_file(table: Path, tmp_path: Path) 
     named = [path for event in events if event["event"] == "deleted_paths" for path in event["paths"]]
     assert sorted(path.removeprefix(f"{table}/") for path in named) == sorted(GONE)
     assert all(event["operation_id"] for event in events if event["event"] == "deleted_paths")
+
+
+def test_a_maintenance_has_the_files_of_each_verb_before_its_line(table: Path, tmp_path: Path) -> None:
+    policy = policy_file(tmp_path / "policy.toml", {"expire-snapshots": '{ older-than = "5d" }'}, [table])
+    words = ("maintain", "--policy", policy, *AS_OF, "--files")
+    for more in (("--dry-run",), ("--yes",)):
+        text = iceberg_cli(*words, *more).out if more == ("--dry-run",) else ""
+        ran = iceberg_cli(*words, *more, "--jsonl")
+        assert ran.code == 0, ran.err
+        *rows, run, totals = map(json.loads, ran.out.splitlines())
+        assert {row["path"].removeprefix(f"{table}/"): row["kind"] for row in rows} == KIND_OF
+        assert (run["operation"], totals["schema"]) == ("expire-snapshots", "iceberg-cli/totals/1")
+        assert not text or all(str(table / name) in text for name in GONE)
+    assert iceberg_cli(*words, "--dry-run", "--format", "json").code == 2

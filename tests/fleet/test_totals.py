@@ -90,14 +90,17 @@ def test_rows_stand_by_table_however_many_are_done_at_once(lake: Path) -> None:
     )
     shown = {jobs: iceberg_cli(*words, "--jobs", jobs).out for jobs in (1, 4)}
     assert shown[1] == shown[4]
-    names = [line.split()[0] for line in shown[1].splitlines() if line.startswith(str(lake))]
+    rows = shown[1].split("\n\n")[0].splitlines()
+    names = [line.split()[0] for line in rows if line.startswith(str(lake))]
     assert names == sorted(names)
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_what_is_broken_comes_first_with_its_reason_at_any_width(width: int, lake: Path) -> None:
     shown = run_on_a_terminal(width, "survey", lake / "*", "--as-of", NOW_MS)
-    text = "".join(plain(shown.out).split())
+    verdict, first = plain(shown.out).split("\n\n")[:2]
+    assert verdict.startswith("6 tables: 1 ok, 4 overdue and 1 broken\n")
+    text = "".join(first.split())
     assert text.startswith(f"{lake}/brokenisbroken:Cannotread{lake}/broken/metadata/v5.metadata.json")
     row = iceberg_cli("survey", lake / "*", "--as-of", NOW_MS, "--format", "json").json["tables"][0]
     assert (row["table"]["name"], row["grade"]) == (f"{lake}/broken", "broken")
@@ -116,7 +119,7 @@ def test_an_operation_that_waits_for_its_grace_is_counted(lake: Path) -> None:
     } == {str(table): 1}
     shown = iceberg_cli("survey", lake / "*", *words).out
     assert "open" in next(line for line in shown.splitlines() if line.startswith("table")).split()
-    assert "1 open operation: `resume TABLE --list` shows them" in shown.splitlines()
+    assert "1 open operation: `resume PATTERN --list` shows them" in shown.splitlines()
 
 
 def test_a_folder_without_a_star_means_every_table_below_it(lake: Path) -> None:
@@ -153,3 +156,29 @@ def test_a_word_that_is_a_folder_here_is_not_only_an_unknown_catalog(
     ran = iceberg_cli("survey", "lake")
     assert ran.code == 2
     assert ran.err.splitlines()[-1] == "The folder of this name is ./lake."
+
+
+def test_sixty_tables_of_long_names_are_one_screen_with_the_verdict_first(tmp_path: Path) -> None:
+    table = Table(tmp_path / "lake" / "t", version=2, seed=1, now_ms=NOW_MS)
+    for _ in range(3):
+        table.append()
+    for number in range(59):
+        shutil.copytree(tmp_path / "lake/t", tmp_path / "lake" / f"t{number:02}")
+    (tmp_path / "lake/t").rename(tmp_path / "lake" / ("orders_by_customer_" * 4)[:62])
+    lines = plain(run_on_a_terminal(80, "survey", tmp_path / "lake", "--as-of", NOW_MS).out).splitlines()
+    assert lines[0].startswith("60 tables: ")
+    assert len(lines) <= 70
+    assert sum("/lake/t" in line or "…" in line for line in lines) == 60
+
+
+def test_what_failed_is_named_last_with_the_reason_and_what_to_do(lake: Path) -> None:
+    policy = ("--policy", lake.parent / "policy.toml", "--as-of", NOW_MS)
+    for ran in (
+        iceberg_cli("maintain", lake / "*", *policy, "--dry-run"),
+        run_on_a_terminal(60, "maintain", lake / "*", *policy, "--yes"),
+    ):
+        last = "".join(plain(ran.out).rstrip().split("\n\n")[-1].split())
+        assert last.startswith(f"{lake}/broken:failed:Cannotread{lake}/broken/metadata/")
+        assert "`inspectTABLE--check`" in last
+    *_, command = iceberg_cli("survey", lake, *policy[2:]).out.splitlines()
+    assert command == f"  iceberg-cli inspect {lake}/broken --check"

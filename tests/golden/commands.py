@@ -37,6 +37,8 @@ ROOT = Path("/tmp/iceberg-cli-golden")
 CLOCK_MS = 1_730_000_000_000  # 2024-10-27, before the storage's own clock
 FOUR, EVENTS, ORDERS, VISITS = (str(ROOT / name) for name in ("four", "db/events", "db/orders", "visits"))
 PLAN = str(ROOT / "saved.plan")
+NAMED, NAME_LENGTHS = str(ROOT / "names"), (5, 62, 200)
+POLICY = str(ROOT / "policy.toml")
 
 _OF_STORAGE = re.compile(r"20(?:2[5-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 
@@ -84,6 +86,17 @@ def write_visits(folder: str) -> None:
             path.write_bytes(re.sub(rb'("(?:t|deletionT)imestamp": )(\d+)', earlier, data))
         else:
             path.write_bytes(data)
+
+
+def name_at_length() -> None:
+    """Tables as `four` have names of 5, 62 and 200 characters, and one more is broken; a policy file matches them."""
+    for length in NAME_LENGTHS:
+        four_snapshots(Path(NAMED) / ("orders_by_customer_and_day_" * length)[:length]).publish()
+    broken = Path(NAMED) / "broken" / "metadata" / "v1.metadata.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("{")
+    lines = ["version = 1", "[[tables]]", f'match = ["{NAMED}/*"]', "expire-snapshots = {}"]
+    Path(POLICY).write_text("\n".join(lines) + "\n")
 
 
 def damage() -> None:

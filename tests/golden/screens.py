@@ -24,12 +24,15 @@ from tests.golden.commands import (
     EVENTS,
     FOUR,
     ICEBERG_VIEWS,
+    NAMED,
     ORDERS,
     PLAN,
+    POLICY,
     ROOT,
     VERBS,
     VISITS,
     Command,
+    name_at_length,
     transcript,
 )
 
@@ -94,6 +97,28 @@ def _sessions() -> Iterator[tuple[str, list[Command]]]:
             ("expire-snapshots", FOUR),
             ("inspect", str(ROOT / "nowhere")),
             ("inspect", FOUR, "snapshot"),
+        ],
+    )
+    yield (
+        "names",
+        [
+            name_at_length,
+            ("list", NAMED),
+            ("survey", NAMED, "--no-cache"),
+            ("maintain", NAMED, "--policy", POLICY, "--dry-run", "--no-cache"),
+            (
+                "maintain",
+                NAMED,
+                "--policy",
+                POLICY,
+                "--yes",
+                "--limit-deletes",
+                "2",
+                "--jobs",
+                "1",
+                "--no-cache",
+            ),
+            ("resume", NAMED, "--list"),
         ],
     )
     yield "config", [("config", "show"), ("config", "show", "resume", "-v")]

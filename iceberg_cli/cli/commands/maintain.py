@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from iceberg_cli.cli.commands.carry_out import Metrics, measure
+from iceberg_cli.cli.commands.carry_out import FilesOption, Metrics, measure
 from iceberg_cli.cli.commands.many_tables import (
     DEFAULT_JOBS,
     FleetCommand,
@@ -60,6 +60,7 @@ def register(app: typer.Typer) -> None:
         exit_code: Annotated[
             bool, typer.Option("--exit-code", help="With --dry-run: exit 3 if something is due.")
         ] = False,
+        files: FilesOption = False,
         yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
         jobs: Jobs = None,
         only: Annotated[
@@ -97,6 +98,10 @@ def register(app: typer.Typer) -> None:
                 "maintain needs a policy file",
                 next_step="Add --policy FILE; `iceberg-cli policy check FILE` shows what it means.",
             )
+        if files and run.json and not jsonl:
+            raise UsageError(
+                "--files prints lines, and --format json one document; --jsonl has lines of both"
+            )
         chosen = fleet_policy(run, policy, only=only or ())
         show = partial(_show, run, dry=dry_run)
         output = TableOutput(
@@ -108,7 +113,7 @@ def register(app: typer.Typer) -> None:
         work = _Work(run, chosen, patterns, jobs=positive(jobs, "--jobs") or DEFAULT_JOBS)
         shown: dict[tuple[str, str], Plan] | None = None
         if not (yes or dry_run):
-            shown = work.ask(show=partial(_show, run, dry=True))
+            shown = work.ask(show=partial(_show, run, dry=True), files=files)
             if shown is None:
                 run.out.line("Nothing was changed.")
                 raise typer.Exit(DECLINED)
@@ -120,6 +125,7 @@ def register(app: typer.Typer) -> None:
                 settle=not no_resume,
                 shown=shown,
                 is_measured=metrics is not None,
+                files=files,
             )
             failures = work.fleet.failures()
             codes += failures.codes
@@ -207,7 +213,9 @@ class _Work:
             **more,
         )
 
-    def ask(self, *, show: Callable[[list[dict[str, Any]]], None]) -> dict[tuple[str, str], Plan] | None:
+    def ask(
+        self, *, show: Callable[[list[dict[str, Any]]], None], files: bool
+    ) -> dict[tuple[str, str], Plan] | None:
         """Show what would be done, and ask; what was agreed to, or None where the answer is no."""
         from iceberg_cli.fleet.calls.maintenance_result import MaintenanceTotals
 
@@ -218,9 +226,11 @@ class _Work:
             (due if each.status == "due" else others).append(each)
         run.progress.close()
         rows = [each.to_json() for each in (*due, *others) if each.status != "not_due" or run.verbose]
-        with run.paging():
+        with run.paging(asks=bool(due)):
             if rows:
                 show(rows)
+            for each in due if files else ():
+                _show_files(run, each)
         if not due:  # what earlier runs left open is finished all the same
             return {}
         totals = MaintenanceTotals()
@@ -250,8 +260,10 @@ class _Work:
         settle: bool,
         shown: Mapping[tuple[str, str], Plan] | None,
         is_measured: bool,
+        files: bool,
     ) -> list[int]:
         """Maintain the tables, and print each run of a verb as it is known; their exit codes."""
+        from iceberg_cli.cli.render.removed_files import print_lines
         from iceberg_cli.fleet.calls.maintenance_result import CHANGING, left_undone
 
         run, outcomes, measures = self._run, Outcomes(self._run, _PHASE), MaintenanceMeasures()
@@ -263,6 +275,7 @@ class _Work:
             settle=settle,
             shown=shown,
             is_measured=is_measured,
+            keeps_plans=files,
         )
         for each in outcomes.of(maintenance):
             self.totals.add(each)
@@ -272,6 +285,11 @@ class _Work:
                 stopping.changed(_CHANGED)
             if each.is_left:
                 self.left.append(left_undone(each))
+            if files and each.plan is not None:
+                if output.is_document:
+                    print_lines(each.plan.content)
+                else:
+                    _show_files(run, each)
             output.row(each.to_json(), is_printed=self._is_shown(each, output))
             if run.quiet and (each.exit_code or each.is_left):
                 run.tell(f"{each.verb or 'maintain'} {each.name}: {each.status}: {each.reason}")
@@ -292,6 +310,19 @@ class _Work:
         from iceberg_cli.cli.render.maintenance import is_printed
 
         return output.is_document or self._run.verbose or is_printed(each)
+
+
+def _show_files(run: Run, each: VerbRun) -> None:
+    """Print the files that a run of a verb deletes."""
+    from iceberg_cli.cli.render.removed_files import show_files
+
+    if each.plan is None or not each.plan.removals.count or run.quiet:
+        return
+    run.progress.close()
+    run.out.gap()
+    run.out.line(f"{each.name}: {each.verb}", style="bold")
+    show_files(run.out, each.plan.content)
+    run.out.gap()
 
 
 def _check_can_ask(run: Run, *, jsonl: bool) -> None:

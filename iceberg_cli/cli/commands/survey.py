@@ -115,16 +115,20 @@ def register(app: typer.Typer) -> None:
             else:
                 surveyed.append(each)
         run.on_event(totals.counted())
+        is_text = not (jsonl or run.json or run.quiet)
+        if is_text:
+            from iceberg_cli.cli.render.survey import show_rest, show_verdict
+
+            run.progress.close()
+            show_verdict(run.out, totals)
         for place, each in enumerate(sorted(surveyed, key=rank(sort))):
             output.row(each.row, is_printed=limit is None or place < limit)
         failures = fleet.failures()
         head = survey_head(run.as_of_ms, chosen.file)
         output.end(totals.to_json(), {"failed": failures.to_json()}, head=head)
-        if not (jsonl or run.json or run.quiet):
-            from iceberg_cli.cli.render.survey import show_survey_totals
-
+        if is_text:
             shown = min(len(surveyed), limit or len(surveyed))
-            show_survey_totals(run.out, totals, shown=shown, quick=quick)
+            show_rest(run.out, totals, shown=shown, quick=quick)
             fleet.show_left_out()
         fleet.show_failures(failures)
         leave_with_worst([*outcomes.codes, *failures.codes])

@@ -1,9 +1,9 @@
 """The layout of tables by the width that there is: which columns have room, and what of a cell is shown.
 
 A column is as narrow as its kind allows: identifiers, times, sizes, numbers and headings stay whole, sentences are
-wrapped between words, and names and paths lose their middle. Where that is not enough columns leave in the order that
-they state; where none may, names, paths and sentences are as narrow as they can be, and where that does not do either,
-each row becomes a block of lines.
+wrapped between words or lose their end, and names and paths lose their middle. Where that is not enough columns leave
+in the order that they state; where none may, names, paths and sentences are as narrow as they can be, and where that
+does not do either, each row becomes a block of lines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 from rich.cells import cell_len, set_cell_size
 
 from iceberg_cli.cli.render import printable
-from iceberg_cli.plan.inspection import NAME, NUMBER, PATH, SIZE, SPAN, TEXT, TIME, VERDICT, Column, Row
+from iceberg_cli.plan.inspection import GIST, NAME, NUMBER, PATH, SIZE, SPAN, TEXT, TIME, VERDICT, Column, Row
 from iceberg_cli.plan.text import age_span, ago, day, moment, size
 
 NO_BREAK: Final = "\ue000"  # a blank at which no line ends: rich breaks lines at U+00A0 too
@@ -145,7 +145,7 @@ def _fit(
         if not may_leave:
             narrower = [
                 min(width, max(_title(column), _LEAST))
-                if column.kind in (NAME, PATH, TEXT) and not layout.verbose
+                if column.kind in (GIST, NAME, PATH, TEXT) and not layout.verbose
                 else width
                 for column, width in zip(columns, least, strict=True)
             ]
@@ -168,7 +168,9 @@ def _least(column: Column, texts: Sequence[str], natural: int, layout: Layout) -
     match column.kind:
         case kind if kind in _MIDDLELESS and not layout.verbose:
             return max(title, min(natural, _MIN_PATH))
-        case kind if kind in (TEXT, PATH):
+        case kind if kind == GIST and not layout.verbose:
+            return max(title, min(natural, _MIN_TEXT))
+        case kind if kind in (TEXT, GIST, PATH):
             words = (word for text in texts for word in unbroken(text).split())
             word = min(max(map(cell_len, words), default=0), _LONGEST_WORD)
             return max(title, word, min(natural, _MIN_TEXT))
@@ -185,7 +187,11 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _fitting(text: str, kind: str, width: int, layout: Layout) -> str:
-    return shortened(text, width, layout.ellipsis) if kind in _MIDDLELESS and not layout.verbose else text
+    if layout.verbose or cell_len(text) <= width:
+        return text
+    if kind == GIST:
+        return set_cell_size(text, width - cell_len(layout.ellipsis)).rstrip() + layout.ellipsis
+    return shortened(text, width, layout.ellipsis) if kind in _MIDDLELESS else text
 
 
 def shortened(path: str, width: int, ellipsis: str = "…") -> str:

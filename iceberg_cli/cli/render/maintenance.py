@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from iceberg_cli.cli.render.layout import GAP
 from iceberg_cli.fleet.calls.maintenance_result import FAILED, OUTCOMES, SKIPPED
 from iceberg_cli.fleet.maintenance import SKIPS, STATUSES
-from iceberg_cli.plan.inspection import ID, NAME, NUMBER, SIZE, STATE, TEXT, Column
+from iceberg_cli.plan.inspection import GIST, ID, NAME, NUMBER, SIZE, STATE, Column
 from iceberg_cli.plan.text import count, listed, size
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def show_runs(screen: Surface, rows: Sequence[Mapping[str, Any]], *, dry: bool) 
         Column("status", "status", STATE),
         Column("files", lambda row: row["deleted_files_count"] or "", NUMBER, leaves=2),
         Column("frees" if dry else "freed", lambda row: row["reclaimed_bytes"] or "", SIZE, leaves=3),
-        Column("why", "reason", TEXT, leaves=4),
+        Column("why", "reason", GIST, leaves=1),
         Column("operation", lambda row: row["operation_id"] or "", ID, seldom=True, leaves=1),
     )
     # Tables come as they are ready; those that are worked on side by side would stand in another order each day.
@@ -74,3 +75,17 @@ def show_maintenance_totals(
         screen.line(f"{count(totals.files, 'files')} of {size(totals.size_bytes)} {verb}")
     if left:
         screen.line(f"{count(len(left), 'verbs')} left undone: the next run goes on")
+    _show_failed(screen, totals)
+
+
+def _show_failed(screen: Surface, totals: MaintenanceTotals) -> None:
+    """Print whole why runs did not end well, each with what to do where that is known."""
+    if totals.failed:
+        screen.gap()
+    for run in sorted(totals.failed, key=lambda run: run.name):
+        what = f"{run.name}: {run.verb}" if run.verb else run.name
+        screen.line(f"{what}: {run.status.replace('_', ' ')}: {run.reason}", style="bold red")
+        if run.error is not None and run.error.next_step:
+            screen.line(run.error.next_step, indent=GAP)
+    if more := totals.failures - len(totals.failed):
+        screen.line(f"and {more:,} more, which --jsonl has the reasons of")

@@ -25,6 +25,7 @@ from iceberg_cli.cli.render.layout import (
 )
 from iceberg_cli.cli.render.surface import Surface
 from iceberg_cli.plan.inspection import (
+    GIST,
     NUMBER,
     PATH,
     SIZE,
@@ -130,7 +131,7 @@ class Screen(Surface):
                 column.title,
                 justify="right" if column.kind in _RIGHT else "left",
                 width=width,
-                no_wrap=self.layout.width is None or column.kind not in (TEXT, PATH),
+                no_wrap=self.layout.width is None or column.kind not in (TEXT, GIST, PATH),
                 overflow="fold",
             )
         for row in cells.rows:

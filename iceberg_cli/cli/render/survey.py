@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.fleet.calls.survey_result import is_bad
 from iceberg_cli.fleet.grades import GRADES
-from iceberg_cli.plan.inspection import ID, NAME, NUMBER, SIZE, STATE, TEXT, TIME, Column
+from iceberg_cli.plan.inspection import GIST, ID, NAME, NUMBER, SIZE, STATE, TIME, Column
 from iceberg_cli.plan.text import count, listed, size
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def show_surveyed(screen: Surface, totals: SurveyTotals, rows: Sequence[Mapping[
         screen.line(f"({len(bad) - _MOST_BAD:,} more, which --verbose and --jsonl give the reasons of)")
     if bad:
         screen.gap()
-    columns.append(Column("why", "rule", TEXT, leaves=7))
+    columns.append(Column("why", "rule", GIST, leaves=7))
     screen.grid(columns, rows)
 
 
@@ -70,19 +71,10 @@ def _money(cost: Mapping[str, Any] | None) -> str | None:
     return f"{cost['month']:,.2f} {cost['currency']}" if cost and cost["month"] else None
 
 
-def show_survey_totals(screen: Surface, totals: SurveyTotals, *, shown: int, quick: bool) -> None:
-    """Print sums over the tables of a survey, of which so many are shown."""
+def show_verdict(screen: Surface, totals: SurveyTotals) -> None:
+    """Print how many tables have which grade, and what carrying out what is due would free."""
     grades = [f"{totals.grades[grade]:,} {grade}" for grade in GRADES if totals.grades[grade]]
-    screen.gap()
     screen.line(f"{count(totals.tables, 'tables')}: {listed(grades) if grades else 'none'}", style="bold")
-    if shown < totals.tables:
-        screen.line(f"{totals.tables - shown:,} more tables are not shown")
-    if quick:
-        screen.line(
-            "Not looked at, but for what an earlier survey read: manifests, and so bytes and other verbs"
-        )
-    if operations := totals.sums["open_operations"]:
-        screen.line(f"{count(operations, 'open operations')}: `resume TABLE --list` shows them")
     if totals.due:
         sums = totals.sums
         money = "".join(f", {value:,.2f} {name} a month" for name, value in sorted(totals.money.items()))
@@ -90,3 +82,27 @@ def show_survey_totals(screen: Surface, totals: SurveyTotals, *, shown: int, qui
             f"What is due in {count(totals.due, 'tables')} frees {size(sums['freed_bytes'])} in"
             f" {count(sums['freed_files'], 'files')}{money}"
         )
+    screen.gap()
+
+
+def show_rest(screen: Surface, totals: SurveyTotals, *, shown: int, quick: bool) -> None:
+    """Print what a survey did not show or look at, and which commands show more.
+
+    Args:
+        screen: where to.
+        totals: of all tables.
+        shown: how many tables are.
+        quick: see `Survey`.
+    """
+    screen.gap()
+    if shown < totals.tables:
+        screen.line(f"{totals.tables - shown:,} more tables are not shown")
+    if quick:
+        screen.line(
+            "Not looked at, but for what an earlier survey read: manifests, and so bytes and other verbs"
+        )
+    if operations := totals.sums["open_operations"]:
+        screen.line(f"{count(operations, 'open operations')}: `resume PATTERN --list` shows them")
+    if totals.bad:
+        screen.line("What is wrong with a broken or unreadable one, and what to do:")
+        screen.command(shlex.join(["iceberg-cli", "inspect", totals.bad, "--check"]))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MAINTENANCE_SCHEMA: Final = "iceberg-cli/maintenance/1"
 CHANGING: Final = ("done", "waiting", "partial", "unknown")
 """Statuses of runs that wrote to a table."""
+_MOST_FAILED: Final = 20  # that are kept for their reasons
 # What came of a table, the one first that is told where its verbs came to several.
 FAILED, SKIPPED = "failed", "skipped"
 OUTCOMES: Final = (FAILED, "left", "blocked", "worked_on", "due", "not_due", SKIPPED)
@@ -127,9 +128,11 @@ def left_undone(run: VerbRun) -> dict[str, Any]:
 
 
 class MaintenanceTotals:
-    """Sums over the runs of verbs."""
+    """Sums over the runs of verbs; `failed` are the first of those that did not end well."""
 
     def __init__(self) -> None:
+        self.failed: list[VerbRun] = []
+        self.failures = 0
         self.statuses: Counter[str] = Counter()
         self.tables: dict[str, str] = {}  # the worst of `OUTCOMES` by table
         self.skips: Counter[str] = Counter()
@@ -142,6 +145,9 @@ class MaintenanceTotals:
 
     def add(self, each: VerbRun) -> None:
         """Take a run into account."""
+        if each.exit_code:
+            self.failures += 1
+            self.failed += [each] if len(self.failed) < _MOST_FAILED else []
         self.statuses[each.status] += 1
         self.skips[each.skipped_for] += bool(each.skipped_for)
         before, outcome = self.tables.get(each.name, SKIPPED), _OUTCOME_OF.get(each.status, FAILED)

@@ -110,9 +110,10 @@ def survey_head(as_of_ms: int, policy: PolicyFile | None) -> dict[str, Any]:
 
 
 class SurveyTotals:
-    """Sums over the tables of a survey."""
+    """Sums over the tables of a survey; `bad` is the name of the first that is broken or unreadable."""
 
     def __init__(self) -> None:
+        self.bad = ""
         self.tables = 0
         self.due = 0
         self.grades: Counter[str] = Counter()
@@ -121,6 +122,8 @@ class SurveyTotals:
 
     def add(self, found: SurveyedTable) -> None:
         """Take a table into account."""
+        if is_bad(found.row):
+            self.bad = self.bad or found.name
         self.tables += 1
         self.due += found.is_due
         self.grades[found.row["grade"]] += 1
