@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.engines.spark.session import Session
-from tests.budget import FULL
+from tests.budget import FULL, deep_unless
 from tests.cli.lakes import listing
 from tests.cli.running import iceberg_cli
 from tests.conformance.both_engines import BY_CHANCE, NOW_MS, both
@@ -47,6 +47,7 @@ CARRIED_OUT = {
     "upgrade": (MULTI_PART, ("upgrade-v3", "--feature", "deletionVectors")),
     "row ids": (PENDING, ("assign-row-ids", "--batch-size", "2")),
 }
+EACH_VERB = ("vacuum", "classic checkpoint", "merge", "upgrade", "row ids")
 
 
 def jobs(session: Session) -> int:
@@ -72,8 +73,7 @@ def test_tables_of_other_engines_get_the_same_answer(spark_session: Session, tab
     assert jobs(spark_session) > before
 
 
-@pytest.mark.few(6)
-@pytest.mark.parametrize("name", CARRIED_OUT)
+@pytest.mark.parametrize("name", deep_unless(EACH_VERB, [*CARRIED_OUT]))
 def test_a_verb_leaves_the_same_table_and_says_the_same_of_it(
     spark_session: Session, tmp_path: Path, name: str
 ) -> None:
