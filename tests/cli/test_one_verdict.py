@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+import iceberg_cli as ic
 from tests.budget import few_or_many, some
 from tests.cli.running import iceberg_cli
 from tests.fleet.maintaining import policy_file
+from tests.prometheus import Samples
 from tests.referee.iceberg import Table
 
 DAY_MS = 86_400_000
@@ -55,17 +57,27 @@ def test_every_command_finds_the_same_verbs_due(version: int, budget: int, tmp_p
         assert certain.keys() <= due.keys() <= certain.keys() | perhaps, seed
         assert perhaps <= {"merge-dvs", *(["rewrite-manifests"] if version == 1 else [])}
 
-        ran = iceberg_cli("survey", folder, "--as-of", NOW_MS, "--format", "json")
+        samples = tmp_path / "survey.prom"
+        ran = iceberg_cli("survey", folder, "--as-of", NOW_MS, "--format", "json", "--metrics", samples)
         (row,) = ran.json["tables"]
         assert {each["operation"]: each["reason"] for each in row["due"]} == {
             verb: plan["reason"] for verb, plan in due.items()
         }, seed
         assert (row["grade"] == "ok") is (not row["due"])
+        bytes_of = {each["operation"]: each["bytes"] for each in row["due"]}
+        for verb in VERBS:
+            sampled = Samples.of(samples).of_tables("due_bytes", verb).get(str(folder), 0)
+            assert sampled == bytes_of.get(verb, 0), seed
 
         policy = policy_file(tmp_path / "policy.toml", dict.fromkeys(VERBS, "{}"), [folder])
         ran = iceberg_cli("maintain", "--policy", policy, "--as-of", NOW_MS, "--dry-run", "--format", "json")
         would = {run["operation"] for run in ran.json["runs"] if run["status"] == "due"}
         assert would == {each["operation"] for each in row["due"]}, seed
+
+        (from_python,) = ic.survey(folder, as_of=NOW_MS)
+        assert list(from_python.row["due"]) == row["due"], seed
+        runs = ic.maintain(policy=ic.Policy.load(policy), dry_run=True, as_of=NOW_MS)
+        assert {run.verb for run in runs if run.status == "due"} == would, seed
 
 
 def appended_to(folder: Path, times: int, **properties: str) -> None:
