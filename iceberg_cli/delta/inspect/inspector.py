@@ -16,6 +16,7 @@ from iceberg_cli.delta.spec.log import Listing
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.inspection import SIZES, Column, Part, Row
+from iceberg_cli.table.open_operations import open_operation_rows
 
 if TYPE_CHECKING:
     from iceberg_cli.delta.table import DeltaTable
@@ -71,7 +72,6 @@ class DeltaTableInspector:
             CorruptFile: a file that was read cannot be read whole.
         """
         from iceberg_cli.delta.inspect.summary import SummaryFacts, summarize, vector_file_names
-        from iceberg_cli.table.recovery import operations
 
         facts = SummaryFacts(
             listing=self.listing,
@@ -79,7 +79,7 @@ class DeltaTableInspector:
             vector_files=self._sizes(vector_file_names(self.snapshot, self.location)),
             operation=self._operation(),
             read_only=self.table.read_only_reason(),
-            open_operations=tuple(each.to_json() for each in operations(self.table, now_ms=self.as_of_ms)),
+            open_operations=open_operation_rows(self.table, now_ms=self.as_of_ms),
         )
         return self.header("summary") | summarize(self.snapshot, facts, as_of_ms=self.as_of_ms)
 

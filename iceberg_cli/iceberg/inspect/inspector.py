@@ -25,6 +25,7 @@ from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.verbs.inspected import Inspected
 from iceberg_cli.plan.inspection import SIZES
+from iceberg_cli.table.open_operations import open_operation_rows
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.inspect.file_rows import RowFormatter
@@ -92,8 +93,6 @@ class TableInspector:
             data = manifests.filter(pc.equal(manifests["content"], 0))
             for _, batch in reachability.entries(data, DATA_COLUMNS, phase="reading data manifests"):
                 tally.add_data(batch.table)
-        from iceberg_cli.table.recovery import operations
-
         facts = SummaryFacts(
             manifests=manifests,
             tally=tally,
@@ -101,7 +100,7 @@ class TableInspector:
             metadata_bytes=self._metadata_bytes(),
             read_only=table.read_only_reason(),
             suggestions=tuple(self._suggestions(manifests, tally)),
-            open_operations=tuple(each.to_json() for each in operations(table, now_ms=self.as_of_ms)),
+            open_operations=open_operation_rows(table, now_ms=self.as_of_ms),
         )
         shown = summarize(table.metadata, self.snapshot, facts, as_of_ms=self.as_of_ms)
         return {**self.header("summary"), **shown}
