@@ -182,3 +182,14 @@ def test_what_failed_is_named_last_with_the_reason_and_what_to_do(lake: Path) ->
         assert "`inspectTABLE--check`" in last
     *_, command = iceberg_cli("survey", lake, *policy[2:]).out.splitlines()
     assert command == f"  iceberg-cli inspect {lake}/broken --check"
+
+
+def test_a_dry_run_and_the_run_of_the_same_state_agree_on_files(lake: Path) -> None:
+    words = ("maintain", lake / "*", "--policy", lake.parent / "policy.toml", "--as-of", NOW_MS)
+    before = {path for path in lake.rglob("*") if path.is_file()}
+    planned, done = (
+        iceberg_cli(*words, how, "--format", "json").json["totals"] for how in ("--dry-run", "--yes")
+    )
+    gone = before - {path for path in lake.rglob("*") if path.is_file()}
+    assert planned["deleted_files_count"] == done["deleted_files_count"] == len(gone) > 0
+    assert planned["reclaimed_bytes"] == done["reclaimed_bytes"]
