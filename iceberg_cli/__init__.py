@@ -1,7 +1,7 @@
 """Maintain Apache Iceberg and Delta tables. A pure core decides and a thin shell acts.
 
     cli -> fleet -> api -> formats -> iceberg | delta -> table -> operation -> engines -> storage -> plan -> encoding
-    -> paths, errors
+    -> paths, names, errors
 
 A format owns everything that knows it, under the same names: `spec/` reads and writes its files, `reachability` tells
 which files its snapshots need, `commit` makes the next version, `verbs/<verb>/` decide and build, `inspect/` and

@@ -9,6 +9,7 @@ of a name whose metadata file is in it.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -17,14 +18,16 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from iceberg_cli.errors import Cancelled, IcebergCliError, Refused, TableNotFound, UsageError
+from iceberg_cli.errors import Cancelled, IcebergCliError, TableNotFound, UsageError
 from iceberg_cli.fleet.patterns import Pattern
+from iceberg_cli.names import levels_of, name_of, namespace_of, parse_levels
 from iceberg_cli.paths import canonical, scheme_of
 from iceberg_cli.plan.text import did_you_mean, end_of
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from iceberg_cli.iceberg.catalogs import CatalogEntry
     from iceberg_cli.iceberg.catalogs.registry import Catalogs
 
 _MOST_NAMES: Final = 10_000  # that are looked through for one written nearly alike
@@ -41,7 +44,7 @@ class ListedTable:
         name: as `open_table` takes it.
         also: its other names, in the order of their places.
         catalog: that names it; None for a folder.
-        namespace: in the catalog, its levels with dots between them.
+        namespace: in the catalog, its levels as in the name.
         format: `iceberg` or `delta`.
         location: its folder, as far as the place that lists it tells: a database does not.
         metadata_location: its current metadata, likewise.
@@ -65,7 +68,8 @@ class ListedTable:
     @property
     def parts(self) -> tuple[tuple[str, ...], str]:
         """Of a table in a catalog, the levels of its namespace and its own name."""
-        return tuple((self.namespace or "").split(".")), self.name.rpartition(".")[2]
+        _, *levels, table = levels_of(self.name)
+        return tuple(levels), table
 
     def to_json(self) -> dict[str, Any]:
         """As an element of `list/1`."""
@@ -206,7 +210,7 @@ class TableList:
         own = [each for each in self.patterns if each.catalog == name]
 
         def may_match(levels: tuple[str, ...]) -> bool:
-            return not own or any(each.may_match_below(".".join((name, *levels))) for each in own)
+            return not own or any(each.may_match_below(name_of(name, *levels)) for each in own)
 
         others = {
             place: [_name_of(name, each) for each in entries]
@@ -216,10 +220,6 @@ class TableList:
             written = _name_of(name, entry)
             if own and not self._is_meant(written, own):
                 continue
-            if any("." in level or not level for level in (*entry.levels, entry.table)):
-                reason = Refused(f"{written}: a name with a dot in one of its parts cannot be written here")
-                self.failed.append(FailedPlace(name=written, error=reason))
-                continue
             twins = [each for each in others.get(entry.metadata_location or "", []) if each != written]
             if any(each < written and (not own or self._is_meant(each, own)) for each in twins):
                 continue
@@ -227,7 +227,7 @@ class TableList:
                 name=written,
                 also=tuple(twins),
                 catalog=name,
-                namespace=".".join(entry.levels),
+                namespace=namespace_of(entry.levels),
                 metadata_location=entry.metadata_location,
             )
 
@@ -315,7 +315,7 @@ class TableList:
                     row = [getattr(table, column) for column in _COLUMNS]
                     spool.execute(
                         "INSERT INTO listed VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                        [key, "\n".join(table.also), *row],
+                        [key, json.dumps(table.also), *row],
                     )
             spool.execute("COMMIT")
             spool.execute("CREATE INDEX by_key ON listed (key)")
@@ -329,10 +329,12 @@ class TableList:
                 others = spool.execute(
                     "SELECT name, also FROM listed WHERE key = ? AND rowid > ? ORDER BY rowid", (key, rowid)
                 )
-                names = [also, *(text for pair in others for text in pair)]
+                names = json.loads(also)
+                for name, also_there in others:
+                    names += [name, *json.loads(also_there)]
                 yield replace(
                     table,
-                    also=tuple(each for text in names for each in text.split("\n") if each),
+                    also=tuple(names),
                     beside=tuple(_beside(spool, key)),
                 )
 
@@ -368,12 +370,12 @@ class TableList:
             return " Nor is there one below it." if pattern.with_below and "*" not in pattern.text else ""
         try:
             entries = islice(self.catalogs.catalog(pattern.catalog).list(lambda _: True), _MOST_NAMES)
-            names = {_name_of(pattern.catalog, each) for each in entries}
+            names = [(pattern.catalog, *each.levels, each.table) for each in entries]
         except IcebergCliError:
             return ""  # a hint, beside an answer that was clear
-        parts = pattern.text.count(".")
-        above = {".".join(each.split(".")[: parts + 1]) for each in names}
-        return did_you_mean(pattern.text, sorted(names | above))
+        depth = len(parse_levels(pattern.text))
+        near = {name_of(*each[:end]) for each in names for end in (len(each), depth)}
+        return did_you_mean(pattern.text, sorted(near))
 
 
 def list_tables(
@@ -438,8 +440,8 @@ def _is_named(table: ListedTable, pattern: Pattern) -> bool:
     return pattern.matches(table.name) or (table.catalog is None and pattern.matches(table.location or ""))
 
 
-def _name_of(catalog: str, entry: Any) -> str:
-    return ".".join((catalog, *entry.levels, entry.table))
+def _name_of(catalog: str, entry: CatalogEntry) -> str:
+    return name_of(catalog, *entry.levels, entry.table)
 
 
 def _folder_of(pattern: Pattern) -> str:

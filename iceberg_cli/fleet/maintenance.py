@@ -32,6 +32,7 @@ from iceberg_cli.fleet.memory import MemoryBudget, needed_by
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.fleet.survey import Survey
 from iceberg_cli.formats import place_of
+from iceberg_cli.names import levels_of
 from iceberg_cli.plan.events import Listener, TableMeasured, unheard
 from iceberg_cli.plan.report import TAGGED_FILES
 from iceberg_cli.plan.text import count, end_of, iso, size
@@ -371,7 +372,7 @@ class Maintenance:
         if listed.catalog is None:
             return None
         for name in listed.also:
-            if "/" not in name and not self.opener.is_one_entry(listed.name, name):
+            if levels_of(name) and not self.opener.is_one_entry(listed.name, name):
                 return name
         for other in listed.beside:
             uuid, location = self.opener.identity(other)

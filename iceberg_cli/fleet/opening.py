@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from iceberg_cli.errors import IcebergCliError, TableNotFound
 from iceberg_cli.formats import format_of
+from iceberg_cli.names import levels_of
 from iceberg_cli.operation.workspace import open_operations
 from iceberg_cli.paths import scheme_of
 from iceberg_cli.plan.events import Event, Listener, unheard
@@ -143,7 +144,7 @@ class TableOpener:
 
     def is_one_entry(self, name: str, other: str) -> bool:
         """Whether two names in catalogs are of one entry, which a commit by either moves: a server configured twice."""
-        (catalog, *levels), (other_catalog, *other_levels) = name.split("."), other.split(".")
+        (catalog, *levels), (other_catalog, *other_levels) = levels_of(name), levels_of(other)
         if levels != other_levels:
             return False
         first, second = (self._catalogs().catalog(each) for each in (catalog, other_catalog))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.fleet.patterns import Pattern, parse_pattern
+from iceberg_cli.fleet.patterns import Pattern, is_path, parse_pattern
 from iceberg_cli.fleet.policy_schema import read_document, read_options, thresholds_of
 from iceberg_cli.fleet.windows import BothWindows, Window, parse_window
 from iceberg_cli.formats import VERB_NAMES, is_only_by_name, policy_for
@@ -435,7 +435,7 @@ def _patterns(texts: Iterable[str], source: str) -> tuple[Pattern, ...]:
 
 def _as_matched(name: str) -> str:
     """A table's name in the spelling that patterns have."""
-    if "/" in name or ":" in name or name in (".", ".."):
+    if is_path(name):
         try:
             spelled = located(name)
         except UsageError:  # of another host: a table's metadata may say so, and nothing is looked for there

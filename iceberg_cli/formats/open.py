@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, TableNotFound
 from iceberg_cli.formats import format_of, plugged_formats
+from iceberg_cli.names import TABLE_LEVELS, levels_of
 from iceberg_cli.plan.events import ENGINE, Listener, phase
 from iceberg_cli.storage.router import UnsafeOverrides, located
 from iceberg_cli.table.table import OpenRequest, OpenTable
@@ -25,8 +25,6 @@ _BY_DETECTION: Final = ("delta", "iceberg")  # what has no log is taken for Iceb
 _LOG_FOLDER: Final = "_delta_log"
 _FILE_ENDINGS: Final = (".json", ".json.gz")  # of names that could be a catalog's too
 _LEVELS: Final = ("CATALOG", "NAMESPACE", "TABLE")
-_CATALOG_NAME: Final = re.compile(r"[A-Za-z_][\w-]*(\.[\w-]+){2,}")
-_TOO_FEW_PARTS: Final = re.compile(r"[A-Za-z_][\w-]*\.[\w-]+")
 # An estimate: Spark takes some 10 s to start, one machine reads about 150 MB a second with two cores, and eight workers
 # three times as much.
 CROSSOVER_BYTES = 2 << 30
@@ -134,12 +132,14 @@ def open_table(
 
 
 def _is_in_catalog(name: str) -> bool:
-    return bool(_CATALOG_NAME.fullmatch(name)) and not (name.endswith(_FILE_ENDINGS) and os.path.isfile(name))
+    deep_enough = len(levels_of(name)) >= TABLE_LEVELS
+    return deep_enough and not (name.endswith(_FILE_ENDINGS) and os.path.isfile(name))
 
 
 def _located(name: str) -> str:
     """A folder or file, whose name is refused where it is a catalog table's without all its parts."""
-    if _TOO_FEW_PARTS.fullmatch(name) and not (name.endswith(_FILE_ENDINGS) or os.path.lexists(name)):
+    too_few = 1 < len(levels_of(name)) < TABLE_LEVELS
+    if too_few and not (name.endswith(_FILE_ENDINGS) or os.path.lexists(name)):
         raise TableNotFound(
             f"Cannot find the table {name}: no folder here has that name, and as a name in a catalog it has too few "
             "parts.",

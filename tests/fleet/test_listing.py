@@ -210,13 +210,13 @@ def test_tables_whose_metadata_files_share_a_folder_are_not_one(tmp_path: Path) 
     ]
 
 
-def test_a_name_that_cannot_be_written_is_named_as_failed_and_the_others_are_listed(tmp_path: Path) -> None:
+def test_a_level_without_a_letter_is_listed_and_found_by_its_pattern(tmp_path: Path) -> None:
     uri = a_catalog(
-        tmp_path / "c.db", [("lake", "a", "odd.name", at("/wh/1")), ("lake", "a", "t", at("/wh/2"))]
+        tmp_path / "c.db", [("lake", "a..b", "odd.name", at("/wh/1")), ("lake", "a", "t", at("/wh/2"))]
     )
-    found = listed(configured(tmp_path, lake=uri), "lake")
-    assert names(found) == [("lake.a.t", ())]
-    assert [each.name for each in found.failed] == ["lake.a.odd.name"]
+    catalogs = configured(tmp_path, lake=uri)
+    assert names(listed(catalogs, "lake")) == [("lake.a.t", ()), ("lake.a.``.b.`odd.name`", ())]
+    assert names(listed(catalogs, "lake.a.``")) == [("lake.a.``.b.`odd.name`", ())]
 
 
 def test_a_place_that_cannot_be_listed_is_named_and_the_others_are_listed(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.patterns import parse_pattern
+from iceberg_cli.names import levels_of, name_of
 
 MEANT = [
     ("prod", ["prod.sales.orders", "prod.sales.eu.orders"], ["dev.sales.orders", "prodx.sales.orders", "/prod/a/b"]),
@@ -26,6 +27,13 @@ MEANT = [
     ("s3a://lake/**", ["s3://lake/t", "s3://lake/db/t"], ["s3://lak/t"]),
     ("/wh/a.b/*", ["/wh/a.b/t.x"], ["/wh/axb/t"]),
     ("/wh/[a]/*", ["/wh/[a]/t"], ["/wh/a/t"]),
+    ("prod.`a.b`", ["prod.`a.b`.t", "prod.`a.b`.c.t"], ["prod.a.b", "prod.a.b.t", "prod.`a.bc`.t"]),
+    ("prod.sales.*", ["prod.sales.`a.b`", "prod.sales.`x, ``y`` /z`"], ["prod.sales.`a.b`.t"]),
+    ("prod.*.t*y", ["prod.`a b`.`t.y`", "prod.n.`t\ny`"], ["prod.n.`t.x`", "prod.n.t.y"]),
+    ("prod.n.`a*`", ["prod.n.`a*`", "prod.n.`a*`.t"], ["prod.n.ab", "prod.n.a"]),
+    ("prod.n.`a/b:c`", ["prod.n.`a/b:c`"], ["prod.n.`a/b`", "/prod/n"]),
+    ("prod.n.`t`", ["prod.n.t"], ["prod.n.`t `"]),
+    ("`my.lake`.n", ["`my.lake`.n.t"], ["my.lake.n", "my.n.t"]),
 ]  # fmt: skip
 
 
@@ -40,11 +48,14 @@ def test_what_is_above_a_matching_name_may_have_matches_below(
     text: str, meant: list[str], others: list[str]
 ) -> None:
     pattern = parse_pattern(text)
-    separator = "/" if pattern.catalog is None else "."
     for name in meant:
-        parts = name.split(separator)
-        for end in range(1, len(parts)):
-            above = separator.join(parts[:end])
+        if pattern.catalog is None:
+            parts = name.split("/")
+            every_above = ["/".join(parts[:end]) for end in range(1, len(parts))]
+        else:
+            levels = levels_of(name)
+            every_above = [name_of(*levels[:end]) for end in range(1, len(levels))]
+        for above in every_above:
             assert above in ("", "s3:", "s3:/") or pattern.may_match_below(above), above
 
 
@@ -57,6 +68,8 @@ def test_what_is_above_a_matching_name_may_have_matches_below(
         ("s3://lake/db/*", "s3://lake/other"),
         ("prod.sales.*", "prod.hr"),
         ("prod.*.t", "prod.a.b"),
+        ("prod.a.*", "prod.`a.b`"),
+        ("prod.a.*", "/prod/a"),
     ],
 )
 def test_nothing_is_looked_for_where_no_name_can_match(text: str, name: str) -> None:
@@ -75,7 +88,10 @@ def test_the_catalog_of_a_pattern() -> None:
     assert parse_pattern("/prod/*").catalog is None
 
 
-@pytest.mark.parametrize("text", ["", " ", "*", "*.sales.t", "prod..t", "prod.**", "/wh/a**", "pr od", ".t."])
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "*", "*.sales.t", "prod..t", "prod.**", "/wh/a**", "pr od", ".t.", "prod.`a", "prod.a`b`"],
+)
 def test_texts_that_are_no_pattern(text: str) -> None:
     with pytest.raises(UsageError):
         parse_pattern(text)

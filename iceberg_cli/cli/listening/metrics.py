@@ -27,6 +27,7 @@ from iceberg_cli.cli.listening.listeners import warn
 from iceberg_cli.cli.listening.table_metrics import TableMetrics
 from iceberg_cli.errors import IcebergCliError, UsageError
 from iceberg_cli.formats import format_of
+from iceberg_cli.names import levels_of
 from iceberg_cli.plan.events import (
     COMMIT,
     OPEN,
@@ -335,7 +336,7 @@ class MetricsFile:
 def _table_label() -> str:
     """How the series name the table: as one is named that is open, also where it could not be opened."""
     name = subject.name() or ""
-    if "/" not in name or name.startswith("/"):
+    if "/" not in name or name.startswith("/") or levels_of(name):
         return name
     from iceberg_cli.storage.router import located
 

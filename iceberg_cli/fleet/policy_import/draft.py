@@ -12,6 +12,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.patterns import parse_pattern
 from iceberg_cli.fleet.policy_file import NEVER
 from iceberg_cli.fleet.policy_import.documents import Node
+from iceberg_cli.names import name_of
 
 EXPIRE, REWRITE, MERGE = "expire-snapshots", "rewrite-manifests", "merge-dvs"
 NO_COMPACTION: Final = "data files are not compacted here"
@@ -160,16 +161,15 @@ def hours(number: float) -> str:
     return f"{round(number * 3_600)}s"
 
 
-def name_of(catalog: str, *levels: str) -> str:
-    """A table's name in a catalog as a pattern.
+def table_pattern(catalog: str, *levels: str) -> str:
+    """The pattern of one table of a catalog.
 
     Raises:
-        UsageError: a level is no name that a pattern can have.
+        UsageError: a level is empty.
     """
-    for level in levels:
-        if not level or "*" in level or "/" in level or any(each.isspace() for each in level):
-            raise UsageError(f"{level!r} is no name that a pattern can have")
-    return ".".join((catalog, *levels))
+    if not all(levels):
+        raise UsageError(f"{levels} is no table's name: a level is empty")
+    return name_of(catalog, *levels)
 
 
 def _toml(value: Any) -> str:

@@ -18,8 +18,8 @@ from iceberg_cli.fleet.policy_import.draft import (
     Draft,
     Verbs,
     hours,
-    name_of,
     never,
+    table_pattern,
 )
 
 _RETENTION: Final = "retention"
@@ -50,7 +50,7 @@ def read(document: Node, draft: Draft) -> None:
         if database is None or name is None:
             match = draft.tables()
         else:
-            match = (name_of(draft.catalog(), str(database), str(name)),)
+            match = (table_pattern(draft.catalog(), str(database), str(name)),)
         draft.add(match, _retention(configuration, draft))
 
 

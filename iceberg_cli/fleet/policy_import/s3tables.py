@@ -17,8 +17,8 @@ from iceberg_cli.fleet.policy_import.draft import (
     Draft,
     Verbs,
     hours,
-    name_of,
     never,
+    table_pattern,
 )
 
 _SNAPSHOTS: Final = "icebergSnapshotManagement"
@@ -63,7 +63,7 @@ def _tables(document: Node, draft: Draft) -> tuple[str, ...]:
     namespace, name = document.child("namespace"), document.child("name")
     if namespace is None or name is None:
         return draft.tables()
-    return (name_of(draft.catalog(), namespace.text(), name.text()),)
+    return (table_pattern(draft.catalog(), namespace.text(), name.text()),)
 
 
 def _snapshots(value: Node, draft: Draft) -> Verbs:

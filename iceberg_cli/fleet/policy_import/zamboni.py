@@ -19,8 +19,8 @@ from iceberg_cli.fleet.policy_import.draft import (
     Draft,
     Verbs,
     hours,
-    name_of,
     never,
+    table_pattern,
 )
 
 _CONFIG_VERSION: Final = 2
@@ -110,7 +110,7 @@ def _table_config(document: Node, draft: Draft, warehouse: str | None) -> None:
             _note(settings, draft)
             merged = _merged({} if defaults is None else defaults.object(), settings.object())
             node = Node(file=settings.file, path=settings.path, value=merged)
-            draft.add((name_of(catalog, *namespace.split("."), table),), _verbs(node))
+            draft.add((table_pattern(catalog, *namespace.split("."), table),), _verbs(node))
 
 
 def _check_version(document: Node, version: int) -> None:

@@ -11,6 +11,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.catalogs import Catalog, Committer
 from iceberg_cli.iceberg.catalogs.configuration import catalog_names, properties_of
 from iceberg_cli.iceberg.catalogs.failures import not_installed
+from iceberg_cli.names import TABLE_LEVELS, levels_of
 from iceberg_cli.plan.text import listed
 from iceberg_cli.storage.plugins import entry_points_of
 
@@ -78,7 +79,7 @@ def open_catalog_table(
     """The committer of a catalog's table, and the options that open its storage.
 
     Args:
-        name: `catalog.namespace.table`; more parts in the middle are levels of the namespace.
+        name: `catalog.namespace.table`, as `names.name_of` has it; more levels in the middle are of the namespace.
         catalogs: those that are configured; None: as PyIceberg finds them.
         storage_options: come before the catalog's own.
 
@@ -86,11 +87,12 @@ def open_catalog_table(
         UsageError: the name has too few parts, or see `Catalogs.catalog` and `Catalog.open`.
         TableNotFound, AccessDenied, BackendUnavailable: see `Catalog.open`.
     """
-    catalog, *levels, table = name.split(".") if name.count(".") > 1 else ("", "")
-    if not (catalog and table and all(levels)):
+    given = levels_of(name)
+    if len(given) < TABLE_LEVELS:
         raise UsageError(
             f"Cannot use {name} as a table's name: it is not of the form catalog.namespace.table."
         )
+    catalog, *levels, table = given
     found = (catalogs or Catalogs()).catalog(catalog)
     with _fitting(type(found), f"Cannot open {name}"):
         committer, options = found.open(tuple(levels), table, storage_options or {})

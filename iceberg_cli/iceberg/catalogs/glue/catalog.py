@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
+from iceberg_cli.errors import TableNotFound
 from iceberg_cli.iceberg.catalogs import Catalog, CatalogEntry, Committer, MayMatch
 from iceberg_cli.iceberg.catalogs.glue.connection import METADATA, GlueConnection, is_iceberg
+from iceberg_cli.names import name_of
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.storage.s3.options import with_table_tags
 
@@ -25,7 +27,10 @@ class GlueCatalog(Catalog):
         """See `Catalog.open`; what is written gets tags with the table's name where the properties say so."""
         from iceberg_cli.iceberg.catalogs.glue.committer import GlueCommitter  # which no list needs
 
-        namespace = ".".join(levels)
+        if len(levels) > 1:
+            name = name_of(self.name, *levels, table)
+            raise TableNotFound(f"Cannot find the table {name}: a namespace of Glue has one level.")
+        [namespace] = levels
         options = with_table_tags({**self.properties, **storage_options}, namespace=namespace, table=table)
         committer = GlueCommitter(
             self._connection, namespace=namespace, table=table, storage=open_storage(options)

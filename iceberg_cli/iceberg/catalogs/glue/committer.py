@@ -26,6 +26,7 @@ from iceberg_cli.iceberg.catalogs.glue.connection import (
     is_iceberg,
     is_refused,
 )
+from iceberg_cli.names import name_of
 from iceberg_cli.operation.outcomes import Attempt, Conflict, Unknown
 from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage import Storage
@@ -52,18 +53,13 @@ class GlueCommitter(SwapCommitter):
         namespace: the database.
         table: the entry's name.
         storage: where the metadata files are.
-
-    Raises:
-        TableNotFound: the namespace has several levels.
     """
 
     def __init__(self, connection: GlueConnection, *, namespace: str, table: str, storage: Storage) -> None:
         super().__init__(storage)
         self._connection, self._database, self._table = connection, namespace, table
-        self._name = f"{connection.name}.{namespace}.{table}"
+        self._name = name_of(connection.name, namespace, table)
         self._seen: _Entry | None = None  # as it was read last: its version says whether it is still so
-        if "." in namespace:
-            raise TableNotFound(f"Cannot find the table {self._name}: a namespace of Glue has one level.")
 
     def read_only_reason(self) -> str | None:
         """Why nothing is committed to this entry, or None."""

@@ -32,6 +32,7 @@ from iceberg_cli.iceberg.catalogs.hive.lock import NotNeeded, TableLock
 from iceberg_cli.iceberg.catalogs.hive.parameters import parameters_after, why_not_held, why_read_only
 from iceberg_cli.iceberg.catalogs.hive.proof import why_unproved
 from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
+from iceberg_cli.names import name_of
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage import Storage
@@ -58,7 +59,7 @@ class HiveCommitter(SwapCommitter):
             )
         self._connection = connection
         self._database, self._table = database, table
-        self._name = f"{connection.name}.{database}.{table}"
+        self._name = name_of(connection.name, database, table)
         self._parameters: Mapping[str, str] | None = None
         self._unanswered: set[str] = set()
         self._held: set[str] = set()  # commits that were answered, and locked until then

@@ -11,6 +11,7 @@ from pyiceberg.table import Table
 from iceberg_cli.errors import BackendUnavailable, TableNotFound
 from iceberg_cli.iceberg.catalogs.python_class.connection import PythonClassConnection, secrets_in
 from iceberg_cli.iceberg.catalogs.read_only import ReadOnlyCommitter
+from iceberg_cli.names import name_of
 
 
 class PythonClassCommitter(ReadOnlyCommitter):
@@ -36,7 +37,7 @@ class PythonClassCommitter(ReadOnlyCommitter):
         storage_options: Mapping[str, str],
     ) -> None:
         self._identifier = identifier
-        self._name = ".".join((catalog_name, *identifier))
+        self._name = name_of(catalog_name, *identifier)
         self._connection = PythonClassConnection(catalog_name, properties)
         self._class, self._catalog = self._connection.class_name, self._connection.catalog
         table = self._load()

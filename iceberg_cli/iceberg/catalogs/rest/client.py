@@ -25,6 +25,7 @@ from iceberg_cli.iceberg.catalogs.rest.connection import (
     texts_of,
 )
 from iceberg_cli.iceberg.catalogs.rest.lost_fields import fields_of
+from iceberg_cli.names import name_of
 from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage.redaction import redact, secrets_of
 
@@ -113,7 +114,7 @@ class RestClient:
         self._own = properties
         self._elsewhere: requests.Session | None = None
         self._identifier = (*namespace, table)
-        self.name = f"{catalog_name}.{'.'.join(self._identifier)}"
+        self.name = name_of(catalog_name, *self._identifier)
         self._connection = connection or RestConnection(catalog_name, properties)
 
     @property

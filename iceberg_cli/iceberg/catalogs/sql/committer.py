@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
 from iceberg_cli.iceberg.catalogs.sql import database as db
+from iceberg_cli.names import name_of
 from iceberg_cli.operation.outcomes import Attempt, Unknown
 from iceberg_cli.plan.text import did_you_mean
 from iceberg_cli.storage import Storage
@@ -42,7 +43,7 @@ class SqlCommitter(SwapCommitter):
         storage: Storage,
     ) -> None:
         super().__init__(storage)
-        self._name = f"{catalog_name}.{namespace}.{table}"
+        self._name = name_of(catalog_name, *namespace.split("."), table)
         self._parts = (catalog_name, namespace, table)
         self._beside = (db.catalog_name == catalog_name) & (db.namespace == namespace)
         self._database = database
