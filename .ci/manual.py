@@ -34,7 +34,7 @@ FILES = {
     "PLAN_FILE, PLAN_FILE.removals.parquet": "A saved plan, and what it removes; they belong together.",
 }
 FILES_OF_OTHERS = {
-    "demo": {"DIR/db/events/, DIR/db/orders/": "The tables."},
+    "demo": {"DIR/db/events/, DIR/db/orders/, DIR/db/visits/": "The tables."},
     "completion": {
         "~/.zfunc/_iceberg-cli": "A place for the script of zsh, if the folder is in $fpath.",
         "~/.config/fish/completions/iceberg-cli.fish": "The place for the script of fish.",

@@ -388,7 +388,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l log-file -r -F -d 'App
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -s h -l help -d 'Show the help and exit.'
 complete -c iceberg-cli -n '__iceberg_cli_at resume 2' -l help-all -d 'Show the help with every option and exit.'
 
-complete -c iceberg-cli -n __fish_use_subcommand -f -a demo -d 'Create a small warehouse: a v2 and a v3 table, some forty snapshots, a branch, tags, deletion vectors'
+complete -c iceberg-cli -n __fish_use_subcommand -f -a demo -d 'Create a small warehouse: two Iceberg tables and one of Delta, with a history of forty days'
 complete -c iceberg-cli -n '__iceberg_cli_at demo 2' -l format -x -a 'text json' -d 'json: one document on standard output. Default: text.'
 complete -c iceberg-cli -n '__iceberg_cli_at demo 2' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
 complete -c iceberg-cli -n '__iceberg_cli_at demo 2' -s q -l quiet -d 'Print only errors, and what is left undone.'

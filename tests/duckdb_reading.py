@@ -1,4 +1,4 @@
-"""DuckDB as a reader of Iceberg tables."""
+"""DuckDB as a reader of Iceberg and Delta tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 import duckdb_extension_avro
+import duckdb_extension_delta
 import duckdb_extension_iceberg
 
 
@@ -22,4 +23,13 @@ def duckdb_with_iceberg() -> duckdb.DuckDBPyConnection:
         (file,) = Path(module.__path__[0]).rglob("*.duckdb_extension")
         connection.execute(f"LOAD '{file}'")
     connection.execute("SET enable_external_file_cache = false")
+    return connection
+
+
+@functools.cache
+def duckdb_with_delta() -> duckdb.DuckDBPyConnection:
+    """Likewise."""
+    connection = duckdb.connect(config={"threads": 1})
+    (file,) = Path(duckdb_extension_delta.__path__[0]).rglob("*.duckdb_extension")
+    connection.execute(f"LOAD '{file}'")
     return connection

@@ -1,4 +1,4 @@
-"""The demo warehouse, read by PyIceberg and DuckDB and checked against its own summaries."""
+"""The demo warehouse, read by PyIceberg, DuckDB and delta-rs and checked against its own summaries and log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import StaticTable
 
@@ -17,7 +20,9 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.spec.deletes.puffin import read_footer
 from iceberg_cli.iceberg.spec.manifests.manifest import ManifestSource, read_entries
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
-from tests.duckdb_reading import duckdb_with_iceberg
+from iceberg_cli.testing.delta_vectors import positions_in, vector_file
+from tests.cli.running import iceberg_cli
+from tests.duckdb_reading import duckdb_with_delta, duckdb_with_iceberg
 
 NOW_MS = 1_760_000_000_000
 NAMES = ["events", "orders"]
@@ -255,6 +260,103 @@ def test_row_ids_of_the_orders_are_disjoint_never_change_and_lie_below_the_next(
     assert document["next-row-id"] == next_row_id
 
 
+# -- visits, a Delta table -------------------------------------------------------------------------------------------
+
+
+def log_of(demo: DemoTables) -> list[list[dict[str, Any]]]:
+    """The actions of each version."""
+    files = sorted(Path(demo.visits, "_delta_log").glob("*.json"))
+    assert [int(file.stem) for file in files] == list(range(len(files)))
+    return [[json.loads(line) for line in file.read_text().splitlines()] for file in files]
+
+
+def active_files(demo: DemoTables) -> list[dict[str, dict[str, Any]]]:
+    """The adds after each version, by path: by the commits alone, without checkpoints."""
+    versions: list[dict[str, dict[str, Any]]] = [{}]
+    for actions in log_of(demo):
+        active = dict(versions[-1])
+        for remove in [action["remove"] for action in actions if "remove" in action]:
+            assert active.pop(remove["path"]).get("deletionVector") == remove.get("deletionVector")
+        versions.append(
+            active | {action["add"]["path"]: action["add"] for action in actions if "add" in action}
+        )
+    return versions[1:]
+
+
+def visit_ids(demo: DemoTables, active: dict[str, dict[str, Any]]) -> list[int]:
+    """The ids of the rows that are not deleted."""
+    found = []
+    for path, add in active.items():
+        ids = pq.read_table(f"{demo.visits}/{path}", columns=["visit_id"])["visit_id"].to_pylist()
+        deleted: list[int] = []
+        if vector := add.get("deletionVector"):
+            deleted = positions_in(Path(vector_file(vector, demo.visits) or "").read_bytes(), vector)
+            assert len(deleted) == vector["cardinality"]
+        found += [value for position, value in enumerate(ids) if position not in deleted]
+    return sorted(found)
+
+
+def test_delta_rs_reads_every_version_of_the_visits(demo: DemoTables) -> None:
+    for version, active in enumerate(active_files(demo)):
+        engine = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(demo.visits, version=version))
+        found = pa.table(engine.execute("SELECT visit_id FROM t").read_all())["visit_id"].to_pylist()
+        assert sorted(found) == visit_ids(demo, active)
+
+
+def test_duckdb_reads_the_visits_by_their_newest_checkpoint(demo: DemoTables) -> None:
+    query = f"SELECT visit_id FROM delta_scan('{demo.visits}') ORDER BY visit_id"
+    ids = [value for (value,) in duckdb_with_delta().execute(query).fetchall()]
+    assert ids == visit_ids(demo, active_files(demo)[-1])
+    assert len(set(ids)) == 554
+
+
+def test_statistics_of_the_visits_are_those_of_their_rows(demo: DemoTables) -> None:
+    for add in {path: add for active in active_files(demo) for path, add in active.items()}.values():
+        rows = pq.read_table(f"{demo.visits}/{add['path']}")
+        stats = json.loads(add["stats"])
+        assert (stats["numRecords"], add["size"]) == (
+            len(rows),
+            Path(demo.visits, add["path"]).stat().st_size,
+        )
+        for name in rows.column_names:
+            values = rows[name].to_pylist()
+            assert (stats["minValues"][name], stats["maxValues"][name], stats["nullCount"][name]) == (
+                *(
+                    each if isinstance(each, int | str) else each.isoformat()
+                    for each in (min(values), max(values))
+                ),
+                0,
+            )
+
+
+def test_versions_of_the_visits_are_of_forty_days_and_end_now(demo: DemoTables) -> None:
+    times = [actions[0]["commitInfo"]["timestamp"] for actions in log_of(demo)]
+    files = sorted(Path(demo.visits, "_delta_log").glob("*.json"))
+    assert [file.stat().st_mtime_ns for file in files] == [1_000_000 * each for each in times]
+    assert (len(times), times[-1]) == (26, NOW_MS)
+    assert 38 * DAY_MS < NOW_MS - times[0] < 40 * DAY_MS
+    assert times == sorted(set(times))
+
+
+def test_check_finds_nothing_in_the_visits_and_three_verbs_have_something_to_do(demo: DemoTables) -> None:
+    checked = iceberg_cli("inspect", demo.visits, "--check", "--deep", "--as-of", NOW_MS, "--format", "json")
+    assert checked.json["findings"] == []
+    plan = iceberg_cli("plan", demo.visits, "--as-of", NOW_MS).out
+    assert plan.startswith("expire-snapshots, rewrite-manifests and merge-dvs are due;")
+
+
+def test_removed_files_of_the_visits_are_partly_past_their_retention(demo: DemoTables) -> None:
+    removes = [action["remove"] for actions in log_of(demo) for action in actions if "remove" in action]
+    ages = [(NOW_MS - remove["deletionTimestamp"]) / DAY_MS for remove in removes]
+    assert min(ages) < 7 < max(ages)
+    named = {path for active in active_files(demo) for path in active}
+    [left_behind] = {path.name for path in Path(demo.visits).glob("*.parquet")} - named
+    assert (NOW_MS - Path(demo.visits, left_behind).stat().st_mtime * 1000) / DAY_MS > 7
+
+
+# -- all -------------------------------------------------------------------------------------------------------------
+
+
 def test_same_time_gives_the_same_tables(demo: DemoTables, tmp_path: Path) -> None:
     again = create_demo(str(tmp_path), now_ms=NOW_MS)
     for name in NAMES:
@@ -270,6 +372,21 @@ def test_same_time_gives_the_same_tables(demo: DemoTables, tmp_path: Path) -> No
         ]
         assert theirs["refs"] == ours["refs"]
         assert theirs["table-uuid"] == ours["table-uuid"]
+    assert files_of(again.visits) == files_of(demo.visits)
+
+
+def files_of(folder: str) -> dict[str, tuple[int, bytes]]:
+    """The files below a folder: when they were last written, and what is in them."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in Path(folder).rglob("*")
+        if path.is_file()
+    }
+
+
+def test_the_command_names_all_three(tmp_path: Path) -> None:
+    names = [f"{tmp_path}/db/{name}" for name in ("events", "orders", "visits")]
+    assert iceberg_cli("demo", tmp_path, "--format", "json").json["tables"] == names
 
 
 def test_existing_table_is_left_alone(demo: DemoTables) -> None:

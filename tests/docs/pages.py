@@ -20,10 +20,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.builders import DAY_MS
 from tests.cli.printed import plain, run_on_a_terminal
 from tests.cli.running import Ran
-from tests.golden.commands import CLOCK_MS, alone, fixed, settle_times, write_visits
+from tests.golden.commands import alone, fixed, settle_times
 from tests.golden.comparing import as_made, marked
 from tests.paths import ROOT
 
@@ -73,16 +72,11 @@ def command_lines(block: str) -> Iterator[str]:
 
 
 @contextmanager
-def prepared(page: str) -> Iterator[None]:
-    """What a page expects to be there: most make their own tables by `iceberg-cli demo`."""
+def prepared() -> Iterator[None]:
+    """The folder in which pages make their tables by `iceberg-cli demo`: not there yet."""
     with alone(FOLDER), fixed(FOLDER), pytest.MonkeyPatch.context() as patched:
         shutil.rmtree(FOLDER, ignore_errors=True)
         patched.chdir(FOLDER.parent)
-        if page == "delta.md":
-            table = FOLDER / "visits"
-            write_visits(str(table))
-            for path in table.rglob("*.*"):
-                os.utime(path, ((CLOCK_MS - 40 * DAY_MS) / 1000,) * 2)
         yield
 
 
@@ -122,7 +116,7 @@ def made_anew(path: Path, run: Callable[..., Ran] = run_plain) -> str:
     """The text of a page with what its commands show today."""
     text = path.read_text(encoding="utf-8")
     parts, end, code = [], 0, 0
-    with prepared(path.name):
+    with prepared():
         for block in blocks(text, "console"):
             entries = []
             for command in command_lines(block.text):

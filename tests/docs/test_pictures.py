@@ -27,7 +27,7 @@ def in_colour(command: str) -> Ran:
 def drawn() -> dict[str, str]:
     """The pictures by their names: of each command line and what comes of it, on a dark and on a light ground."""
     pictures = {}
-    with prepared("README.md"):
+    with prepared():
         assert in_colour(f"iceberg-cli demo {FOLDER}").code == 0
         for name, command in COMMANDS.items():
             ran = in_colour(command)

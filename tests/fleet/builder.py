@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import duckdb
-import duckdb_extension_delta
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,7 +40,7 @@ from iceberg_cli.testing.iceberg_files import DATA, Entry, Json
 from iceberg_cli.testing.iceberg_writer import IcebergWriter, Key, arrow_schema, parquet_metrics
 from tests.builders import DAY_MS, SCHEMA, SPEC
 from tests.cli.lakes import AS_OF_MS
-from tests.duckdb_reading import duckdb_with_iceberg
+from tests.duckdb_reading import duckdb_with_delta, duckdb_with_iceberg
 from tests.rest_servers import pyiceberg_options_of
 from tests.servers import BY_FSSPEC, Versitygw
 
@@ -131,7 +130,7 @@ class Fleet:
     def rows_of(self, table: FleetTable) -> list[int]:
         """The values of `n` as DuckDB reads them, or PyIceberg those of an Iceberg table on S3."""
         if table.table_format == "delta":
-            return _numbers(_duckdb_with_delta(), f"delta_scan('{table.folder}')")
+            return _numbers(duckdb_with_delta(), f"delta_scan('{table.folder}')")
         if table.place != "s3":
             return _numbers(duckdb_with_iceberg(), f"iceberg_scan('{self.pointer(table)}')")
         assert self.s3 is not None
@@ -478,14 +477,6 @@ BROKEN: Final[Mapping[str, Ill]] = {
 
 
 # -- other readers ---------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def _duckdb_with_delta() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(config={"threads": 1})
-    (file,) = Path(duckdb_extension_delta.__path__[0]).rglob("*.duckdb_extension")
-    connection.execute(f"LOAD '{file}'")
-    return connection
 
 
 def _numbers(connection: duckdb.DuckDBPyConnection, source: str) -> list[int]:

@@ -68,7 +68,8 @@ def _files() -> dict[Path, tuple[bytes, int]]:
     four_snapshots(Path(FOUR)).publish()
     create_demo(str(ROOT), now_ms=CLOCK_MS)
     write_visits(VISITS)
-    paths = sorted(path for path in ROOT.rglob("*") if path.is_file())
+    tables = (FOUR, EVENTS, ORDERS, VISITS)
+    paths = sorted(path for table in tables for path in Path(table).rglob("*") if path.is_file())
     old_ms = CLOCK_MS - 40 * DAY_MS
     return {path: (path.read_bytes(), old_ms + number * HOUR_MS) for number, path in enumerate(paths)}
 

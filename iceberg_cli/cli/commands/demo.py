@@ -20,15 +20,18 @@ def register(app: typer.Typer) -> None:
             str, typer.Argument(metavar="DIR", help="A folder that does not exist yet or is empty.")
         ],
     ) -> None:
-        """Create a small warehouse: a v2 and a v3 table, some forty snapshots, a branch, tags, deletion vectors."""
+        """Create a small warehouse: two Iceberg tables and one of Delta, with a history of forty days.
+
+        It has snapshots and versions, a branch, tags, deletion vectors, and something to do for each verb.
+        """
         from iceberg_cli.cli import render
         from iceberg_cli.demo import create_demo
 
         changed(f"What was written so far is in {folder}.")
         tables = create_demo(folder, now_ms=run.as_of_ms)
         if run.json:
-            render.print_json({"schema": "iceberg-cli/demo/1", "tables": [tables.events, tables.orders]})
+            render.print_json({"schema": "iceberg-cli/demo/1", "tables": [*tables.every]})
         elif not run.quiet:
-            for location in (tables.events, tables.orders):
+            for location in tables.every:
                 run.out.command(location, indent=0)
             run.out.command(f"Now try: iceberg-cli inspect {tables.events}", indent=0)
