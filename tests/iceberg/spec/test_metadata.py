@@ -617,7 +617,7 @@ def test_a_duplicate_key_is_named_and_broken_text_has_its_byte_offset() -> None:
         loads(b'{"refs":{"main":1,"main":2}}', PATH)
     assert twice.value.offset == "main"
     with pytest.raises(CorruptFile) as broken:
-        loads('{"é":1,}'.encode(), PATH)
+        loads('{"é":1,x}'.encode(), PATH)
     assert broken.value.offset == 8
     filler = b'{"\\"":[' + b'"{[",' * 300_000 + b'0],"b":'
     with pytest.raises(CorruptFile) as deep:

@@ -53,10 +53,10 @@ def duplicates_in_sqlite(path: str, name: str) -> dict[str, list[CatalogEntry]]:
     rows = _ask(
         path,
         name,
-        "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables WHERE catalog_name = ?1"
-        " AND {tables} AND metadata_location IN (SELECT metadata_location FROM iceberg_tables WHERE catalog_name = ?1"
+        "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables WHERE catalog_name = ?"
+        " AND {tables} AND metadata_location IN (SELECT metadata_location FROM iceberg_tables WHERE catalog_name = ?"
         " AND {tables} GROUP BY metadata_location HAVING count(*) > 1) ORDER BY table_namespace, table_name",
-        (name,),
+        (name, name),
     )
     found: dict[str, list[CatalogEntry]] = {}
     for namespace, table, place in rows:
