@@ -126,7 +126,7 @@ def test_python_example_does_what_it_says(
     assert (names["checked"].errors, names["open_operations"]) == (0, [])
     exec(many_tables.text, names)
     *survey, events, orders = capsys.readouterr().out.splitlines()
-    assert survey[1].startswith("What is due in 2 tables frees ")
+    assert survey[1].startswith("What is due in 3 tables frees ")
     for line in (events, orders):
         assert re.fullmatch(r"expire-snapshots done [1-9]\d*", line)
 
