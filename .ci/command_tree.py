@@ -42,7 +42,19 @@ class Parameter:
     choices: tuple[str, ...]
     optional: bool
     repeatable: bool
-    asks: str = ""  # the kind of values that the typed table gives
+    asks: str = ""  # the kind of values that the program gives
+
+    @property
+    def is_comma_separated(self) -> bool:
+        """Whether one text may have several values."""
+        return self.repeatable and "," in self.metavar
+
+    @property
+    def how_often(self) -> str:
+        """What its help adds of an option that takes several values."""
+        if self.is_comma_separated:
+            return r"Several: with commas between them (`\,` is a comma of a value), or by giving it again."
+        return "May be given more than once." if self.repeatable else ""
 
     @property
     def is_path(self) -> bool:
@@ -112,7 +124,7 @@ def _command(name: str, found: Any, choices: Choices) -> Command:
 def _parameter(command: str, found: Any, choices: Choices) -> Parameter:
     is_option = found.param_type_name == "option"
     metavar = "" if is_option and found.is_flag else (found.metavar or found.name.upper()).strip("[]")
-    spelled = tuple(metavar.split("|")) if re.fullmatch(r"[a-z0-9|]+", metavar) else ()
+    spelled = tuple(re.split(r"[|,]", metavar)) if re.fullmatch(r"[a-z0-9|]+|[a-z0-9,-]+", metavar) else ()
     text = found.help or ""
     if is_option and isinstance(found.default, str):
         text = f"{text} Default: {found.default}."

@@ -119,8 +119,8 @@ def _options(options: Iterable[Parameter]) -> Iterator[str]:
         names = ", ".join(f"\\fB{roff(name)}\\fR" for name in option.names)
         value = f" \\fI{roff(option.metavar)}\\fR" if option.metavar else ""
         yield from (".TP", names + value, *_sentences(option.help))
-        if option.repeatable:
-            yield "May be given more than once."
+        if option.how_often:
+            yield from _sentences(option.how_often.replace("`", ""))
 
 
 def _definitions(terms: dict[str, str]) -> Iterator[str]:

@@ -122,7 +122,7 @@ def _grouped(options: Iterable[Parameter]) -> Iterator[str]:
 def _option(option: Parameter) -> str:
     names = ", ".join(f"`{name}`" for name in option.names[:-1])
     last = f"`{option.names[-1]} {option.metavar}`".replace(" `", "`")
-    again = " May be given more than once." if option.repeatable else ""
+    again = f" {option.how_often}" if option.repeatable else ""
     return f"- {names}{', ' if names else ''}{last}: {_text(option.help)}{again}"
 
 

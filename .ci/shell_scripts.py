@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from command_tree import NAME, WRITTEN_BY, Command, Parameter
 
+from iceberg_cli.plan.option_kinds import COMMAS
+
 
 def _value_options(root: Command, commands: Iterable[Command]) -> dict[str, Parameter]:
     """Every option that takes a value, by each of its names. A name means the same in all commands.
@@ -19,12 +21,17 @@ def _value_options(root: Command, commands: Iterable[Command]) -> dict[str, Para
     for option in (option for one in commands for option in one.options):
         for name in option.names:
             before = found.get(name, option)
-            if (before.metavar, before.choices, before.asks) != (option.metavar, option.choices, option.asks):
+            # One command may take several of what another takes one of.
+            if (_one(before), before.choices, before.asks) != (_one(option), option.choices, option.asks):
                 raise SystemExit(
                     f"{name} means {before.metavar!r} in one command and {option.metavar!r} in another"
                 )
             found[name] = option
     return {name: option for name, option in found.items() if option.metavar}
+
+
+def _one(option: Parameter) -> str:
+    return option.metavar.removesuffix(COMMAS)
 
 
 def bash(root: Command, commands: tuple[Command, ...]) -> str:

@@ -59,6 +59,7 @@ _iceberg_cli() {
             --format) _iceberg_cli_words "text json" ;;
             --engine) _iceberg_cli_words "auto local spark" ;;
             --progress) _iceberg_cli_words "auto bar lines json none" ;;
+            --with) _iceberg_cli_words "repair-manifests merge-dvs assign-row-ids" ;;
             --content) _iceberg_cli_words "data deletes all" ;;
             --checkpoint) _iceberg_cli_words "classic v2" ;;
             --cleanup) _iceberg_cli_words "all metadata none" ;;

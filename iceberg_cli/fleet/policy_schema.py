@@ -15,7 +15,7 @@ from iceberg_cli.fleet.thresholds import THRESHOLDS
 from iceberg_cli.formats import VERB_NAMES, policies_of
 from iceberg_cli.plan.option_kinds import Kind
 from iceberg_cli.plan.policy import Moment, PolicyOption
-from iceberg_cli.plan.text import did_you_mean, listed, time_ms
+from iceberg_cli.plan.text import comma_separated, did_you_mean, listed, time_ms
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -215,11 +215,10 @@ def _read(option: PolicyOption, value: Any, source: str) -> Any:
     if kind.takes is bool:
         return value
     if kind.repeatable:
-        given: Any = [
-            _as_given(kind.takes, each, source) for each in (value if isinstance(value, list) else [value])
-        ]
-    elif isinstance(value, list):  # words that the command line has with commas between them
-        given = ",".join(value)
+        each_value = value if isinstance(value, list) else [value]
+        if isinstance(value, str) and "," in kind.metavar:  # as on the command line
+            each_value = comma_separated(value)
+        given: Any = [_as_given(kind.takes, each, source) for each in each_value]
     else:
         given = _as_given(kind.takes, value, source)
     kind.check(kind.read(given, source), source)

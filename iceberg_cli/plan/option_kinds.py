@@ -15,11 +15,12 @@ from datetime import timedelta
 from typing import Any, ClassVar, Final, TypeVar
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
+from iceberg_cli.plan.text import comma_separated, duration_ms, size_bytes, time_ms
 from iceberg_cli.plan.times import moment_ms, span_ms
 
 _MIN_TARGET_BYTES: Final = 4 << 10
 _MAX_TARGET_BYTES: Final = 1 << 40
+COMMAS: Final = ",..."  # the end of a metavar: several values with commas between them
 _T = TypeVar("_T")
 
 
@@ -28,7 +29,7 @@ class Kind(ABC):
 
     takes: ClassVar[type] = str  # what the command line hands over: str, int or bool
     repeatable: ClassVar[bool] = False
-    metavar: str = "TEXT"
+    metavar: str = "TEXT"  # with a comma in it: a text may have several values, with commas between them
 
     def of_program(self, given: Any, flag: str) -> Any:  # noqa: ARG002 - most kinds take what is given as it is
         """What a program gives, as `read` takes it: a `timedelta` or `datetime` becomes ms.
@@ -320,6 +321,7 @@ class Selection(Kind):
     """Some of a few words, with commas between them; they run in the order of `values`."""
 
     values: tuple[str, ...]
+    repeatable: ClassVar[bool] = True
 
     @property
     def metavar(self) -> str:  # type: ignore[override]
@@ -328,12 +330,10 @@ class Selection(Kind):
 
     def read(self, given: str | Iterable[str], flag: str) -> tuple[str, ...]:
         """As `Kind`: words in any order, or a text with commas between them."""
-        if isinstance(given, str):
-            words = {part.strip() for part in given.split(",")} - {""}
-            if not words:
-                raise UsageError(f"{flag} takes {', '.join(self.values)}; it names none")
-        else:
-            words = set(given)
+        given = comma_separated(given) if isinstance(given, str) else list(given)
+        words = set(given) - {""}
+        if given and not words:
+            raise UsageError(f"{flag} takes {', '.join(self.values)}; it names none")
         if unknown := sorted(words - set(self.values)):
             raise UsageError(f"{flag} takes {', '.join(self.values)}, not {', '.join(unknown)}")
         return tuple(word for word in self.values if word in words)
@@ -353,10 +353,18 @@ class Selection(Kind):
 
 @dataclass(eq=False, repr=False)
 class Several(Kind):
-    """Values of one kind, each by a flag, each once; `ordered`: from the least to the greatest."""
+    """Values of one kind, by one flag or several, each once.
+
+    Args:
+        each: the kind of each.
+        ordered: from the least to the greatest.
+        by_commas: whether a text may have several, with commas between them. Not where others chose the texts and a
+            comma means nothing: paths, and what programs call themselves.
+    """
 
     each: Kind
     ordered: bool = False
+    by_commas: bool = True
     repeatable: ClassVar[bool] = True
 
     @property
@@ -366,8 +374,8 @@ class Several(Kind):
 
     @property
     def metavar(self) -> str:  # type: ignore[override]
-        """As each."""
-        return self.each.metavar
+        """As each; several by commas have one."""
+        return f"{self.each.metavar}{COMMAS}" if self.by_commas else self.each.metavar
 
     def read(self, given: Iterable[Any], flag: str) -> tuple[Any, ...]:
         """As `Kind`."""

@@ -201,6 +201,22 @@ def size_bytes(text: str, option: str) -> int:
     return int(float(match[1]) * _SIZES[unit])
 
 
+def comma_separated(text: str) -> list[str]:
+    r"""The values of a text that has commas between them; `\,` is a comma of a value.
+
+    A text with no comma between values is one value as it is; else there are no empty values, and no space around them.
+    """
+    parts = re.split(r"(?<!\\),", text)
+    if len(parts) > 1:
+        parts = [part.strip() for part in parts if part.strip()] or [""]
+    return [part.replace("\\,", ",") for part in parts]
+
+
+def as_one_value(value: str) -> str:
+    """The text that `comma_separated` reads as this one value."""
+    return value.replace(",", "\\,")
+
+
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """A sentence with the nearest of some names, the best first, to be put behind another one; empty if none is near.
 

@@ -25,7 +25,7 @@ def allow_writer_loss(of_format: str = "") -> Any:
     """
     about = "Accept that this client, which wrote last, cannot write any more, by the name that the plan has."
     return option(
-        Several(Text("NAME", empty=False)),
+        Several(Text("NAME", empty=False), by_commas=False),
         of_format + about,
         default=(),
         flag=ALLOW_WRITER_LOSS,

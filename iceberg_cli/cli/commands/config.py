@@ -10,6 +10,7 @@ import typer
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import VERB_NAMES, policies_of
+from iceberg_cli.plan.option_kinds import COMMAS
 from iceberg_cli.plan.policy import DEFAULT
 from iceberg_cli.plan.text import count, did_you_mean
 
@@ -107,7 +108,8 @@ def _option(every: EverySettings, command_name: str, flag: str, settings: Settin
 
     argument = every.commands[command_name][flag]
     value = without_secrets(argument, settings.values[flag])
-    if argument.metavar == "ID" and value is not None:  # not all readers of JSON have so long numbers
+    # Not all readers of JSON have so long numbers.
+    if argument.metavar.removesuffix(COMMAS) == "ID" and value is not None:
         value = [str(each) for each in value] if isinstance(value, list) else str(value)
     return Option(value=value, source=settings.sources.get(flag, DEFAULT))
 

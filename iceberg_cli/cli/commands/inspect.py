@@ -86,7 +86,7 @@ Second = Annotated[
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--columns", metavar="NAME...", help="With sample: this column; give it again for others."),
+    typer.Option("--columns", metavar="NAME,...", help="With sample: only these columns."),
 ]
 _STDOUT = "-"
 

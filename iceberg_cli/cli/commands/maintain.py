@@ -65,7 +65,7 @@ def register(app: typer.Typer) -> None:
         jobs: Jobs = None,
         only: Annotated[
             list[str] | None,
-            typer.Option(metavar="VERB...", help="Only this verb; give it again for others."),
+            typer.Option(metavar="VERB,...", help="Only these verbs."),
         ] = None,
         limit_deletes: Annotated[
             int | None,

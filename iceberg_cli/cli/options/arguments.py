@@ -1,5 +1,8 @@
 """The arguments of commands: groups of options that share a parameter, and the options that policies have.
 
+An option that may be repeated takes several values by commas, too, where its metavar has one: `NAME,...`. Those without
+are of values in which a comma means nothing: paths, URIs, names of files and of programs, `K=V`.
+
 Whole numbers and key-value pairs are parsed here, too.
 """
 
@@ -19,6 +22,7 @@ from typer.models import OptionInfo
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import format_of, policy_for
+from iceberg_cli.plan.text import as_one_value
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Table
@@ -71,6 +75,11 @@ class Argument:
         """Whether it may be given more than once."""
         kind = self.annotation.__origin__
         return any(get_origin(each) is list for each in (kind, *get_args(kind)))
+
+    @property
+    def is_comma_separated(self) -> bool:
+        """Whether one text may have several values, with commas between them."""
+        return self.is_repeatable and "," in self.metavar
 
     @property
     def metavar(self) -> str:
@@ -212,13 +221,17 @@ def spelled(group: object, typed: Collection[str]) -> list[str]:
     for name, each in group_of(type(group)).arguments.items():
         value = getattr(group, name)
         if value != each.default and each.flag in typed:
-            words += _words(each.flag, value)
+            words += _words(each, value)
     return words
 
 
-def _words(flag: str, value: Any) -> list[str]:
-    given = value if isinstance(value, list) else [value]
-    return [word for each in given for word in ([flag] if each is True else [flag, str(each)])]
+def _words(argument: Argument, value: Any) -> list[str]:
+    if value is True:
+        return [argument.flag]
+    texts = [str(each) for each in (value if isinstance(value, list) else [value])]
+    if argument.is_comma_separated:
+        texts = [as_one_value(text) for text in texts]
+    return [word for text in texts for word in (argument.flag, text)]
 
 
 # -- options of policies ---------------------------------------------------------------------------------------
@@ -232,13 +245,13 @@ class VerbOptions:
         policies: the verb's, by format.
         given: by flag the text, number or switch, or a list of them; nothing that nobody gave.
         sources: by flag where that comes from, in words.
-        typed: the flags that are on the command line.
+        typed: the flags that are on the command line, with their arguments.
     """
 
     policies: Mapping[str, type[Policy]]
     given: Mapping[str, Any]
     sources: Mapping[str, str]
-    typed: Collection[str]
+    typed: Mapping[str, Argument]
 
     def policy(self, table: Table, *, now_ms: int) -> Policy:
         """The policy for a table.
@@ -273,7 +286,7 @@ class VerbOptions:
     @property
     def words(self) -> list[str]:
         """The options that were on the command line as words of another one."""
-        return [word for flag in self.typed for word in _words(flag, self.given[flag])]
+        return [word for flag, each in self.typed.items() for word in _words(each, self.given[flag])]
 
 
 def verb_group(policies: Mapping[str, type[Policy]]) -> ArgumentGroup:
@@ -291,7 +304,8 @@ def verb_group(policies: Mapping[str, type[Policy]]) -> ArgumentGroup:
             if each.flag in settings.sources
         }
         sources = {flag: settings.sources[flag] for flag in given}
-        return VerbOptions(policies, given, sources, [flag for flag in given if flag in settings.typed])
+        typed = {each.flag: each for each in arguments.values() if each.flag in settings.typed}
+        return VerbOptions(policies, given, sources, typed)
 
     return ArgumentGroup(arguments, make)
 

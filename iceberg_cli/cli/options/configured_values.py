@@ -10,7 +10,7 @@ import typer
 
 from iceberg_cli.cli.options.arguments import Argument, key_value
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan.text import duration_ms, size_bytes, time_ms
+from iceberg_cli.plan.text import comma_separated, duration_ms, size_bytes, time_ms
 
 _SWITCH: Final = {
     "1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False,
@@ -26,7 +26,7 @@ def read_text(argument: Argument, text: str, source: str, *, now_ms: int) -> Any
     Args:
         argument: the option.
         text: for a switch 1, 0, true, false, yes, no, on or off; several values have newlines between them or, where
-            there is none, white space.
+            there is none, white space, and where the command line takes commas these.
         source: for messages.
         now_ms: the time.
 
@@ -41,8 +41,9 @@ def read_text(argument: Argument, text: str, source: str, *, now_ms: int) -> Any
             raise UsageError(f"{source}: {text!r} is none of {', '.join(_SWITCH)}")
         return _SWITCH[text.lower()]
     if argument.is_repeatable:
-        parts = text.split("\n") if "\n" in text else text.split()
-        return _checked(argument, [part.strip() for part in parts if part.strip()], source, now_ms=now_ms)
+        parts = [part.strip() for part in (text.split("\n") if "\n" in text else text.split())]
+        texts = [each for part in parts if part for each in _several(argument, part)]
+        return _checked(argument, texts, source, now_ms=now_ms)
     return _checked(argument, text, source, now_ms=now_ms)
 
 
@@ -52,7 +53,7 @@ def read_value(argument: Argument, value: Any, source: str, *, now_ms: int) -> A
     Args:
         argument: the option.
         value: true or false for a switch, else a text, number or time; for an option that may be repeated also an
-            array of these.
+            array of these. A text outside an array is read as on the command line.
         source: for messages.
         now_ms: the time.
 
@@ -68,10 +69,18 @@ def read_value(argument: Argument, value: Any, source: str, *, now_ms: int) -> A
             raise UsageError(f"{source}: {shown} is not true or false")
         return value
     if argument.is_repeatable:
-        # One alone may stand for an array of it: another command may have the option for one value.
-        texts = [_text(each, shown, source) for each in (value if isinstance(value, list) else [value])]
+        if isinstance(value, list):
+            texts = [_text(each, shown, source) for each in value]
+        else:
+            # One alone may stand for an array of it: another command may have the option for one value.
+            texts = _several(argument, _text(value, shown, source))
         return _checked(argument, texts, source, now_ms=now_ms)
     return _checked(argument, _text(value, shown, source), source, now_ms=now_ms)
+
+
+def _several(argument: Argument, text: str) -> list[str]:
+    """The values of an option that may be repeated in one text."""
+    return comma_separated(text) if argument.is_comma_separated else [text]
 
 
 def _text(value: Any, shown: str, source: str) -> str:

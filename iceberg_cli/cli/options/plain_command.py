@@ -8,6 +8,7 @@ does more: for a mistake, a required value that is missing, a type that no optio
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import Any, Final
 
 import typer
@@ -16,6 +17,8 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from iceberg_cli.cli import subject
 from iceberg_cli.cli.options.arguments import Values
 from iceberg_cli.cli.options.help_texts import GROUPS, group_of, in_few_words, is_among_own, is_own
+from iceberg_cli.plan.option_kinds import COMMAS
+from iceberg_cli.plan.text import comma_separated
 
 HELP_ALL: Final = "--help-all"
 _MOST_OWN: Final = 16  # options that brief help shows of a command
@@ -96,6 +99,8 @@ class PlainCommand(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+        if several := _metavar_of_several(self.get_params(ctx)):
+            _write_below(formatter, f"{several}: several by commas or repeated; a comma of a value is \\,")
 
     def _format_own_options(self, ctx: Any, formatter: Any) -> None:
         """The arguments and the options that are the command's own, each in few words."""
@@ -118,10 +123,11 @@ class PlainCommand(TyperCommand):
                             for names, text in records
                         ]
                     )
-        if left := len(options) - len(shown):
-            formatter.write_paragraph()
-            with formatter.indentation():
-                formatter.write_text(f"{left} more options: {HELP_ALL}")
+        left, several = len(options) - len(shown), _metavar_of_several(shown)
+        notes = [f"{left} more options: {HELP_ALL}"] if left else []
+        notes += [f"{several}: several by commas or repeated"] if several else []
+        if notes:
+            _write_below(formatter, "; ".join(notes))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; from here on an error can name the table."""
@@ -151,6 +157,10 @@ class PlainCommand(TyperCommand):
         """
         ctx.meta[HELP_ALL] = HELP_ALL in args
         given, left, _ = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter in self.get_params(ctx):
+            texts = given.get(parameter.name)
+            if isinstance(texts, list) and "," in (getattr(parameter, "metavar", "") or ""):
+                given[parameter.name] = [value for text in texts for value in comma_separated(text)]
         if left or ctx.resilient_parsing:
             return super().parse_args(ctx, args)
         # --help before all others: it ends the command whatever they are.
@@ -164,6 +174,19 @@ class PlainCommand(TyperCommand):
                 ctx.params[parameter.name] = read
         ctx.args = []
         return []
+
+
+def _metavar_of_several(parameters: Iterable[Any]) -> str:
+    """The first metavar of options that take several values by commas; empty where there is none."""
+    metavars = [item.metavar or "" for item in parameters if item.param_type_name == "option"]
+    return next((metavar for metavar in metavars if metavar.endswith(COMMAS)), "")
+
+
+def _write_below(formatter: Any, text: str) -> None:
+    """Write what stands below the options."""
+    formatter.write_paragraph()
+    with formatter.indentation():
+        formatter.write_text(text)
 
 
 def _is_whole(ctx: Any) -> bool:

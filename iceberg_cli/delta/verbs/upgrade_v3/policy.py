@@ -22,7 +22,7 @@ class UpgradeV3(Policy):
 
     features: Sequence[str] = option(
         Several(Text("NAME")),
-        "Delta: a table feature by the protocol's name, such as deletionVectors or v2Checkpoint.",
+        "Delta: table features by the protocol's names, such as deletionVectors or v2Checkpoint.",
         default=(),
         flag="--feature",
         elsewhere="--with",

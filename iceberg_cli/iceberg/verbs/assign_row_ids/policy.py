@@ -35,7 +35,7 @@ class AssignRowIds(Policy):
     )
 
     refs: Sequence[str] = option(
-        Several(Text("NAME")), "This branch; default: main, then every other.", default=(), flag="--ref"
+        Several(Text("NAME")), "These branches; default: main, then every other.", default=(), flag="--ref"
     )
     share_ids: bool = option(
         Switch(),

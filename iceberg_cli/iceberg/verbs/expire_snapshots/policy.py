@@ -63,7 +63,7 @@ class ExpireSnapshots(Policy):
     )
     snapshot_ids: Sequence[int] = option(
         Several(Id(), ordered=True),
-        "Expire this snapshot. Alone, only the named ones go (Spark also applies the age rule); "
+        "Expire these snapshots. Alone, only the named ones go (Spark also applies the age rule); "
         "with --older-than or --retain-last, both.",
         default=(),
         flag="--snapshot-id",

@@ -41,7 +41,7 @@ class RewriteManifests(Policy):
     )
     spec_ids: Sequence[int] = option(
         Several(Whole(least=None, metavar="ID"), ordered=True),
-        "Only manifests of this partition spec; default: all.",
+        "Only manifests of these partition specs; default: all.",
         default=(),
         flag="--spec-id",
     )
@@ -50,7 +50,7 @@ class RewriteManifests(Policy):
     )
     sort_by: Sequence[str] = option(
         Several(Text("FIELD")),
-        "Sort by this partition field; default: all fields of the spec, in its order.",
+        "Sort by these partition fields; default: all fields of the spec, in its order.",
         default=(),
     )
     min_manifests: int | None = option(
