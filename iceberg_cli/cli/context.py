@@ -178,6 +178,7 @@ class Run:
             error.next_step = error.default_next_step
             raise
         self._opened: list[Table] = []
+        self._storage_options_checked = False
         self.settings = all_typed({})
         self.started_ms = now_ms()
         self.as_of_ms = (
@@ -318,13 +319,19 @@ class Run:
         return table
 
     def storage_options(self) -> dict[str, str]:
-        """What storages are given, which no listener writes down.
+        """What storages are given, which no listener writes down; names that none knows are warned of once a run.
 
         Raises:
             UsageError: a file or a variable that has a value is not there.
         """
         options = dict(self._storage_options())
         self._hide_secrets(options)
+        if options and not self._storage_options_checked:
+            from iceberg_cli.cli.options.storage_option_names import warnings_of
+
+            self._storage_options_checked = True
+            for line in warnings_of(options):
+                self.warn(line)
         return options
 
     def _hide_secrets(self, storage_options: Mapping[str, str]) -> None:

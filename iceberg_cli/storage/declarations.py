@@ -63,6 +63,8 @@ class StorageDeclaration:
         spellings: of schemes, as an error lists them.
         adapter: the module and the class of its `Storage`.
         options: the module whose `OPTIONS` are its `StorageOptions`; empty: it has none.
+        option_names: of the options that it reads, and that Iceberg and PyIceberg give it for their own use; one that
+            ends with a dot stands for all that begin so. Without any, every name may be one of its options.
         requirements: what pip installs for a module that is missing, by the module's first name.
         workers_need: modules that Spark's workers need for its paths.
         secret_words: in names of options whose values are secret.
@@ -81,6 +83,7 @@ class StorageDeclaration:
     spellings: tuple[str, ...]
     adapter: tuple[str, str]
     options: str = ""
+    option_names: tuple[str, ...] = ()
     requirements: tuple[tuple[str, str], ...] = ()
     workers_need: frozenset[str] = frozenset()
     secret_words: tuple[str, ...] = ()

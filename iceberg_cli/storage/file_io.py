@@ -25,6 +25,8 @@ _KNOWN: Final = {
     _PYTHON: frozenset(f"pyiceberg.io.{name}" for name in ("fsspec.FsspecFileIO", "pyarrow.PyArrowFileIO")),
 }
 
+OPTIONS: Final = tuple(_KNOWN)
+
 
 def unknown_reason(options: Mapping[str, str]) -> str | None:
     """Why nothing may be written or deleted where a `FileIO` of somebody's own is named, or None."""

@@ -12,5 +12,6 @@ DECLARATION: Final = StorageDeclaration(
     schemes=("hdfs", "viewfs"),
     spellings=("hdfs",),
     adapter=("iceberg_cli.storage.hdfs.files", "HdfsStorage"),
+    option_names=("hdfs.host", "hdfs.kerberos_ticket", "hdfs.port", "hdfs.user"),
     why_read_only=WHY_READ_ONLY,
 )

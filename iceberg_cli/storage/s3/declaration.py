@@ -21,12 +21,36 @@ _AWS: Final = rf"""
     )
     \.amazonaws\.com(?:\.cn)?
 """
+_NAMES: Final = (
+    # As s3fs has them.
+    "anon", "endpoint_url", "key", "region", "requester_pays", "secret", "token",
+    "client.access-key-id", "client.assume-role.", "client.credentials-provider", "client.credentials-provider.",
+    "client.factory", "client.profile-name", "client.refresh-credentials-enabled",
+    "client.refresh-credentials-endpoint", "client.region", "client.role-arn", "client.role-session-name",
+    "client.secret-access-key", "client.session-token", "http-client.",
+    *(
+        f"s3.{name}" for name in (
+            "acceleration-enabled", "access-grants.", "access-key-id", "access-points.", "acl",
+            "analytics-accelerator.", "anonymous", "checksum-enabled", "chunked-encoding-enabled",
+            "client-factory-impl", "connect-timeout", "cross-region-access-enabled", "crt.", "delete-enabled",
+            "delete.batch-size", "delete.num-threads", "delete.tags.", "directory-bucket.", "dualstack-enabled",
+            "endpoint", "expected-bucket-owner", "force-virtual-addressing", "multipart.", "path-style-access",
+            "preload-client-enabled", "profile-name", "proxy-uri", "region", "remote-signing-enabled",
+            "request-timeout", "requester-pays", "resolve-region", "retry-strategy-impl", "retry.", "role-arn",
+            "role-session-name", "secret-access-key", "server-side-encryption", "session-token",
+            "session-token-expires-at-ms", "signer", "signer.", "sse-kms-key-id", "sse.key", "sse.md5", "sse.type",
+            "staging-dir", "use-arn-region-enabled", "write.namespace-tag-enabled", "write.storage-class",
+            "write.table-tag-enabled", "write.tags.",
+        )
+    ),
+)  # fmt: skip
 DECLARATION: Final = StorageDeclaration(
     title="S3",
     schemes=("s3",),
     spellings=("s3",),
     adapter=("iceberg_cli.storage.s3.objects", "S3Storage"),
     options="iceberg_cli.storage.s3.options",
+    option_names=_NAMES,
     requirements=(("s3fs", "s3fs>=2025.3"),),
     workers_need=frozenset({"s3fs"}),
     secret_words=("access-key",),
