@@ -31,7 +31,14 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
 from requests.adapters import HTTPAdapter
 
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, BucketNotFound, IcebergCliError, UsageError
+from iceberg_cli.errors import (
+    AccessDenied,
+    BackendUnavailable,
+    BucketNotFound,
+    IcebergCliError,
+    NoCredentials,
+    UsageError,
+)
 from iceberg_cli.paths import canonical
 from iceberg_cli.storage import FileInfo, Renewal, Storage
 from iceberg_cli.storage.azure.options import AzureAccount, AzureOptions, ends_ms, is_credential
@@ -46,6 +53,11 @@ from iceberg_cli.storage.redaction import redact, secrets_of_proxies
 from iceberg_cli.storage.renewals import RenewedConnection
 
 _LOCATION: Final = re.compile(r"abfss://([^/@]+)(?:@([^/@]+))?/(.*)", re.DOTALL)
+_LOOKED_FOR: Final = (
+    "Looked for: adls.account-key, adls.sas-token, adls.connection-string, a service principal of adls.client-id or "
+    "AZURE_CLIENT_ID, AZURE_STORAGE_CONNECTION_STRING, a managed identity, the login of az. A public container is read "
+    "with adls.anon=true."
+)
 _MARK: Final = "iceberg_cli_put"  # names of metadata are identifiers
 _FOLDER: Final = "hdi_isfolder"  # the metadata of what stands for a folder
 _PAGE: Final = 5_000  # the most that a page has
@@ -77,6 +89,10 @@ class _StaticToken:
         return AccessToken(self._token, 1 << 40)
 
 
+class _NothingFound(ClientAuthenticationError):
+    """There was nothing to ask for a token with."""
+
+
 class _NoToken(Exception):
     """Whoever gives tokens gave none; not of the kind that retries of a request catch, which ask for half a minute."""
 
@@ -95,6 +111,10 @@ class _Identity:
         try:
             return self._credential.get_token(*scopes, **options)
         except ClientAuthenticationError as error:
+            # The chain ends at the first way that has something to ask with: where it tried the last one, none had.
+            ways = getattr(self._credential, "credentials", ())
+            if ways and f"\t{type(ways[-1]).__name__}" in error.message:
+                raise _NoToken(_NothingFound("there are no credentials")) from None
             raise _NoToken(error) from None
 
 
@@ -490,6 +510,8 @@ class AzureStorage(Storage):
     def _translated(self, verb: str, path: str, error: AzureError, *, is_listing: bool = False) -> Exception:
         if _is_absent(error) and not is_listing:
             return _absent(path)
+        if isinstance(error, _NothingFound):
+            return NoCredentials(f"Cannot {verb} {path}: {error.message}", next_step=_LOOKED_FOR)
         kind = AccessDenied if _is_denied(error) else BackendUnavailable
         if isinstance(error, HttpResponseError) and _code(error) == _NO_CONTAINER:
             kind = BucketNotFound
