@@ -83,35 +83,40 @@ def _restored(kind: type[IcebergCliError], args: tuple[Any, ...], fields: dict[s
     return error
 
 
-# The requirement to install for a module, where it is not the module's name.
+_DISTRIBUTION = "iceberg-table-maintenance"  # as in `iceberg_cli`, which imports this
+# By a module's first name the extra of this distribution that brings it, where several things need it.
+_EXTRAS = {
+    "azure": "azure",
+    "boto3": "glue",
+    "botocore": "glue",
+    "google": "gcs",
+    "pyiceberg": "rest",
+}
+# The requirement for a module that no extra brings, where it is not the module's name.
 _REQUIREMENTS = {
-    "boto3": "boto3>=1.35",
-    "hive_metastore": "pyiceberg[hive]>=0.12",
-    "jinja2": "jinja2>=3.1",
     "kerberos": "pyiceberg[hive-kerberos]>=0.12",
-    "matplotlib": "matplotlib>=3.9",
     "psycopg": "psycopg[binary]",
     "psycopg2": "psycopg2-binary",
     "puresasl": "pyiceberg[hive-kerberos]>=0.12",
-    "pyiceberg": "pyiceberg>=0.9",
-    "pyspark": "pyspark>=4.1,<4.2",
-    "sqlalchemy": "sqlalchemy>=2",
-    "strictyaml": "pyiceberg>=0.9",  # brings it
-    "thrift": "pyiceberg[hive]>=0.12",
-    "yaml": "pyyaml>=6",
 }
 
 
-def how_to_install(error: ImportError, requirements: Mapping[str, str] | None = None) -> str:
+def how_to_install(
+    error: ImportError, *, extra: str = "", requirements: Mapping[str, str] | None = None
+) -> str:
     """The next step where a module cannot be imported.
 
     Args:
         error: names the module.
-        requirements: of what needs it, by the first names of modules; they come before what is known here.
+        extra: of this distribution, that brings all that is needed; empty: what is known of the module decides.
+        requirements: of a package that needs it, by the first names of modules.
     """
     module = (error.name or "").partition(".")[0]
-    requirement = (requirements or {}).get(module) or _REQUIREMENTS.get(module, module)
-    return f"Install it with: pip install '{requirement}'"
+    if own := (requirements or {}).get(module):
+        return f"Install it with: pip install '{own}'"
+    if extra := extra or _EXTRAS.get(module, ""):
+        return f"Install all that is needed with: pip install '{_DISTRIBUTION}[{extra}]'"
+    return f"Install it with: pip install '{_REQUIREMENTS.get(module, module)}'"
 
 
 class UsageError(IcebergCliError):

@@ -14,9 +14,6 @@ import pytest
 
 import iceberg_cli as package
 import iceberg_table_maintenance
-from iceberg_cli.errors import how_to_install
-from iceberg_cli.storage.declarations import declarations
-from tests.cli.running import iceberg_cli
 from tests.paths import ROOT
 
 BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -37,49 +34,6 @@ def test_nothing_says_to_install_a_name_of_an_index() -> None:
         text = (ROOT / file).read_text(encoding="utf-8")
         stated = re.findall(rf"pip install [^\n&]*(?<![\w/-])(?:iceberg-cli|{NAME})\b", text)
         assert (stated, "pypi" in text.lower()) == ([], False), file
-
-
-@pytest.mark.parametrize(
-    ("module", "extra"), [("s3fs", "s3"), ("sqlalchemy", "sql"), ("pyiceberg", "sql"), ("pyspark", "spark")]
-)
-def test_what_to_install_is_what_the_extra_asks_for(module: str, extra: str) -> None:
-    targets = BUILD["project"]["optional-dependencies"][extra]
-    (requirement,) = [each for each in targets if re.split(r"[<>=\[]", each)[0] == module]
-    needs = dict(pair for each in declarations() for pair in each.requirements)
-    stated = how_to_install(ModuleNotFoundError(name=f"{module}.part"), needs)
-    assert stated == f"Install it with: pip install '{requirement}'"
-    assert how_to_install(ModuleNotFoundError(name="oracledb")) == "Install it with: pip install 'oracledb'"
-
-
-@pytest.mark.parametrize(
-    ("absent", "forgotten", "arguments", "stated"),
-    [
-        ("s3fs", "iceberg_cli.storage.s3.objects", ["inspect", "s3://b/t"], "pip install 's3fs>=2025.3'"),
-        (
-            "strictyaml", None, ["inspect", "prod.db.t", "--catalog-config", "{table}/.pyiceberg.yaml"],
-            "pip install 'pyiceberg>=0.9'",
-        ),
-        (
-            "pyspark.errors", None, ["plan", "{table}", "--engine", "spark"],
-            "pip install 'pyspark>=4.1,<4.2'",
-        ),
-    ],
-)  # fmt: skip
-def test_a_missing_library_is_named_itself(
-    absent: str,
-    forgotten: str | None,
-    arguments: Sequence[str],
-    stated: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert iceberg_cli("demo", tmp_path / "demo", "--quiet").code == 0
-    if forgotten is not None:
-        monkeypatch.delitem(sys.modules, forgotten, raising=False)
-    monkeypatch.setitem(sys.modules, absent, None)
-    ran = iceberg_cli(*(each.format(table=tmp_path / "demo/db/events") for each in arguments))
-    assert ran.code == 2, ran
-    assert f"Install it with: {stated}" in ran.err
 
 
 def installed(folder: Path, init: str | None) -> Path:

@@ -65,7 +65,8 @@ class StorageDeclaration:
         options: the module whose `OPTIONS` are its `StorageOptions`; empty: it has none.
         option_names: of the options that it reads, and that Iceberg and PyIceberg give it for their own use; one that
             ends with a dot stands for all that begin so. Without any, every name may be one of its options.
-        requirements: what pip installs for a module that is missing, by the module's first name.
+        extra: of this distribution, that brings all that it needs; empty for the storage of a package.
+        requirements: of a package: what pip installs for a module that is missing, by the first name of the module.
         workers_need: modules that Spark's workers need for its paths.
         secret_words: in names of options whose values are secret.
         signed_parameters: patterns of names of parameters that sign a URL.
@@ -84,6 +85,7 @@ class StorageDeclaration:
     adapter: tuple[str, str]
     options: str = ""
     option_names: tuple[str, ...] = ()
+    extra: str = ""
     requirements: tuple[tuple[str, str], ...] = ()
     workers_need: frozenset[str] = frozenset()
     secret_words: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Final, TypeVar
@@ -28,7 +28,7 @@ from iceberg_cli.storage import (
 )
 from iceberg_cli.storage.conditional_create import EndpointStorage
 from iceberg_cli.storage.credential_options import with_environment
-from iceberg_cli.storage.declarations import StorageDeclaration, declaration_of, declarations, declare
+from iceberg_cli.storage.declarations import declaration_of, declarations, declare
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.plugins import entry_points_of
 
@@ -124,7 +124,10 @@ class RoutedStorage(Storage):
                 declare(scheme, made_by)
                 storage = made_by(credential.options)
             except ImportError as error:
-                raise _not_installed(path, error, declaration_of(path)) from error
+                brought = declaration_of(path)
+                raise _not_installed(
+                    path, error, requirements=brought.requirements if brought else ()
+                ) from error
             if not isinstance(storage, Storage):
                 raise UsageError(
                     f"Cannot use {path}: what the entry point {entry.value} makes is no iceberg_cli.storage.Storage.",
@@ -143,7 +146,7 @@ class RoutedStorage(Storage):
         try:
             adapter = getattr(import_module(module), name)
         except ImportError as error:
-            raise _not_installed(path, error, own) from error
+            raise _not_installed(path, error, extra=own.extra) from error
         signer = {"signer": credential.signer} if own.takes_signer else {}
         storage = adapter(credential.options, renewal=credential.renewal, **signer)
         assert isinstance(storage, Storage)
@@ -272,10 +275,12 @@ class RoutedStorage(Storage):
         self._adapter_under(folder).prune(folder)
 
 
-def _not_installed(path: str, error: ImportError, own: StorageDeclaration | None) -> UsageError:
-    requirements = {} if own is None else dict(own.requirements)
+def _not_installed(
+    path: str, error: ImportError, *, extra: str = "", requirements: Iterable[tuple[str, str]] = ()
+) -> UsageError:
     return UsageError(
-        f"Cannot use {path}: {error.name} is not installed.", next_step=how_to_install(error, requirements)
+        f"Cannot use {path}: {error.name} is not installed.",
+        next_step=how_to_install(error, extra=extra, requirements=dict(requirements)),
     )
 
 

@@ -42,7 +42,7 @@ def check_target(path: str) -> None:
     except ImportError as error:
         raise UsageError(
             f"--report needs the Python package {error.name}, which is not installed",
-            next_step=how_to_install(error),
+            next_step=how_to_install(error, extra="report"),
         ) from error
 
 

@@ -78,7 +78,7 @@ def _open_session(choice: EngineChoice) -> Session:
     except ImportError as error:
         raise UsageError(
             f"Cannot use Spark: {error.name} is not installed.",
-            next_step=how_to_install(error),
+            next_step=how_to_install(error, extra="spark"),
         ) from error
     ours = active_session() is None
     builder = SparkSession.builder.appName("iceberg-cli")

@@ -154,7 +154,9 @@ def _parsed(path: str, text: str) -> Any:
     try:
         import yaml
     except ImportError as error:
-        raise UsageError(f"Cannot read {path}: {error}", next_step=how_to_install(error)) from error
+        raise UsageError(
+            f"Cannot read {path}: {error}", next_step=how_to_install(error, extra="import")
+        ) from error
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:

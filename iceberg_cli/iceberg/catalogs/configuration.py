@@ -90,7 +90,8 @@ def _read_file(config_file: str) -> Any:
     except ImportError as error:
         raise UsageError(
             f"Cannot read the configuration {config_file}: {error.name} is not installed.",
-            next_step=how_to_install(error),
+            # Which type of catalog it has nobody knows yet.
+            next_step=f"{how_to_install(error, extra='rest')}, with glue, hive or sql for a catalog of that type.",
         ) from error
     try:
         with open(config_file, encoding="utf-8") as file:

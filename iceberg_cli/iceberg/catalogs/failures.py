@@ -18,9 +18,9 @@ def no_answer(name: str, reason: str) -> BackendUnavailable:
     return BackendUnavailable(f"Cannot list the catalog {name}: {reason}")
 
 
-def not_installed(name: str, error: ImportError) -> UsageError:
-    """The error of a catalog whose type needs a package that is not there."""
+def not_installed(name: str, error: ImportError, *, extra: str) -> UsageError:
+    """The error of a catalog whose type needs a package that is not there, and the extra that brings it."""
     return UsageError(
         f"Cannot open the catalog {name}: {error.name} is not installed.",
-        next_step=how_to_install(error),
+        next_step=how_to_install(error, extra=extra),
     )

@@ -16,7 +16,7 @@ from iceberg_cli.plan.text import listed
 from iceberg_cli.storage.plugins import entry_points_of
 
 GROUP: Final = "iceberg_cli.committers"
-# Types, which are the names of folders here, and the schemes of URIs that mean them where no type is given.
+# Types, which are the names of folders here and of extras, and the schemes of URIs that mean them without one.
 BUILT_IN: Final[Mapping[str, Sequence[str]]] = {
     "glue": (),
     "hive": ("thrift",),
@@ -129,7 +129,7 @@ def _class_of(name: str, properties: Mapping[str, str]) -> type[Catalog]:
     try:
         found: type[Catalog] = import_module(f"{__package__}.{kind}.catalog").CATALOG
     except ImportError as error:
-        raise not_installed(name, error) from error
+        raise not_installed(name, error, extra=kind if kind in BUILT_IN else "") from error
     return found
 
 

@@ -38,6 +38,7 @@ from iceberg_cli.errors import (
     IcebergCliError,
     NoCredentials,
     UsageError,
+    how_to_install,
 )
 from iceberg_cli.paths import canonical
 from iceberg_cli.storage import FileInfo, Renewal, Storage
@@ -176,8 +177,13 @@ def _credential_of(account: AzureAccount) -> Any:
         return {"account_name": account.name, "account_key": account.key}
     if account.token:
         return _StaticToken(account.token)
-    from azure.identity import ClientSecretCredential, DefaultAzureCredential
-
+    try:
+        from azure.identity import ClientSecretCredential, DefaultAzureCredential
+    except ImportError as error:
+        raise UsageError(
+            f"Cannot use the account {account.name} on Azure: {error.name} is not installed.",
+            next_step=how_to_install(error),
+        ) from error
     # What it warns of on standard error, many lines for each way that it tries, the error of the request says.
     logging.getLogger("azure.identity").setLevel(logging.ERROR)
     found = ClientSecretCredential(*account.principal) if account.principal else DefaultAzureCredential()

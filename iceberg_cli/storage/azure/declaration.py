@@ -31,7 +31,7 @@ DECLARATION: Final = StorageDeclaration(
     adapter=("iceberg_cli.storage.azure.blobs", "AzureStorage"),
     options="iceberg_cli.storage.azure.options",
     option_names=_NAMES,
-    requirements=(("azure", "azure-storage-blob>=12.19' 'azure-identity>=1.15"),),
+    extra="azure",
     workers_need=frozenset({"azure.storage.blob", "azure.identity"}),
     secret_words=("account-key", "account.key"),
     signed_parameters=("sig", "sv"),

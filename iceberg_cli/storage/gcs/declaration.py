@@ -27,7 +27,7 @@ DECLARATION: Final = StorageDeclaration(
     adapter=("iceberg_cli.storage.gcs.objects", "GcsStorage"),
     options="iceberg_cli.storage.gcs.options",
     option_names=_NAMES,
-    requirements=(("gcsfs", "gcsfs>=2025.3"),),
+    extra="gcs",
     workers_need=frozenset({"gcsfs"}),
     services=(
         KnownService(

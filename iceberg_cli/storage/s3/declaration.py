@@ -51,7 +51,7 @@ DECLARATION: Final = StorageDeclaration(
     adapter=("iceberg_cli.storage.s3.objects", "S3Storage"),
     options="iceberg_cli.storage.s3.options",
     option_names=_NAMES,
-    requirements=(("s3fs", "s3fs>=2025.3"),),
+    extra="s3",
     workers_need=frozenset({"s3fs"}),
     secret_words=("access-key",),
     signed_parameters=(r"x-amz-[\w-]+", "AWSAccessKeyId"),

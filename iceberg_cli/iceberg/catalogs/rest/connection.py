@@ -22,7 +22,7 @@ from pyiceberg.exceptions import RESTError
 from urllib3.exceptions import InvalidHeader, NewConnectionError
 from urllib3.util import Retry
 
-from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, UsageError, how_to_install
 from iceberg_cli.storage.redaction import redact, secrets_of
 
 _CONNECT_S: Final = 30
@@ -165,7 +165,13 @@ class RestConnection:
             raise BackendUnavailable(
                 f"Cannot use the catalog {catalog_name}: {self.message_of(error)}"
             ) from None
-        except (ValueError, KeyError, TypeError, ImportError) as error:
+        except ImportError as error:  # of what requests are authenticated with
+            missing = error if error.name or not isinstance(error.__cause__, ImportError) else error.__cause__
+            raise UsageError(
+                f"Cannot open the catalog {catalog_name}: {self.message_of(error)}",
+                next_step=how_to_install(missing) if missing.name else "",
+            ) from None
+        except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"Cannot open the catalog {catalog_name}: {self.message_of(error)}") from None
         for adapter in catalog._session.adapters.values():  # noqa: SLF001
             if isinstance(adapter, requests.adapters.HTTPAdapter):

@@ -23,7 +23,7 @@ class SqlCatalog(Catalog):
         try:
             from iceberg_cli.iceberg.catalogs.sql.database import SqlDatabase
         except ImportError as error:
-            raise not_installed(self.name, error) from error
+            raise not_installed(self.name, error, extra="sql") from error
         return SqlDatabase(self.uri())
 
     def open(
