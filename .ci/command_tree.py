@@ -27,8 +27,15 @@ _ARGUMENT_CHOICES: Choices = {
     ("policy", "action"): ACTIONS,
     ("completion", "shell"): SCRIPTS,
 }
+_OPTION_CHOICES: Mapping[str, Iterable[str]] = {"--only": VERB_NAMES}
 _WITHOUT_OPTIONS = ("completion",)
-_ASKS = {"--ref": "refs", "--snapshot": "snapshots", "--snapshot-id": "snapshots", "--version": "versions"}
+_ASKS = {
+    "--columns": "columns", "--ref": "refs", "--snapshot": "snapshots", "--snapshot-id": "snapshots",
+    "--version": "versions",
+}  # fmt: skip
+_ARGUMENTS_ASK = {
+    "what": "what", "before": "states", "after": "states", "table": "tables", "patterns": "catalogs",
+}  # fmt: skip
 _PATHS = ("FILE", "DIR", "TABLE", "PLAN_FILE")
 
 
@@ -41,7 +48,7 @@ class Parameter:
     help: str
     choices: tuple[str, ...]
     optional: bool
-    repeatable: bool
+    repeatable: bool  # of an argument: it takes all words from its position on
     asks: str = ""  # the kind of values that the program gives
 
     @property
@@ -59,7 +66,7 @@ class Parameter:
     @property
     def is_path(self) -> bool:
         """Whether names of files complete it."""
-        return self.metavar in _PATHS
+        return self.metavar in _PATHS or self.asks in ("tables", "catalogs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +132,8 @@ def _parameter(command: str, found: Any, choices: Choices) -> Parameter:
     is_option = found.param_type_name == "option"
     metavar = "" if is_option and found.is_flag else (found.metavar or found.name.upper()).strip("[]")
     spelled = tuple(re.split(r"[|,]", metavar)) if re.fullmatch(r"[a-z0-9|]+|[a-z0-9,-]+", metavar) else ()
+    if is_option:
+        spelled += tuple(word for name in found.opts for word in _OPTION_CHOICES.get(name, ()))
     text = found.help or ""
     if is_option and isinstance(found.default, str):
         text = f"{text} Default: {found.default}."
@@ -134,12 +143,12 @@ def _parameter(command: str, found: Any, choices: Choices) -> Parameter:
         help=text,
         choices=spelled if is_option else tuple(choices.get((command, found.name), ())),
         optional=not found.required,
-        repeatable=is_option and found.multiple,
+        repeatable=found.multiple if is_option else found.nargs == -1,
         asks=_asks(command, found),
     )
 
 
 def _asks(command: str, found: Any) -> str:
     if found.param_type_name == "argument":
-        return "what" if (command, found.name) == ("inspect", "what") else ""
+        return _ARGUMENTS_ASK.get(found.name, "")
     return next((_ASKS[name] for name in found.opts if name in _ASKS and command), "")

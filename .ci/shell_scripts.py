@@ -1,4 +1,4 @@
-"""Completion scripts of three shells. Only for refs, snapshots and WHAT of a table does TAB start the program."""
+"""Completion scripts of three shells. TAB starts the program only for what a table has, and for names of catalogs."""
 
 from __future__ import annotations
 
@@ -37,17 +37,15 @@ def _one(option: Parameter) -> str:
 def bash(root: Command, commands: tuple[Command, ...]) -> str:
     """The completion script of bash."""
     valued = _value_options(root, commands)
-    listed = {name: option for name, option in valued.items() if option.choices}
-    files = [name for name, option in valued.items() if option.is_path]
-    values = [
-        f'{name}) _iceberg_cli_words "{" ".join(option.choices)}" ;;' for name, option in listed.items()
-    ]
-    values += [f"{name}) _iceberg_cli_ask {option.asks} ;;" for name, option in valued.items() if option.asks]
+    values = [line for name, option in valued.items() for line in _bash_values(name, option, commands)]
+    files = [f'*" {name}"' for name, option in valued.items() if option.is_path]
     values.append(f"{' | '.join(files)}) _iceberg_cli_files ;;")
     positions = []
     for one in commands:
         for number, argument in enumerate(one.arguments):
-            if argument.asks:
+            if argument.is_path and argument.asks:
+                act = f"_iceberg_cli_places {argument.asks}"
+            elif argument.asks:
                 act = f'_iceberg_cli_ask {argument.asks} "{" ".join(argument.choices)}"'
             elif argument.choices:
                 act = f'_iceberg_cli_words "{" ".join(argument.choices)}"'
@@ -55,7 +53,8 @@ def bash(root: Command, commands: tuple[Command, ...]) -> str:
                 act = "_iceberg_cli_files"
             else:
                 continue
-            positions.append(f'"{one.name} {number}") {act} ;;')
+            where = f'"{one.name} "*' if argument.repeatable else f'"{one.name} {number}"'
+            positions.append(f"{where}) {act} ;;")
     options = [
         f'"{one.name}") _iceberg_cli_words "{" ".join(name for option in one.options for name in option.names)}" ;;'
         for one in (root, *commands)
@@ -70,6 +69,26 @@ def bash(root: Command, commands: tuple[Command, ...]) -> str:
     return re.sub(r"@([A-Z]+)@", lambda match: fill[match[1]], BASH)
 
 
+def _bash_values(name: str, option: Parameter, commands: Iterable[Command]) -> Iterable[str]:
+    """The cases for the value of an option: of commands where it takes several values, and of the others."""
+    if option.choices:
+        act = f'_iceberg_cli_words "{" ".join(option.choices)}"'
+    elif option.asks:
+        act = f"_iceberg_cli_ask {option.asks}"
+    else:
+        return
+    takes_several = {
+        one.name: each.is_comma_separated for one in commands for each in one.options if name in each.names
+    }
+    several = [command for command, takes in takes_several.items() if takes]
+    if several and len(several) < len(takes_several):
+        where = " | ".join(f'"{command} {name}"' for command in several)
+        yield f"{where}) _iceberg_cli_several {act} ;;"
+    elif several:
+        act = f"_iceberg_cli_several {act}"
+    yield f'*" {name}") {act} ;;'
+
+
 BASH = f"""# bash completion for {NAME}, {WRITTEN_BY}; needs bash 4
 _iceberg_cli_words() {{
     mapfile -t COMPREPLY < <(compgen -W "$1" -- "$current")
@@ -80,24 +99,49 @@ _iceberg_cli_files() {{
     mapfile -t COMPREPLY < <(compgen -f -- "$current")
 }}
 
-# _iceberg_cli_ask KIND [WORDS]: what the table that is typed has; the words where the program cannot say it.
+# _iceberg_cli_several ACTION [WORD...]: the action for the last of several values with commas between them.
+_iceberg_cli_several() {{
+    local begun="" several=1 pattern='^(.*[^\\],)(.*)$'
+    if [[ $current =~ $pattern ]]; then
+        begun=${{BASH_REMATCH[1]}} current=${{BASH_REMATCH[2]}}
+    fi
+    "$@"
+    COMPREPLY=("${{COMPREPLY[@]/#/$begun}}")
+}}
+
+# _iceberg_cli_places KIND: files, and where the word is no path what the program knows.
+_iceberg_cli_places() {{
+    _iceberg_cli_files
+    local -i files=${{#COMPREPLY[@]}}
+    if [[ $current != */* && $current != [.~]* ]]; then
+        _iceberg_cli_ask "$1"
+        if [[ $1 == tables ]] && ((${{#COMPREPLY[@]}} > files)); then
+            compopt -o nospace 2>/dev/null
+        fi
+    fi
+}}
+
+# _iceberg_cli_ask KIND [WORDS]: what the program knows of a kind; the words where it cannot say it.
 _iceberg_cli_ask() {{
     local line value program=${{COMP_WORDS[0]/#\\~\\//$HOME/}}
     local -i answers=0
     while IFS= read -r line; do
         answers+=1
         value=${{line%%$'\\t'*}}
+        if [[ -n ${{several-}} ]]; then
+            value=${{value//,/\\\\,}}
+        fi
         if [[ $value == "$current"* ]]; then
             COMPREPLY+=("$(printf '%q' "$value")")
         fi
-    done < <("$program" __complete "$1" "$table" 2>/dev/null </dev/null)
+    done < <("$program" __complete "$1" "${{COMP_WORDS[@]:2:COMP_CWORD-2}}" 2>/dev/null </dev/null)
     if ((answers == 0 && $# > 1)); then
         _iceberg_cli_words "$2"
     fi
 }}
 
 _iceberg_cli() {{
-    local current=${{COMP_WORDS[COMP_CWORD]}} command="" option="" awaiting="" table="" word
+    local current=${{COMP_WORDS[COMP_CWORD]}} command="" option="" awaiting="" word
     local -i position=0 i
     COMPREPLY=()
     for ((i = 1; i < COMP_CWORD; i++)); do
@@ -116,9 +160,6 @@ _iceberg_cli() {{
         elif [[ -z $command ]]; then
             command=$word
         else
-            if ((position == 0)); then
-                table=$word
-            fi
             position+=1
         fi
     done
@@ -127,7 +168,7 @@ _iceberg_cli() {{
         awaiting=$option
     fi
     if [[ -n $awaiting ]]; then
-        case $awaiting in
+        case "$command $awaiting" in
 @VALUES@
         esac
     elif [[ $current == -* ]]; then
@@ -166,7 +207,7 @@ def zsh(root: Command, commands: tuple[Command, ...]) -> str:
     for one in commands:
         words = [_zsh_option(option) for option in one.options]
         words += [
-            _quoted(f"{number}:{argument.metavar}:{_zsh_action(argument)}")
+            _quoted(f"{'*' if argument.repeatable else number}:{argument.metavar}:{_zsh_action(argument)}")
             for number, argument in enumerate(one.arguments, 1)
         ]
         lines += [f"                {one.name})", "                    _arguments -s \\"]
@@ -179,15 +220,35 @@ def zsh(root: Command, commands: tuple[Command, ...]) -> str:
 
 
 ZSH_ASK = """\
-# _iceberg_cli_ask KIND [WORD...]: what the table that is typed has; the words where the program cannot say it.
+# _iceberg_cli_several ACTION [WORD...]: the action for the last of several values with commas between them.
+_iceberg_cli_several() {
+    local several=1
+    compset -P '*[^\\\\],'
+    "$@"
+}
+
+# _iceberg_cli_places KIND: files, and where the word is no path what the program knows.
+_iceberg_cli_places() {
+    local -i found=1
+    if [[ $PREFIX != */* && $PREFIX != [.~]* ]]; then
+        _iceberg_cli_ask $1 && found=0
+    fi
+    _files && found=0
+    return found
+}
+
+# _iceberg_cli_ask KIND [WORD...]: what the program knows of a kind; the words where it cannot say it.
 _iceberg_cli_ask() {
-    local -a answers values shown
-    answers=(${(f)"$(${${(Q)program}/#\\~\\//$HOME/} __complete $1 "${(Q)line[1]}" 2>/dev/null </dev/null)"})
+    local -a answers values shown suffix
+    local -a typed=("${(@Q)words[2,CURRENT-1]}")
+    answers=(${(f)"$(${${(Q)program}/#\\~\\//$HOME/} __complete $1 "${(@)typed}" 2>/dev/null </dev/null)"})
     (( $#answers )) || answers=("${(@)argv[2,-1]}")
     (( $#answers )) || return 1
     values=("${(@)answers%%$'\\t'*}")
+    [[ -z $several ]] || values=("${(@)values//,/\\\\,}")
+    [[ $1 != tables ]] || suffix=(-S '')
     shown=("${(@)answers//$'\\t'/  }")
-    compadd -l -V answers -d shown -a values
+    compadd -l "${suffix[@]}" -V answers -d shown -a values
 }
 """
 
@@ -197,8 +258,13 @@ def _quoted(text: str) -> str:
 
 
 def _zsh_action(parameter: Parameter) -> str:
+    if parameter.is_path and parameter.asks:
+        return f" _iceberg_cli_places {parameter.asks}"
     if parameter.asks:
-        return " ".join([" _iceberg_cli_ask", parameter.asks, *parameter.choices])
+        several = " _iceberg_cli_several" if parameter.is_comma_separated else ""
+        return " ".join([f"{several} _iceberg_cli_ask", parameter.asks, *parameter.choices])
+    if parameter.choices and parameter.is_comma_separated:
+        return f" _iceberg_cli_several compadd {' '.join(parameter.choices)}"
     if parameter.choices:
         return f"({' '.join(parameter.choices)})"
     return "_files" if parameter.is_path else " "
@@ -220,33 +286,79 @@ def fish(root: Command, commands: tuple[Command, ...]) -> str:
     """The completion script of fish."""
     lines = [
         f"# fish completion for {NAME}, {WRITTEN_BY}",
-        "function __iceberg_cli_at --description 'Is this the command, with at least so many words before the cursor?'",
-        "    set -l words (string match -v -- '-*' (commandline -opc))",
-        '    test "$words[2]" = "$argv[1]"; and test (count $words) -ge $argv[2]',
-        "end",
-        "",
+        *_fish_at(" ".join(_value_options(root, commands))),
         *FISH_ASK,
     ]
     lines += [_fish_option("__fish_use_subcommand", option) for option in root.options]
     for one in commands:
         lines += ["", f"complete -c {NAME} -n __fish_use_subcommand -f -a {one.name} -d {_fish(one.summary)}"]
         for number, argument in enumerate(one.arguments):
-            if argument.choices:
-                where = f"'__iceberg_cli_at {one.name} {2 + number}'"
-                words = " ".join(argument.choices)
-                offered = f"(__iceberg_cli_ask {argument.asks} {words})" if argument.asks else words
-                lines.append(f"complete -c {NAME} -n {where} -f -a {_fish(offered)}")
-        lines += [_fish_option(f"'__iceberg_cli_at {one.name} 2'", option) for option in one.options]
+            where = f"'__iceberg_cli_at {one.name} {number}{' more' * argument.repeatable}'"
+            words = " ".join(argument.choices)
+            if argument.is_path and argument.asks:
+                lines.append(f"complete -c {NAME} -n {where} -a '(__iceberg_cli_places {argument.asks})'")
+            elif argument.asks:
+                offered = f"(__iceberg_cli_ask {argument.asks} {words})".replace(" )", ")")
+                lines.append(f"complete -c {NAME} -n {where} -f -k -a {_fish(offered)}")
+            elif words:
+                lines.append(f"complete -c {NAME} -n {where} -f -a {_fish(words)}")
+        lines += [_fish_option(f"'__iceberg_cli_at {one.name}'", option) for option in one.options]
     return "\n".join(lines) + "\n"
 
 
+def _fish_at(valued: str) -> tuple[str, ...]:
+    """The function that finds the command and the position; `valued`: the options that take a value."""
+    return (
+        "function __iceberg_cli_at --description 'Is it the command and the position, or with more a later one?'",
+        "    set -l words (commandline -opc)",
+        "    set -e words[1]",
+        "    set -l command",
+        "    set -l awaiting 0",
+        "    set -l position 0",
+        "    for word in $words",
+        "        if test $awaiting = 1",
+        "            set awaiting 0",
+        "        else if string match -q -- '-*' $word",
+        f'            if test -n "$command"; and contains -- $word {valued}',
+        "                set awaiting 1",
+        "            end",
+        '        else if test -z "$command"',
+        "            set command $word",
+        "        else",
+        "            set position (math $position + 1)",
+        "        end",
+        "    end",
+        '    test "$command" = "$argv[1]"; or return 1',
+        "    switch (count $argv)",
+        "        case 2",
+        "            test $position -eq $argv[2]",
+        "        case 3",
+        "            test $position -ge $argv[2]",
+        "    end",
+        "end",
+        "",
+    )
+
+
 FISH_ASK = (
-    "function __iceberg_cli_ask --description 'What the typed table has; other words where the program cannot say it'",
-    "    set -l words (string match -v -- '-*' (commandline -opc))",
-    "    set -l answers",
-    "    if test (count $words) -gt 2",
-    "        set answers ($words[1] __complete $argv[1] $words[3..-1] 2>/dev/null </dev/null)",
+    "function __iceberg_cli_several --description 'The answers of a command, each behind the values that are typed'",
+    "    set -l begun (string replace -r -- '^--[a-z-]*=' '' (commandline -ct) | string match -r -- '^.*[^\\\\\\\\],')",
+    "    for line in ($argv)",
+    "        set -l parts (string split -m 1 \\t -- $line)",
+    "        set parts[1] \"$begun\"(string replace -a -- , '\\\\,' $parts[1])",
+    "        string join \\t -- $parts",
     "    end",
+    "end",
+    "",
+    "function __iceberg_cli_places --description 'What the program knows of a kind, where the word is no path'",
+    "    string match -q -r -- '/|^[.~]' (commandline -ct); or __iceberg_cli_ask $argv",
+    "end",
+    "",
+    "function __iceberg_cli_ask --description 'What the program knows of a kind; other words where it cannot say it'",
+    "    set -l words (commandline -opc)",
+    "    set -l program $words[1]",
+    "    set -e words[1..2]",
+    "    set -l answers ($program __complete $argv[1] $words 2>/dev/null </dev/null)",
     "    if test (count $answers) -eq 0",
     "        set answers $argv",
     "        set -e answers[1]",
@@ -266,8 +378,12 @@ def _fish(text: str) -> str:
 def _fish_option(where: str, option: Parameter) -> str:
     words = [f"complete -c {NAME} -n {where}"]
     words += [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names]
+    several = "__iceberg_cli_several " if option.is_comma_separated else ""
     if option.asks:
-        words.append(f"-x -k -a '(__iceberg_cli_ask {option.asks})'")
+        words.append(f"-x -k -a '({several}__iceberg_cli_ask {option.asks})'")
+    elif option.choices and several:
+        choices = "/".join(option.choices)
+        words.append(f"-x -a '({several}string split / {choices})'")
     elif option.choices:
         words.append(f"-x -a {_fish(' '.join(option.choices))}")
     elif option.metavar:

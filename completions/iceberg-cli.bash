@@ -8,24 +8,49 @@ _iceberg_cli_files() {
     mapfile -t COMPREPLY < <(compgen -f -- "$current")
 }
 
-# _iceberg_cli_ask KIND [WORDS]: what the table that is typed has; the words where the program cannot say it.
+# _iceberg_cli_several ACTION [WORD...]: the action for the last of several values with commas between them.
+_iceberg_cli_several() {
+    local begun="" several=1 pattern='^(.*[^\],)(.*)$'
+    if [[ $current =~ $pattern ]]; then
+        begun=${BASH_REMATCH[1]} current=${BASH_REMATCH[2]}
+    fi
+    "$@"
+    COMPREPLY=("${COMPREPLY[@]/#/$begun}")
+}
+
+# _iceberg_cli_places KIND: files, and where the word is no path what the program knows.
+_iceberg_cli_places() {
+    _iceberg_cli_files
+    local -i files=${#COMPREPLY[@]}
+    if [[ $current != */* && $current != [.~]* ]]; then
+        _iceberg_cli_ask "$1"
+        if [[ $1 == tables ]] && ((${#COMPREPLY[@]} > files)); then
+            compopt -o nospace 2>/dev/null
+        fi
+    fi
+}
+
+# _iceberg_cli_ask KIND [WORDS]: what the program knows of a kind; the words where it cannot say it.
 _iceberg_cli_ask() {
     local line value program=${COMP_WORDS[0]/#\~\//$HOME/}
     local -i answers=0
     while IFS= read -r line; do
         answers+=1
         value=${line%%$'\t'*}
+        if [[ -n ${several-} ]]; then
+            value=${value//,/\\,}
+        fi
         if [[ $value == "$current"* ]]; then
             COMPREPLY+=("$(printf '%q' "$value")")
         fi
-    done < <("$program" __complete "$1" "$table" 2>/dev/null </dev/null)
+    done < <("$program" __complete "$1" "${COMP_WORDS[@]:2:COMP_CWORD-2}" 2>/dev/null </dev/null)
     if ((answers == 0 && $# > 1)); then
         _iceberg_cli_words "$2"
     fi
 }
 
 _iceberg_cli() {
-    local current=${COMP_WORDS[COMP_CWORD]} command="" option="" awaiting="" table="" word
+    local current=${COMP_WORDS[COMP_CWORD]} command="" option="" awaiting="" word
     local -i position=0 i
     COMPREPLY=()
     for ((i = 1; i < COMP_CWORD; i++)); do
@@ -44,9 +69,6 @@ _iceberg_cli() {
         elif [[ -z $command ]]; then
             command=$word
         else
-            if ((position == 0)); then
-                table=$word
-            fi
             position+=1
         fi
     done
@@ -55,23 +77,26 @@ _iceberg_cli() {
         awaiting=$option
     fi
     if [[ -n $awaiting ]]; then
-        case $awaiting in
-            --format) _iceberg_cli_words "text json" ;;
-            --engine) _iceberg_cli_words "auto local spark" ;;
-            --progress) _iceberg_cli_words "auto bar lines json none" ;;
-            --with) _iceberg_cli_words "repair-manifests merge-dvs assign-row-ids" ;;
-            --content) _iceberg_cli_words "data deletes all" ;;
-            --checkpoint) _iceberg_cli_words "classic v2" ;;
-            --cleanup) _iceberg_cli_words "all metadata none" ;;
-            --mode) _iceberg_cli_words "full lite" ;;
-            --from) _iceberg_cli_words "polaris s3tables glue zamboni iceops" ;;
-            --kind) _iceberg_cli_words "iceberg delta" ;;
-            --sort) _iceberg_cli_words "freed grade name" ;;
-            --snapshot) _iceberg_cli_ask snapshots ;;
-            --ref) _iceberg_cli_ask refs ;;
-            --version) _iceberg_cli_ask versions ;;
-            --snapshot-id) _iceberg_cli_ask snapshots ;;
-            -o | --output | --catalog-config | --log-file | --inventory | --metrics | --policy | --prices) _iceberg_cli_files ;;
+        case "$command $awaiting" in
+            *" --snapshot") _iceberg_cli_ask snapshots ;;
+            "plan --ref" | "assign-row-ids --ref") _iceberg_cli_several _iceberg_cli_ask refs ;;
+            *" --ref") _iceberg_cli_ask refs ;;
+            *" --version") _iceberg_cli_ask versions ;;
+            *" --columns") _iceberg_cli_several _iceberg_cli_ask columns ;;
+            *" --format") _iceberg_cli_words "text json" ;;
+            *" --engine") _iceberg_cli_words "auto local spark" ;;
+            *" --progress") _iceberg_cli_words "auto bar lines json none" ;;
+            *" --with") _iceberg_cli_several _iceberg_cli_words "repair-manifests merge-dvs assign-row-ids" ;;
+            *" --content") _iceberg_cli_words "data deletes all" ;;
+            *" --checkpoint") _iceberg_cli_words "classic v2" ;;
+            *" --snapshot-id") _iceberg_cli_several _iceberg_cli_ask snapshots ;;
+            *" --cleanup") _iceberg_cli_words "all metadata none" ;;
+            *" --mode") _iceberg_cli_words "full lite" ;;
+            *" --from") _iceberg_cli_words "polaris s3tables glue zamboni iceops" ;;
+            *" --kind") _iceberg_cli_words "iceberg delta" ;;
+            *" --sort") _iceberg_cli_words "freed grade name" ;;
+            *" --only") _iceberg_cli_several _iceberg_cli_words "expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids" ;;
+            *" -o" | *" --output" | *" --catalog-config" | *" --log-file" | *" --inventory" | *" --metrics" | *" --policy" | *" --prices") _iceberg_cli_files ;;
         esac
     elif [[ $current == -* ]]; then
         case $command in
@@ -97,22 +122,29 @@ _iceberg_cli() {
         _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo policy config completion list survey maintain"
     else
         case "$command $position" in
-            "inspect 0") _iceberg_cli_files ;;
+            "inspect 0") _iceberg_cli_places tables ;;
             "inspect 1") _iceberg_cli_ask what "summary snapshots refs history schemas specs properties manifests files deletes partitions statistics metadata-log row-ids diff sample protocol features" ;;
-            "plan 0") _iceberg_cli_files ;;
+            "inspect 2") _iceberg_cli_ask states "" ;;
+            "inspect 3") _iceberg_cli_ask states "" ;;
+            "plan 0") _iceberg_cli_places tables ;;
             "plan 1") _iceberg_cli_words "expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids" ;;
-            "expire-snapshots 0") _iceberg_cli_files ;;
-            "rewrite-manifests 0") _iceberg_cli_files ;;
-            "merge-dvs 0") _iceberg_cli_files ;;
-            "upgrade-v3 0") _iceberg_cli_files ;;
-            "assign-row-ids 0") _iceberg_cli_files ;;
+            "expire-snapshots 0") _iceberg_cli_places tables ;;
+            "rewrite-manifests 0") _iceberg_cli_places tables ;;
+            "merge-dvs 0") _iceberg_cli_places tables ;;
+            "upgrade-v3 0") _iceberg_cli_places tables ;;
+            "assign-row-ids 0") _iceberg_cli_places tables ;;
             "apply 0") _iceberg_cli_files ;;
+            "resume 0") _iceberg_cli_places tables ;;
             "demo 0") _iceberg_cli_files ;;
             "policy 0") _iceberg_cli_words "check import" ;;
             "policy 1") _iceberg_cli_files ;;
+            "policy "*) _iceberg_cli_places catalogs ;;
             "config 0") _iceberg_cli_words "show" ;;
             "config 1") _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo policy config list survey maintain" ;;
             "completion 0") _iceberg_cli_words "bash zsh fish" ;;
+            "list "*) _iceberg_cli_places catalogs ;;
+            "survey "*) _iceberg_cli_places catalogs ;;
+            "maintain "*) _iceberg_cli_places catalogs ;;
         esac
     fi
 }

@@ -163,7 +163,7 @@ def _as_json(argv: list[str], configuration: Configuration) -> bool:
         if text == "--format" or text.startswith("--format=")
     ]
     if not formats and argv and argv[0] != "completion":  # which a shell reads, and no file is for it
-        return configuration.output_format(argv[0]) == "json"
+        return configuration.text_of("--format", argv[0]) == "json"
     return "json" in formats
 
 

@@ -23,6 +23,51 @@ from tests.cli.command_names import COMMANDS
 from tests.cli.running import iceberg_cli
 from tests.paths import ROOT
 
+# What a shell of zsh runs before TAB: each match is printed, between two lines that are marked.
+ZSH_STARTS = r"""
+PROMPT=
+fpath=(FOLDER ${(M)fpath:#*/Completion(|/Base|/Zsh|/Unix)})
+autoload -Uz compinit
+compinit -D -u
+bindkey '^M' undefined
+bindkey '^J' undefined
+bindkey '^I' complete-word
+mark() { print -rn -- $'\0\n' }
+compprefuncs=(mark)
+comppostfuncs=(mark exit)
+compadd() {
+    if [[ ${@[1,(i)(-|--)]} == *-(O|A|D)\ * ]]; then
+        builtin compadd "$@"
+        return $?
+    fi
+    local match
+    local -a matches
+    builtin compadd -A matches "$@"
+    for match in $matches; do
+        print -r -- "$IPREFIX$match"
+    done
+}
+print ok
+"""
+# Starts that shell on a terminal of its own, types a line and TAB, and prints the matches.
+ZSH_TYPES = r"""
+zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "source ${(q)1}"
+repeat 4; do
+    zpty -r shell line
+    [[ $line == ok* ]] && break
+done
+zpty -w -n shell "$2"$'\t'
+integer marks=0
+while zpty -r shell line; do
+    if [[ $line == *$'\0'* ]]; then
+        (( marks++ )) && break || continue
+    fi
+    (( marks )) && print -r -- ${line%%$'\r'*}
+done
+exit 0
+"""
 NOW_MS = 1_790_000_000_000
 OLD, NEW = 3_051_729_675_574_597_004, 8_305_172_967_557_459_700
 
@@ -42,8 +87,22 @@ def table(tmp_path: Path) -> Path:
         "$(touch owned)": {"snapshot-id": OLD, "type": "branch"},
         "two\nlines": {"snapshot-id": OLD, "type": "tag"},
     }
-    first = {"format-version": 2, "current-snapshot-id": OLD, "snapshots": snapshots[:1]}
-    second = {"format-version": 2, "current-snapshot-id": NEW, "snapshots": snapshots, "refs": refs}
+    fields = [
+        {"id": 1, "name": "id", "required": True, "type": "long"},
+        {"id": 2, "name": "kind, of it", "required": False, "type": "string"},
+        {"id": 3, "name": "tags", "required": False, "type": {"type": "list", "element": "string"}},
+    ]
+    schemas = [{"schema-id": 4, "fields": fields}, {"schema-id": 1, "fields": fields[:1]}]
+    first = {
+        "format-version": 2,
+        "current-snapshot-id": OLD,
+        "snapshots": snapshots[:1],
+        "schema": schemas[1],
+    }
+    second = {
+        "format-version": 2, "current-snapshot-id": NEW, "snapshots": snapshots, "refs": refs, "schemas": schemas,
+        "current-schema-id": 4,
+    }  # fmt: skip
     (folder / "metadata" / "v9.metadata.json").write_text(json.dumps(first))
     (folder / "metadata" / "v10.gz.metadata.json").write_bytes(gzip.compress(json.dumps(second).encode()))
     (folder / "metadata" / "version-hint.text").write_text("9")
@@ -57,6 +116,11 @@ def delta(tmp_path: Path) -> Path:
     for version in (0, 9, 10):
         (folder / "_delta_log" / f"{version:020}.json").touch()
     (folder / "_delta_log" / f"{9:020}.checkpoint.parquet").touch()
+    for version, names in ((0, ["old"]), (9, ["day", "n"])):
+        schema = {"type": "struct", "fields": [{"name": name, "type": "date"} for name in names]}
+        action = {"metaData": {"schemaString": json.dumps(schema)}}
+        text = json.dumps({"commitInfo": {"note": '"metaData"'}}) + "\n" + json.dumps(action) + "\n"
+        (folder / "_delta_log" / f"{version:020}.json").write_text(text)
     return folder
 
 
@@ -84,6 +148,69 @@ def test_the_table_is_found_as_it_is_typed(table: Path, monkeypatch: pytest.Monk
         [shlex.quote(str(table))], [str(table).replace(" ", "\\ ")], ["~/my\\ tables/t/"], ["t"], ["json", "./t"],
     ):  # fmt: skip
         assert candidates("refs", *words) == targets, words
+
+
+def test_columns_are_those_of_the_current_schema(table: Path, delta: Path) -> None:
+    assert candidates("columns", str(table)) == ["id\tlong", "kind, of it\tstring", "tags\tlist"]
+    assert candidates("columns", str(table / "metadata" / "v9.metadata.json")) == ["id\tlong"]
+    assert candidates("columns", str(delta)) == ["day\tdate", "n\tdate"]
+    (delta / "_delta_log" / f"{9:020}.json").write_text("{}\n")
+    (delta / "_delta_log" / f"{0:020}.json").unlink()
+    assert candidates("columns", str(delta)) == []  # which a checkpoint alone has
+
+
+def test_states_are_what_a_difference_compares_and_nothing_else_does(table: Path, delta: Path) -> None:
+    refs = ["main\tbranch", "closed\ttag"]
+    found = candidates("states", str(table), "diff", "main")
+    assert (found[:2], found[-2:]) == (refs, candidates("snapshots", str(table)))
+    assert candidates("states", str(delta), "diff") == ["10", "9", "0"]
+    assert candidates("states", str(table), "snapshots") == candidates("states", "s3://b/t", "diff") == []
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home, with nothing configured."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    for name in [name for name in os.environ if name.startswith(("PYICEBERG_", "ICEBERG_CLI_"))]:
+        monkeypatch.delenv(name)
+    for name in ("HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(folder))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_catalogs_are_those_of_the_configuration(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert candidates("catalogs") == []
+    (home / ".pyiceberg.yaml").write_text(
+        "catalog:\n  prod:\n    uri: http://127.0.0.1:1\n  test:\n    type: glue\n"
+    )
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAB__URI", "http://127.0.0.1:1")
+    assert candidates("catalogs") == ["prod\tcatalog", "test\tcatalog", "lab\tcatalog"]
+    assert candidates("tables", "--limit", "3") == ["prod.\tcatalog", "test.\tcatalog", "lab.\tcatalog"]
+    (home / "other one.yaml").write_text("catalog:\n  own:\n    type: glue\n")
+    for words in (
+        ["--catalog-config", "other\\ one.yaml"], ["--catalog-config='other one.yaml'", "t"],
+        ["--catalog-config", "=", '"~/other one.yaml"'],
+    ):  # fmt: skip
+        assert candidates("catalogs", *words) == ["own\tcatalog", "lab\tcatalog"], words
+    (home / "iceberg-cli.toml").write_text('catalog-config = "other one.yaml"\n')
+    assert candidates("catalogs") == ["own\tcatalog", "lab\tcatalog"]
+
+
+def test_a_question_loads_nothing_that_is_slow(table: Path, delta: Path, home: Path) -> None:
+    (home / ".pyiceberg.yaml").write_text("catalog:\n  prod:\n    type: glue\n")
+    code = (
+        "import sys; from iceberg_cli.cli.options.candidates import candidates\n"
+        "for kind in ('refs', 'snapshots', 'versions', 'columns', 'what', 'states', 'catalogs', 'tables'):\n"
+        "    for table in sys.argv[1:]: assert candidates(kind, table, 'diff') or kind == 'versions' or 'd' in table\n"
+        "print(*{name.partition('.')[0] for name in sys.modules} & set("
+        "'pyarrow numpy pyiceberg boto3 botocore s3fs fsspec requests rich pydantic sqlalchemy fastavro'.split()))"
+    )
+    command = [sys.executable, "-c", code, str(table), str(delta)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (done.stdout, done.stderr) == ("\n", "")
 
 
 def test_versions_of_a_delta_table(delta: Path) -> None:
@@ -172,6 +299,12 @@ def complete_in_fish(program: Path, folder: Path, *words: str) -> list[str]:
     return [line.split("\t")[0] for line in ran(["fish", "-c", script], program, folder)]
 
 
+def complete_in_zsh(program: Path, folder: Path, *words: str) -> list[str]:
+    starts = folder / ".starts.zsh"
+    starts.write_text(ZSH_STARTS.replace("FOLDER", str(ROOT / "completions")))
+    return ran(["zsh", "-f", "-c", ZSH_TYPES, "zsh", str(starts), " ".join(words)], program, folder)
+
+
 def ran(command: list[str], program: Path, folder: Path) -> list[str]:
     path = f"{program}{os.pathsep}{os.environ['PATH']}"
     home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
@@ -182,6 +315,8 @@ def ran(command: list[str], program: Path, folder: Path) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
     )
     assert done.stderr == ""
     return [line for line in done.stdout.splitlines() if line]
@@ -190,11 +325,18 @@ def ran(command: list[str], program: Path, folder: Path) -> list[str]:
 Complete = Callable[..., list[str]]
 
 
-@pytest.fixture(params=["bash", "fish"])
+SHELLS: dict[str, Complete] = {"bash": complete_in_bash, "fish": complete_in_fish, "zsh": complete_in_zsh}
+
+
+@pytest.fixture(params=["bash", "fish", pytest.param("zsh", marks=pytest.mark.deep)])
 def complete(request: pytest.FixtureRequest) -> Complete:
-    if shutil.which(request.param) is None:
-        pytest.skip(f"{request.param} is not installed")
-    return {"bash": complete_in_bash, "fish": complete_in_fish}[request.param]
+    return in_shell(request.param)
+
+
+def in_shell(shell: str) -> Complete:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    return SHELLS[shell]
 
 
 @pytest.mark.parametrize(
@@ -206,6 +348,9 @@ def complete(request: pytest.FixtureRequest) -> Complete:
         (["inspect", "plan", "--rec"], {"--recount"}),
         (["plan", "t", "--format", ""], {"text", "json"}),
         (["expire-snapshots", "t", "--cleanup", "m"], {"metadata"}),
+        (["upgrade-v3", "t", "--with", "me"], {"merge-dvs"}),
+        (["upgrade-v3", "t", "--with", "merge-dvs,a"], {"merge-dvs,assign-row-ids"}),
+        (["maintain", "--only", "exp"], {"expire-snapshots"}),
         (["apply", "LIC"], {"LICENSE"}),
     ],
 )
@@ -223,7 +368,7 @@ def test_shells_offer_what_the_typed_table_has_and_carry_out_none_of_it(
     assert set(complete(program, here, "iceberg-cli", "inspect", "t", "--ref", "")) >= {"main", "closed"}
     assert complete(program, here, "iceberg-cli", "inspect", "t", "--ref", "cl") == ["closed"]
     dangerous = complete(program, here, "iceberg-cli", "inspect", "t", "--ref", "$")
-    assert complete is complete_in_fish or dangerous == ["\\$\\(touch\\ owned\\)"]
+    assert complete is not complete_in_bash or dangerous == ["\\$\\(touch\\ owned\\)"]
     assert not list(table.parents[1].rglob("owned"))
     snapshots = complete(program, here, "iceberg-cli", "expire-snapshots", "t", "--yes", "--snapshot-id", "")
     assert set(snapshots) == {str(NEW), str(OLD)}
@@ -231,3 +376,40 @@ def test_shells_offer_what_the_typed_table_has_and_carry_out_none_of_it(
     assert complete(program, delta.parent, "iceberg-cli", "inspect", "d", "pro") == ["properties", "protocol"]
     assert complete(program, here, "iceberg-cli", "inspect", "t", "pro") == ["properties"]
     assert complete(program, here, "iceberg-cli", "inspect", "s3://b/t", "--ref", "") == []
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_shell_offers_states_columns_and_catalogs(
+    shell: str, program: Path, table: Path, home: Path
+) -> None:
+    complete = in_shell(shell)
+    here = table.parent
+    (here / "photo").touch()
+    (here / ".pyiceberg.yaml").write_text("catalog:\n  phone:\n    type: glue\n")
+    assert complete(program, here, "iceberg-cli", "inspect", "t", "diff", "--limit", "9", "cl") == ["closed"]
+    columns = complete(program, here, "iceberg-cli", "inspect", "t", "sample", "--columns", "tags,")
+    if shell != "fish":  # the others have quoted them
+        columns = [shlex.split(each)[0] for each in columns]
+    assert columns == ["tags,id", r"tags,kind\, of it", "tags,tags"]
+    assert set(complete(program, here, "iceberg-cli", "expire-snapshots", "pho")) == {"photo", "phone."}
+
+
+@pytest.mark.deep
+def test_what_may_follow_is_offered_where_it_may_stand(
+    complete: Complete, program: Path, table: Path, home: Path
+) -> None:
+    here = table.parent
+    (here / "photo").touch()
+    (here / ".pyiceberg.yaml").write_text("catalog:\n  phone:\n    type: glue\n")
+    for words, offered in (
+        (["inspect", "t", "diff", "main", "cl"], {"closed"}),
+        (["inspect", "t", "snapshots", "cl"], set()),
+        (["assign-row-ids", "t", "--ref", "main,cl"], {"main,closed"}),
+        (["inspect", "t", "--ref", "main,cl"], set()),
+        (["survey", "x", "pho"], {"photo", "phone"}),
+        (["policy", "check", "photo", "pho"], {"photo", "phone"}),
+        (["policy", "check", "pho"], {"photo"}),
+        (["inspect", "./pho"], {"photo"}),
+    ):
+        found = complete(program, here, "iceberg-cli", *words)
+        assert {each.removeprefix("./") for each in found} == offered, words

@@ -144,15 +144,15 @@ class Configuration:
             folder = os.path.expanduser("~/.config")
         yield os.path.join(folder, "iceberg-cli", FILE_NAME), False
 
-    def output_format(self, command: str) -> str | None:
-        """What a variable or the file has for `--format`, for an error that may be about either; None: nothing."""
-        if named := self.variables.get(variable_of("--format")):
+    def text_of(self, flag: str, command: str) -> str | None:
+        """What a variable or the file has for an option, neither of which is checked; None: nothing."""
+        if named := self.variables.get(variable_of(flag)):
             return named
         try:
             file = self._find()
         except UsageError:
             return None
-        found = None if file is None else file.find("--format", (command,))
+        found = None if file is None else file.find(flag, (command,))
         return None if found is None else str(found[0])
 
     def settings(
