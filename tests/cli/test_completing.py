@@ -97,7 +97,7 @@ def table(tmp_path: Path) -> Path:
         "format-version": 2,
         "current-snapshot-id": OLD,
         "snapshots": snapshots[:1],
-        "schema": schemas[1],
+        "schema": schemas[0],
     }
     second = {
         "format-version": 2, "current-snapshot-id": NEW, "snapshots": snapshots, "refs": refs, "schemas": schemas,
