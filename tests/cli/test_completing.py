@@ -92,7 +92,7 @@ def table(tmp_path: Path) -> Path:
         {"id": 2, "name": "kind, of it", "required": False, "type": "string"},
         {"id": 3, "name": "tags", "required": False, "type": {"type": "list", "element": "string"}},
     ]
-    schemas = [{"schema-id": 4, "fields": fields}, {"schema-id": 1, "fields": fields[:1]}]
+    schemas = [{"schema-id": 1, "fields": fields[:1]}, {"schema-id": 4, "fields": fields}]
     first = {
         "format-version": 2,
         "current-snapshot-id": OLD,
