@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, TableNotFound
 from iceberg_cli.formats import format_of, plugged_formats
-from iceberg_cli.names import TABLE_LEVELS, levels_of
+from iceberg_cli.names import TABLE_LEVELS, levels_of, name_of
 from iceberg_cli.plan.events import ENGINE, Listener, phase
 from iceberg_cli.storage.router import UnsafeOverrides, located
 from iceberg_cli.table.table import OpenRequest, OpenTable
@@ -137,13 +138,21 @@ def _is_in_catalog(name: str) -> bool:
 
 
 def _located(name: str) -> str:
-    """A folder or file, whose name is refused where it is a catalog table's without all its parts."""
-    too_few = 1 < len(levels_of(name)) < TABLE_LEVELS
-    if too_few and not (name.endswith(_FILE_ENDINGS) or os.path.lexists(name)):
+    """A folder or file; a name that is none is refused where it is one in a catalog, written as none is."""
+    if name.endswith(_FILE_ENDINGS) or os.path.lexists(name):
+        return located(name)
+    if 1 < len(levels_of(name)) < TABLE_LEVELS:
         raise TableNotFound(
             f"Cannot find the table {name}: no folder here has that name, and as a name in a catalog it has too few "
             "parts.",
             next_step=f"Write {'.'.join(_LEVELS)}, or the path of the table's folder.",
+        )
+    levels = name.split(".")
+    if len(levels) >= TABLE_LEVELS and all(levels) and not set("/:`") & set(name):
+        raise TableNotFound(
+            f"Cannot find the table {name}: no folder here has that name, and as a name in a catalog it has a part "
+            "that belongs into backquotes.",
+            next_step=f"Write {shlex.quote(name_of(*levels))}, or the path of the table's folder.",
         )
     return located(name)
 

@@ -82,6 +82,19 @@ def test_every_command_takes_the_names_that_list_prints(
     assert (snapshots(catalog, odd), snapshots(catalog, plain)) == (1, 3)
 
 
+def test_a_name_without_its_backquotes_is_shown_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = iceberg_cli("inspect", "lake.n.two words")
+    assert (ran.code, "Write 'lake.n.`two words`', or the path" in ran.err) == (10, True), ran
+    (tmp_path / "lake.n.two words").mkdir()
+    assert (
+        f"Cannot find a table at {tmp_path}/lake.n.two words: "
+        in iceberg_cli("inspect", "lake.n.two words").err
+    )
+
+
 def test_two_odd_names_of_one_table_are_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = a_sql_catalog(tmp_path, monkeypatch)
     catalog.create_namespace("n")
