@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from iceberg_cli.api import OpenOperation, Runtime, Table
+    from iceberg_cli.plan.inspection import Column
     from iceberg_cli.plan.report import RecoveredOperation, Report
 
 
@@ -116,7 +117,7 @@ def _list_of_many(run: Run, many: FleetCommand) -> None:
     from iceberg_cli.cli.render import print_json
     from iceberg_cli.fleet.listing import Failures
     from iceberg_cli.fleet.open_operations import operations_of
-    from iceberg_cli.plan.inspection import ID, NAME, TEXT, TIME, Column, state_text
+    from iceberg_cli.plan.inspection import NAME, Column
 
     failures = Failures()
     rows = []
@@ -131,18 +132,24 @@ def _list_of_many(run: Run, many: FleetCommand) -> None:
             {"schema": "iceberg-cli/fleet-operations/1", "operations": rows, "failed": failures.to_json()}
         )
     elif rows:
-        columns = (
-            Column("table", lambda row: row["table"]["name"], NAME),
-            Column("operation", "operation_id", ID),
-            Column("verb", lambda row: row["operation"] or "?", ID, leaves=2),
-            Column("started", "started_ms", TIME, leaves=1),
-            Column("state", state_text, TEXT),
-        )
-        (run.err if run.quiet else run.out).grid(columns, rows)
+        table = Column("table", lambda row: row["table"]["name"], NAME)
+        (run.err if run.quiet else run.out).grid((table, *_operation_columns()), rows)
     elif not run.quiet:
         run.out.line("No open operation.")
     many.show_failures(failures)
     leave_with_worst(failures.codes)
+
+
+def _operation_columns() -> Sequence[Column]:
+    """The columns of elements of `operations/2`."""
+    from iceberg_cli.plan.inspection import ID, TEXT, TIME, Column, state_text
+
+    return (
+        Column("operation", "operation_id", ID),
+        Column("verb", lambda row: row["operation"] or "?", ID, leaves=2),
+        Column("started", "started_ms", TIME, leaves=1),
+        Column("state", state_text, TEXT),
+    )
 
 
 def _resume_many(run: Run, many: FleetCommand, runtime: Runtime) -> None:
@@ -212,19 +219,12 @@ def _leaves_files(report: Report) -> bool:
 def _show_list(run: Run, opened: Table, found: list[OpenOperation]) -> None:
     """Print the open operations and the state that each is in."""
     from iceberg_cli.cli.render import print_json
-    from iceberg_cli.plan.inspection import ID, TEXT, TIME, Column, state_text
 
     document = [listed.to_json() for listed in found]
     if run.json:
         head = {"schema": "iceberg-cli/operations/2", "table": opened.identity}
         print_json({**head, "operations": document})
     elif found:
-        columns = (
-            Column("operation", "operation_id", ID),
-            Column("verb", lambda row: row["operation"] or "?", ID, leaves=2),
-            Column("started", "started_ms", TIME, leaves=1),
-            Column("state", state_text, TEXT),
-        )
-        (run.err if run.quiet else run.out).grid(columns, document)
+        (run.err if run.quiet else run.out).grid(_operation_columns(), document)
     elif not run.quiet:
         run.out.line("No open operation.")
