@@ -41,13 +41,6 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.events import Listener
     from iceberg_cli.plan.report import Report
 
-# Of the arguments of `EngineChoice`.
-_ENGINE_OPTIONS: Final = {
-    "engine": "--engine",
-    "master": "--spark-master",
-    "remote": "--spark-remote",
-    "conf": "--spark-conf",
-}
 DECLINED: Final = 4
 """The exit code where a question was answered with no: what stands behind `&&` must not run."""
 
@@ -162,21 +155,14 @@ class Run:
             raise UsageError("--progress and --no-progress contradict each other")
         from iceberg_cli.engines.selection import EngineChoice  # help and completion choose no engine
 
-        conf = dict(key_value(text, "--spark-conf") for text in self.spark_conf or ())
-        try:
-            self.engine_choice = EngineChoice(
-                engine=self.engine,
-                master=self.spark_master,
-                remote=self.spark_remote,
-                conf=conf,
-                say=self._say,
-            )
-        except UsageError as error:
-            error.message = re.sub(
-                rf"\b({'|'.join(_ENGINE_OPTIONS)})\b", lambda found: _ENGINE_OPTIONS[found[1]], error.message
-            )
-            error.next_step = error.default_next_step
-            raise
+        self.engine_choice = EngineChoice(
+            engine=self.engine,
+            master=self.spark_master,
+            remote=self.spark_remote,
+            conf=dict(key_value(text, "--spark-conf") for text in self.spark_conf or ()),
+            say=self._say,
+            names_options=True,
+        )
         self._opened: list[Table] = []
         self._storage_options_checked = False
         self.settings = all_typed({})

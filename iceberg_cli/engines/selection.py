@@ -17,6 +17,13 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"  # is set in what spark-submit runs
 _VARIABLES = (SUBMITTED, "SPARK_REMOTE", "MASTER")
 _CONF = ("spark.master", "spark.remote")
 _HERE = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")  # masters that are this machine's own cores
+# What a program gives where the command line has options.
+_NAMES = {
+    "--engine": "engine",
+    "--spark-master": "master",
+    "--spark-remote": "remote",
+    "--spark-conf": "conf",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +36,7 @@ class EngineChoice:
         remote: of a Spark Connect server.
         conf: of Spark.
         say: gets one line with what was chosen and why, where there was a choice.
+        names_options: the command line chooses, and errors name its options.
     """
 
     engine: str = "auto"
@@ -36,19 +44,20 @@ class EngineChoice:
     remote: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     say: Callable[[str], None] = field(default=lambda _: None)
+    names_options: bool = field(default=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
-        with naming({}):
+        with naming(_NAMES, names_options=self.names_options):
             self._check()
 
     def _check(self) -> None:
         if self.engine not in ("auto", "local", "spark"):
-            raise UsageError(f"engine must be auto, local or spark, not {self.engine!r}")
+            raise UsageError(f"--engine must be auto, local or spark, not {self.engine!r}")
         if self.master and self.remote:
-            raise UsageError("master and remote name two different Sparks: give one of them")
+            raise UsageError("--spark-master and --spark-remote name two different Sparks: give one of them")
         if self.engine == "local" and (self.master or self.remote or self.conf):
-            raise UsageError("engine local takes no master, remote or conf")
+            raise UsageError("--engine local takes no --spark-master, --spark-remote or --spark-conf")
 
     @property
     def may_be_spark(self) -> bool:

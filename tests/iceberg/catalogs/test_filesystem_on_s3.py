@@ -196,8 +196,10 @@ def ran(server: S3Server, verb: str, location: str, *arguments: object) -> Ran:
 def test_the_first_word_is_asked_for_before_the_second(versitygw: S3Server) -> None:
     location = a_table(versitygw)
     before = keys(versitygw, location)
+    assert ALONE in ran(versitygw, "inspect", location).json["read_only"]
     for given, missing in (((), ALONE), ((WORD,), ALONE), ((ALONE,), WORD)):
-        assert missing in ran(versitygw, "inspect", location, *given).json["read_only"]
+        planned = ran(versitygw, "expire-snapshots", location, *EXPIRE, "--dry-run", *given)
+        assert any(missing in reason for reason in planned.json["blocked_by"])
         refused = ran(versitygw, "expire-snapshots", location, *EXPIRE, "--yes", *given)
         assert refused.code == 11
         assert missing in refused.json["message"]
