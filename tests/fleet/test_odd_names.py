@@ -104,6 +104,7 @@ def test_two_odd_names_of_one_table_are_one_row(tmp_path: Path, monkeypatch: pyt
     assert (table["name"], table["also"]) == ("lake.n.`a\nb/c`", ["lake.n.t"])
 
 
+@pytest.mark.deep  # SQLite shows the same without a server
 def test_a_table_of_a_rest_catalog_has_dots_and_spaces_in_its_levels(
     rest_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
