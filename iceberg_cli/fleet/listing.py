@@ -66,6 +66,11 @@ class ListedTable:
         return f"ListedTable({end_of(self.name)}, {self.format})"
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """The field `table` of documents, as far as it is known of a table that is not opened."""
+        return {"name": self.name, "location": self.location, "format": self.format}
+
+    @property
     def parts(self) -> tuple[tuple[str, ...], str]:
         """Of a table in a catalog, the levels of its namespace and its own name."""
         _, *levels, table = levels_of(self.name)

@@ -529,15 +529,7 @@ def _tagged(files: int) -> str:
 
 
 def _identity(listed: ListedTable, table: Table | None = None) -> dict[str, Any]:
-    if table is None:
-        own: Mapping[str, Any] = {
-            "name": listed.name,
-            "location": listed.location,
-            "format": listed.format,
-        }
-    else:
-        own = table.identity
-    return {**own, "also": list(listed.also)}
+    return {**(listed if table is None else table).identity, "also": list(listed.also)}
 
 
 def _settled(table: Mapping[str, Any], done: RecoveredOperation, deleted: Deletions) -> VerbRun:

@@ -48,11 +48,7 @@ def operations_of(
     if runtime is not None:
         opener.start_engine()
     for listed in tables:
-        identity: Mapping[str, Any] = {
-            "name": listed.name,
-            "location": listed.location,
-            "format": listed.format,
-        }
+        identity = listed.identity
         try:
             table = opener.open(listed)
             identity = table.identity

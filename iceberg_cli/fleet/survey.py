@@ -146,7 +146,7 @@ class Survey:
             if self._has_row(found):
                 yield found
         except IcebergCliError as error:
-            identity = _identity(listed) if table is None else table.identity
+            identity = listed.identity if table is None else table.identity
             yield unreadable(listed, identity, error)
         except Exception as error:  # noqa: BLE001 - a bug met on one table says nothing of the others
             yield _bug(listed, error)
@@ -427,14 +427,10 @@ def unreadable(listed: ListedTable, identity: Mapping[str, Any], error: IcebergC
 
 
 def _bug(listed: ListedTable, error: Exception) -> SurveyedTable:
-    found = unreadable(listed, _identity(listed), IcebergCliError(f"a bug of iceberg-cli was met: {error!r}"))
+    found = unreadable(listed, listed.identity, IcebergCliError(f"a bug of iceberg-cli was met: {error!r}"))
     return SurveyedTable(
         listed=listed, row=found.row, exit_code=_BUG, traceback="".join(traceback.format_exception(error))
     )
-
-
-def _identity(listed: ListedTable) -> dict[str, Any]:
-    return {"name": listed.name, "location": listed.location, "format": listed.format}
 
 
 def _why_no_verb(own: TablePolicy | None) -> str:

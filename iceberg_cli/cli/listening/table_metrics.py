@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from iceberg_cli.cli.listening import listeners
 from iceberg_cli.cli.listening.exposition import Sample, escaped, labels_of, seconds
 from iceberg_cli.plan.events import TableMeasured
 from iceberg_cli.storage.redaction import redact
-
-_FIELDS: Final = (
-    "exit_code", "is_success", "grade", "due_bytes", "oldest_snapshot_ms", "open_operations",
-)  # fmt: skip
 
 
 @dataclass(slots=True, eq=False)
@@ -21,12 +16,13 @@ class _Row:
     """What is known of a table, or of a verb on one, and its labels."""
 
     labels: str
-    exit_code: int | None = None
-    is_success: bool | None = None
-    grade: int | None = None
-    due_bytes: int | None = None
-    oldest_snapshot_ms: int | None = None
-    open_operations: int | None = None
+    known: TableMeasured
+
+    def add(self, measured: TableMeasured) -> None:
+        """Take note of what was found; what is not known leaves what was known before."""
+        self.known = self.known._replace(
+            **{name: value for name, value in measured._asdict().items() if value is not None}
+        )
 
 
 class TableMetrics:
@@ -44,18 +40,17 @@ class TableMetrics:
         self.formats: set[str] = set()
 
     def add(self, measured: TableMeasured) -> None:
-        """Take note of what was found; what is not known leaves what was known before."""
+        """Take note of what was found."""
         self.formats.add(measured.format)
         name, verb = measured.table, measured.verb or self._command
         if name not in self._names:
             self._names[name] = redact(name, listeners.hidden())
         table = self._names[name]
         rows = self._rows.setdefault(table, {})
-        if verb not in rows:
-            rows[verb] = _Row(self.labels(table, verb))
-        for field in _FIELDS:
-            if (value := getattr(measured, field)) is not None:
-                setattr(rows[verb], field, value)
+        if verb in rows:
+            rows[verb].add(measured)
+        else:
+            rows[verb] = _Row(self.labels(table, verb), measured)
 
     def labels(self, table: str, verb: str) -> str:
         """The labels of a row."""
@@ -64,14 +59,14 @@ class TableMetrics:
     def numbers(self, name: str) -> Iterator[Sample]:
         """The samples of a field that is a number, where it is known."""
         for row in self._each():
-            if (value := getattr(row, name)) is not None:
+            if (value := getattr(row.known, name)) is not None:
                 yield row.labels, str(value)
 
     def oldest_snapshots(self) -> Iterator[Sample]:
         """The times of the oldest snapshots, where they are known."""
         for row in self._each():
-            if row.oldest_snapshot_ms is not None:
-                yield row.labels, seconds(row.oldest_snapshot_ms)
+            if row.known.oldest_snapshot_ms is not None:
+                yield row.labels, seconds(row.known.oldest_snapshot_ms)
 
     def successes(self, earlier: Mapping[str, str], ended: str | None, *, is_whole: bool) -> Iterator[Sample]:
         """When each verb on a table succeeded last.
@@ -90,9 +85,9 @@ class TableMetrics:
             before = by_table.pop(escaped(name), {})
             now: dict[str, str] = {}
             for verb, row in rows.items():
-                if row.is_success and ended is not None:
+                if row.known.is_success and ended is not None:
                     now[row.labels] = ended
-                elif row.is_success is not None:
+                elif row.known.is_success is not None:
                     is_all = verb == self._command  # none of its verbs was come to: each is as it was
                     found |= {key: value for key, value in before.items() if is_all or key == row.labels}
             found |= now
