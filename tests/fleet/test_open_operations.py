@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from iceberg_cli.cli.terminal import stopping
+from iceberg_cli.fleet.listing import ListedTable
+from iceberg_cli.fleet.opening import TableOpener
 from tests.cli.running import iceberg_cli
 from tests.referee.iceberg import Table
 
@@ -114,6 +119,26 @@ def test_a_report_says_what_was_deleted_now_and_in_all(lake: Path) -> None:
     last = iceberg_cli("resume", lake).out
     assert len(before - files_of(lake / "stopped")) == 2
     assert "1 file deleted now, 3 in all" in last
+
+
+def test_a_signal_ends_it_also_among_tables_without_operations(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    open_table = TableOpener.open
+
+    def hear(self: TableOpener, listed: ListedTable, **options: Any) -> Any:
+        opened.append(listed.name)
+        monkeypatch.setattr(stopping, "heard", lambda: signal.SIGTERM)
+        return open_table(self, listed, **options)
+
+    monkeypatch.setattr(TableOpener, "open", hear)
+    ran = iceberg_cli("resume", f"{lake}/*")
+    assert opened == [f"{lake}/quiet"]
+    assert (ran.code, ran.err) == (
+        143,
+        "Stopped by SIGTERM. Nothing was changed. Run the same command again.\n",
+    )
 
 
 @pytest.mark.parametrize("words", [("--abandon",), ("01a226a1-dd0a-7c1c-9900-3c443f63dc5a",)])

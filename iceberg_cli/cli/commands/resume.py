@@ -11,6 +11,7 @@ from iceberg_cli.cli.commands.carry_out import Metrics, measure
 from iceberg_cli.cli.commands.many_tables import FleetCommand, leave_with_worst, patterns_of
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.cli.options.arguments import integer
+from iceberg_cli.cli.terminal import stopping
 from iceberg_cli.cli.terminal.stopping import at_safe_points, changed
 from iceberg_cli.cli.terminal.streams import after
 from iceberg_cli.errors import TableNotFound, UsageError
@@ -159,6 +160,7 @@ def _resume_many(run: Run, many: FleetCommand, runtime: Runtime) -> None:
     from iceberg_cli.fleet.open_operations import operations_of
 
     failures, reports, codes = Failures(), [], []
+    many.tables.stop_requested = lambda: bool(stopping.heard())
     with at_safe_points(last=True):
         for each in operations_of(many.tables, many.opener(), runtime=runtime):
             run.progress.close()
