@@ -188,7 +188,7 @@ class Maintenance:
         memory: of all tables that are worked on side by side.
 
     Attributes:
-        unmatched_holds: patterns of entries with `maintain = false` that mean no table, once the first run is known.
+        warnings: of entries with `maintain = false` that mean no table, once the first run is known.
     """
 
     tables: Iterable[ListedTable]
@@ -208,7 +208,7 @@ class Maintenance:
     keeps_plans: bool = False
     facts: FactsStore = field(default_factory=lambda: FactsStore(None))
     memory: MemoryBudget = field(default_factory=MemoryBudget)
-    unmatched_holds: list[str] = field(default_factory=list)
+    warnings: tuple[str, ...] = ()
     _held: dict[str, str] = field(default_factory=dict)
     _names: dict[tuple[str, str], str] = field(default_factory=dict)  # of tables that were come to
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -250,7 +250,10 @@ class Maintenance:
             error = found.failed[0].error
             error.message = f"Cannot find out on which tables nothing may run: {error.message}"
             raise error
-        self.unmatched_holds = [each.text for each in found.unmatched_patterns()]
+        self.warnings = tuple(
+            f"{each.text} means no table, so that its maintain = false holds none"
+            for each in found.unmatched_patterns()
+        )
         return held
 
     def _location_of_held(self, listed: ListedTable) -> str:

@@ -251,7 +251,7 @@ class Sweep:
                 failures=failures,
                 tagged=len(tagged),
                 tagged_bytes=sum(tagged),
-                paths=gone_rows["path"].to_pylist(),
+                paths=gone_rows["path"],
             )
         )
         if self.runtime.deletes_left >= 0:

@@ -9,9 +9,12 @@ Events are named tuples: dataclasses would take three times as long to make, at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 OPEN, ENGINE, RECOVER, PLAN, RECORD = "open", "start engine", "recover", "plan", "record"
 STAGE, COMMIT, WAIT, SWEEP = "stage", "commit", "wait", "sweep"
@@ -85,24 +88,24 @@ class FilesDeleted(NamedTuple):
         verb: of the operation.
         operation_id: which deletes.
         by_kind: files and bytes of each kind that are gone, by its name in plans and reports.
+        paths: of the files that are gone, a column, of which only who writes them down makes texts.
         kept: files that are needed again, and stay.
         kept_bytes: their size.
         failures: the reason why a file is still there, by path.
         tagged: files that their storage tagged in place of deleting them.
         tagged_bytes: their size.
-        paths: of the files that are gone, one for each.
     """
 
     table: str
     verb: str
     operation_id: str
     by_kind: Mapping[str, tuple[int, int]]
+    paths: pa.ChunkedArray
     kept: int = 0
     kept_bytes: int = 0
     failures: Mapping[str, str] = {}
     tagged: int = 0
     tagged_bytes: int = 0
-    paths: Sequence[str] = ()
 
 
 class OperationEnded(NamedTuple):

@@ -293,8 +293,8 @@ class _Work:
             output.row(each.to_json(), is_printed=self._is_shown(each, output))
             if run.quiet and (each.exit_code or each.is_left):
                 run.tell(f"{each.verb or 'maintain'} {each.name}: {each.status}: {each.reason}")
-        for text in maintenance.unmatched_holds:
-            run.warn(f"{text} means no table, so that its maintain = false holds none")
+        for text in maintenance.warnings:
+            run.warn(text)
         run.on_event(
             FleetCounted(
                 what="verb_runs",

@@ -198,7 +198,7 @@ class LogFile:
                 reason=reason,
             )
         for start in range(0, len(event.paths), _PATHS_IN_A_LINE):
-            paths = event.paths[start : start + _PATHS_IN_A_LINE]
+            paths = event.paths.slice(start, _PATHS_IN_A_LINE).to_pylist()
             self.write(
                 INFO,
                 "deleted_paths",

@@ -88,7 +88,7 @@ _HELP: Final = {
     "iceberg_cli_tables": "Tables that the last survey looked at, by grade.",
     "iceberg_cli_verb_runs": "Verbs on tables that the last maintain came to, by what came of them.",
     _GRADE: "Grade of the table in the last survey: 0 ok, 1 due, 2 overdue, 3 broken, 4 unreadable.",
-    _OPEN_OPERATIONS: "Operations of the table that are not closed; there where the last run opened the table.",
+    _OPEN_OPERATIONS: "Operations of the table that are not closed; there where the last run could tell.",
     _OLDEST: "Time of the table's oldest snapshot, or of the oldest version in a Delta log.",
     "iceberg_cli_oldest_snapshot_age_seconds": "Age of that at the end of the last run.",
 }

@@ -294,10 +294,7 @@ def maintain(
         as_of_ms=as_of_ms,
         dry_run=dry_run,
         views=_views(found),
-        warnings=tuple(
-            f"{text} means no table, so that its maintain = false holds none"
-            for text in maintenance.unmatched_holds
-        ),
+        warnings=maintenance.warnings,
     )
 
 
