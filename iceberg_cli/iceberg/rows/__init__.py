@@ -1,1 +1,1 @@
-"""Rows of Iceberg tables as a reader sees them: data files of every format, without what deletes hide."""
+"""Rows of Iceberg tables: read from data files of every format without what deletes hide, and written to Parquet."""

@@ -1,0 +1,194 @@
+"""Writes rows of an Iceberg table to a Parquet file as the table's properties say, and measures them for its entry.
+
+Spec: Appendix A, "Parquet"; "Data File Fields".
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import pyarrow as pa
+
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.rows.file_metrics import FileMetrics, SeenValues, file_metrics
+from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema, leaf_columns
+
+if TYPE_CHECKING:
+    from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode
+    from iceberg_cli.iceberg.rows.parquet_properties import BloomFilter, ParquetProperties
+    from iceberg_cli.iceberg.spec.types.schema import NestedField
+
+_AIMED_AT: Final = 0.95  # of a row group's size: what is not written yet may compress worse
+_VALUES_AT_ONCE: Final = 1024  # that Arrow adds to a page before it looks whether the page is full
+_BLOOM_BLOCK_BYTES: Final = 32
+_TRIAL_BYTES: Final = 8 << 20  # of rows in memory that show how many bytes they take encoded
+_LEAST_BYTES_PER_ROW: Final = 1e-3
+
+
+class ParquetWriter:
+    """Writes one file, a row group at a time.
+
+    Args:
+        sink: gets the bytes, and stays open.
+        path: of the file, for messages.
+        fields: the columns, those of row lineage among them where rows keep their ids.
+        properties: how it is written.
+        modes: of metrics, by field id.
+        bytes_per_row: about, encoded, as a writer of such rows measured it; None: some rows are encoded twice to find
+            out.
+        most_held_bytes: of rows that are not written yet; a row group that would need more is closed early.
+    """
+
+    def __init__(
+        self,
+        sink: BinaryIO,
+        path: str,
+        *,
+        fields: Sequence[NestedField],
+        properties: ParquetProperties,
+        modes: Mapping[int, MetricsMode],
+        bytes_per_row: float | None = None,
+        most_held_bytes: int,
+    ) -> None:
+        self._sink = sink
+        self._path = path
+        self._schema = arrow_schema(fields)
+        self._leaves = leaf_columns(fields)
+        self._properties = properties
+        self._seen = SeenValues(leaves=self._leaves, modes=modes)
+        self._bytes_per_row = bytes_per_row
+        self._most_held_bytes = most_held_bytes
+        self._held: list[pa.Table] = []
+        self._held_rows = 0
+        self._held_bytes = 0
+        self._writer: Any = None
+        self._footers: list[Any] = []
+
+    @property
+    def written_bytes(self) -> int:
+        """Of the row groups that are closed."""
+        return 0 if self._writer is None else self._sink.tell()
+
+    @property
+    def bytes_per_row(self) -> float | None:
+        """Encoded, in the last row group; None before there is one."""
+        return self._bytes_per_row
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows with the columns of the file, in its order.
+
+        Raises:
+            CorruptFile: a value is null that must not be, or is no value of its column's type.
+        """
+        try:
+            rows = rows.cast(self._schema)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+            raise CorruptFile(self._path, "rows", f"they do not fit the schema: {error}") from error
+        self._held.append(rows)
+        self._held_rows += rows.num_rows
+        self._held_bytes += rows.nbytes
+        while self._is_full():
+            self._write_group(self._group_rows())
+
+    def _is_full(self) -> bool:
+        """Whether the rows that are held make a row group, or are as many as may be held."""
+        enough = min(_TRIAL_BYTES, self._properties.row_group_bytes, self._most_held_bytes)
+        if self._bytes_per_row is None and self._held_bytes >= enough:
+            self._bytes_per_row = self._tried()
+        if self._bytes_per_row is None:
+            return False
+        return self._held_rows >= self._group_rows() or self._held_bytes >= self._most_held_bytes
+
+    def _group_rows(self) -> int:
+        assert self._bytes_per_row is not None
+        return max(1, int(self._properties.row_group_bytes * _AIMED_AT / self._bytes_per_row))
+
+    def _tried(self) -> float:
+        """Bytes per row that some of the rows take, encoded for nothing else."""
+        rows = pa.concat_tables(self._held)
+        some = rows.slice(0, max(1, rows.num_rows * _TRIAL_BYTES // max(self._held_bytes, _TRIAL_BYTES)))
+        sink = io.BytesIO()
+        with self._opened(sink, some, []) as writer:
+            writer.write_table(some, row_group_size=some.num_rows)
+            return max(float(sink.tell() / some.num_rows), _LEAST_BYTES_PER_ROW)
+
+    def _write_group(self, most_rows: int) -> None:
+        held = pa.concat_tables(self._held)
+        rows, rest = held.slice(0, most_rows).combine_chunks(), held.slice(most_rows)
+        self._held, self._held_rows, self._held_bytes = [rest], rest.num_rows, rest.nbytes
+        if self._writer is None:
+            self._writer = self._opened(self._sink, rows, self._footers)
+        before = self._sink.tell()
+        self._seen.see(rows)
+        self._writer.write_table(rows, row_group_size=rows.num_rows)
+        self._bytes_per_row = max((self._sink.tell() - before) / rows.num_rows, _LEAST_BYTES_PER_ROW)
+
+    def _opened(self, sink: BinaryIO, rows: pa.Table, footers: list[Any]) -> Any:
+        """A writer of files such as these; where it is closed, its footer is in `footers`."""
+        import pyarrow.parquet as pq
+
+        asked = self._properties
+        return pq.ParquetWriter(
+            sink,
+            self._schema,
+            version="2.6",
+            store_schema=False,
+            compression="none" if asked.codec == "uncompressed" else asked.codec,
+            compression_level=asked.level,
+            use_dictionary=self._without(asked.without_dictionary),
+            dictionary_pagesize_limit=asked.dictionary_bytes,
+            write_statistics=self._without(asked.without_statistics),
+            data_page_size=asked.page_bytes,
+            data_page_version=asked.page_version,
+            max_rows_per_page=asked.page_rows,
+            write_batch_size=self._values_at_once(rows),
+            write_page_index=True,
+            write_page_checksum=True,
+            store_decimal_as_integer=True,
+            bloom_filter_options=self._bloom_filters(rows.num_rows) or None,
+            metadata_collector=footers,
+        )
+
+    def _without(self, field_ids: frozenset[int]) -> bool | list[str]:
+        """All columns but some, as Arrow takes it."""
+        return not field_ids or [leaf.path for leaf in self._leaves if leaf.field_id not in field_ids]
+
+    def _values_at_once(self, rows: pa.Table) -> int:
+        """So many that a page of large values does not become many times as large as it should be."""
+        per_row = max(1.0, rows.nbytes / max(rows.num_rows, 1))
+        return max(1, min(_VALUES_AT_ONCE, int(self._properties.page_bytes / per_row)))
+
+    def _bloom_filters(self, rows: int) -> dict[str, dict[str, float | int]]:
+        found: dict[str, dict[str, float | int]] = {}
+        for leaf in self._leaves:
+            if (bloom := self._properties.bloom_filters.get(leaf.field_id)) is not None:
+                values = distinct_values_within(bloom, rows, self._properties.bloom_bytes)
+                found[leaf.path] = {"ndv": values, "fpp": bloom.fpp}
+        return found
+
+    def close(self) -> FileMetrics | None:
+        """Write what is left and the footer; None where there was no row, and so nothing is written.
+
+        Raises:
+            CorruptFile: the footer has other columns, or another number of rows, than were written.
+        """
+        if self._held_rows:
+            self._write_group(self._held_rows)
+        if self._writer is None:
+            return None
+        self._writer.close()
+        return file_metrics(self._footers[0], self._seen, self._path)
+
+
+def distinct_values_within(bloom: BloomFilter, rows: int, most_bytes: int) -> int:
+    """For how many values a Bloom filter is made: for as many as there may be, but it has at most `most_bytes`.
+
+    A filter of n values with k = 8 bits a block has -8n / ln(1 - fpp^(1/8)) bits, and Arrow makes that the next power
+    of two.
+    """
+    bits_per_value = -8 / math.log(1 - bloom.fpp ** (1 / 8))
+    largest = max(_BLOOM_BLOCK_BYTES, 1 << (most_bytes.bit_length() - 1))
+    return max(1, min(bloom.ndv or rows, int(largest * 8 / bits_per_value)))
