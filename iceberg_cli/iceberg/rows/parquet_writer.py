@@ -130,20 +130,20 @@ class ParquetWriter:
         """A writer of files such as these; where it is closed, its footer is in `footers`."""
         import pyarrow.parquet as pq
 
-        asked = self._properties
+        properties = self._properties
         return pq.ParquetWriter(
             sink,
             self._schema,
             version="2.6",
             store_schema=False,
-            compression="none" if asked.codec == "uncompressed" else asked.codec,
-            compression_level=asked.level,
-            use_dictionary=self._without(asked.without_dictionary),
-            dictionary_pagesize_limit=asked.dictionary_bytes,
-            write_statistics=self._without(asked.without_statistics),
-            data_page_size=asked.page_bytes,
-            data_page_version=asked.page_version,
-            max_rows_per_page=asked.page_rows,
+            compression="none" if properties.codec == "uncompressed" else properties.codec,
+            compression_level=properties.level,
+            use_dictionary=self._without(properties.without_dictionary),
+            dictionary_pagesize_limit=properties.dictionary_bytes,
+            write_statistics=self._without(properties.without_statistics),
+            data_page_size=properties.page_bytes,
+            data_page_version=properties.page_version,
+            max_rows_per_page=properties.page_rows,
             write_batch_size=self._values_at_once(rows),
             write_page_index=True,
             write_page_checksum=True,
