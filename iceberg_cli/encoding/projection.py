@@ -9,9 +9,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from iceberg_cli.encoding.arrow import array_of, one_array, plain
+from iceberg_cli.encoding.arrow import Bools, array_of, one_array, plain
 from iceberg_cli.encoding.json_rows import compact
 
 ID_KEYS: Final = (b"PARQUET:field_id", b"iceberg.id")
@@ -276,22 +275,20 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (types.is_string, types.is_binary, types.is_fixed_size_binary))
 
 
-def without_rows(table: pa.Table, gone: pa.Array) -> pa.Table:
-    """The rows of a table that are not marked."""
-    return table.filter(pc.invert(gone)) if pc.any(gone).as_py() else table
-
-
-def without_positions(table: pa.Table, first: int, gone: npt.NDArray[np.uint64]) -> pa.Table:
-    """The rows of a table, which are those of a file from position `first` on, but those at some positions.
+def positions_that_stay(first: int, count: int, gone: npt.NDArray[np.uint64]) -> Bools:
+    """For each of `count` rows, which are those of a file from position `first` on, whether it is none of some.
 
     Args:
-        table: n rows.
         first: position of the first row.
+        count: of rows.
         gone: positions, ascending.
     """
-    begin, end = np.searchsorted(gone, (np.uint64(first), np.uint64(first + table.num_rows)))
-    if begin == end:
-        return table
-    stays = np.ones(table.num_rows, np.bool_)
+    stays = np.ones(count, np.bool_)
+    begin, end = np.searchsorted(gone, (np.uint64(first), np.uint64(first + count)))
     stays[(gone[begin:end] - np.uint64(first)).astype(np.int64)] = False
-    return table.filter(array_of(stays))
+    return stays
+
+
+def rows_that_stay(table: pa.Table, stays: Bools) -> pa.Table:
+    """The rows of a table that are marked."""
+    return table if stays.all() else table.filter(array_of(stays))

@@ -24,8 +24,9 @@ from iceberg_cli.encoding.projection import (
     concat_rows,
     find,
     has_ids,
+    positions_that_stay,
     project,
-    without_positions,
+    rows_that_stay,
 )
 from iceberg_cli.encoding.row_batches import FileSplit, parquet_batches, rows_at_once
 from iceberg_cli.engines import FileParts, Scan, Source, chained
@@ -118,7 +119,7 @@ class RowReader:
             chosen = [columns[field.name] for field in self.fields]
             schema = pa.schema([field for field, _ in chosen])
             rows = pa.table([values for _, values in chosen], schema=schema)
-            rows = without_positions(rows, batch.first, gone)
+            rows = rows_that_stay(rows, positions_that_stay(batch.first, rows.num_rows, gone))
             found.append(rows)
             total += rows.num_rows
             if self.limit is not None and total >= self.limit:

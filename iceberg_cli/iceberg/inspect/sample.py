@@ -139,7 +139,13 @@ class SnapshotSample(SampleInspector[Sequence[LiveEntries]]):
                 splits_for(size_bytes, records, limit) if file_format.lower() == "parquet" else [FileSplit()]
             )
         ]  # fmt: skip
-        reader = RowReader(fields=tuple(fields), equality=hidden.columns, deleted=hidden.keys, limit=limit)
+        reader = RowReader(
+            fields=tuple(fields),
+            equality=hidden.columns,
+            deleted=hidden.keys,
+            limit=limit,
+            mismatch_is_null=True,
+        )
         scan: Scan[DataFile, pa.Table, pa.Table] = Scan(
             lambda file: Source(file.path, file.size_bytes),
             reader,

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.encoding.arrow import array_of
+from iceberg_cli.encoding.arrow import Bools, array_of, one_array
 from iceberg_cli.encoding.projection import (
     Field,
     Mismatch,
@@ -21,9 +22,9 @@ from iceberg_cli.encoding.projection import (
     concat_rows,
     find,
     has_ids,
+    positions_that_stay,
     project,
-    without_positions,
-    without_rows,
+    rows_that_stay,
 )
 from iceberg_cli.encoding.row_batches import (
     FileSplit,
@@ -35,11 +36,15 @@ from iceberg_cli.encoding.row_batches import (
     stream_of,
 )
 from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.iceberg.rows.leaf_columns import ROW_LINEAGE
 from iceberg_cli.iceberg.spec.deletes.dv_blobs import positions_in
 from iceberg_cli.iceberg.spec.types.partition_keys import spelled
 
 FORMATS: Final = ("parquet", "avro", "orc")
-_MARK: Final = "\0deleted"  # no column's name
+LINEAGE_FIELDS: Final = tuple(
+    Field(name=each.name, type=pa.int64(), field_id=each.field_id) for each in ROW_LINEAGE
+)
+"""The columns of row lineage as files have them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,8 @@ class DataFile:
         constants: by field id, the values of identity partition fields.
         vectors: deletion vectors and position deletes of it, as blobs.
         equality_deletes: the columns, and for these the paths of the delete files.
+        sequence_number: of its data.
+        first_row_id: of its entry, its own or inherited; None: its rows have no ids yet.
     """
 
     path: str
@@ -78,11 +85,21 @@ class DataFile:
     constants: Mapping[int, pa.Scalar] = field(default_factory=dict)
     vectors: tuple[bytes, ...] = ()
     equality_deletes: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...] = ()
+    sequence_number: int = 0
+    first_row_id: int | None = None
 
-    @property
-    def part_bytes(self) -> int:
-        """About how many bytes the part has."""
-        return max(1, self.size_bytes // self.split.of)
+
+@dataclass(frozen=True, slots=True)
+class LiveRows:
+    """Rows of a data file that no delete hides.
+
+    Args:
+        rows: n, with the columns of the reader.
+        positions: of each in the file, ascending.
+    """
+
+    rows: pa.Table
+    positions: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,49 +111,87 @@ class RowReader:
         equality: by their field ids, the columns that deletes compare.
         deleted: by the paths of equality delete files, the keys of their rows, see `keys_of`.
         limit: of each part at most so many rows; None: all.
+        keeps_row_ids: whether `LINEAGE_FIELDS` follow the fields, see `row_lineage`.
+        mismatch_is_null: show columns whose type cannot become the table's as null.
     """
 
     fields: tuple[Field, ...]
     equality: Mapping[tuple[int, ...], EqualityColumns] = field(default_factory=dict)
     deleted: Mapping[str, pa.Array] = field(default_factory=dict)
     limit: int | None = None
+    keeps_row_ids: bool = False
+    mismatch_is_null: bool = False
 
     def __call__(self, file: DataFile, parts: RandomAccess) -> pa.Table:
         """The rows of a part that are not deleted.
+
+        Raises:
+            CorruptFile: see `stream`. Refused: likewise.
+        """
+        found: list[pa.Table] = []
+        total = 0
+        for live in self.stream(file, parts):
+            found.append(live.rows)
+            total += live.rows.num_rows
+            if self.limit is not None and total >= self.limit:
+                break
+        schema = pa.schema([each.arrow() for each in self.fields])
+        return concat_rows([schema.empty_table(), *found]).slice(0, self.limit)
+
+    def stream(self, file: DataFile, parts: RandomAccess) -> Iterator[LiveRows]:
+        """The rows of a part that are not deleted, a bounded number at a time, in the order of the file.
 
         Raises:
             CorruptFile: the file cannot be read, or a column has another type. Refused: it is encrypted.
         """
         compared = [(self.equality[ids], paths) for ids, paths in file.equality_deletes]
         others = [each for columns, _ in compared for each in columns.fields]
+        lineage = LINEAGE_FIELDS if self.keeps_row_ids else ()
         gone = _positions(file.vectors)
-        limit = self.limit
-        found: list[pa.Table] = []
-        total = 0
-        for batch in batches(file, parts, [*self.fields, *others], limit=limit):
-            rows = rows_of(batch, self.fields, file, mismatch_is_null=True)
+        for batch in batches(file, parts, [*self.fields, *lineage, *others], limit=self.limit):
+            rows = rows_of(batch, self.fields, file, mismatch_is_null=self.mismatch_is_null)
+            if self.keeps_row_ids:
+                own = rows_of(batch, LINEAGE_FIELDS, file)
+                for field, column in zip(own.schema, row_lineage(own, file, batch.first), strict=True):
+                    rows = rows.append_column(field, column)
+            stays = positions_that_stay(batch.first, batch.count, gone)
             if compared:
-                rows = rows.append_column(_MARK, self._marks(batch, file, compared))
-            rows = without_positions(rows, batch.first, gone)
-            if compared:
-                rows = without_rows(rows.drop_columns([_MARK]), rows[_MARK])
-            found.append(rows)
-            total += rows.num_rows
-            if limit is not None and total >= limit:
-                break
-        schema = pa.schema([each.arrow() for each in self.fields])
-        return concat_rows([schema.empty_table(), *found]).slice(0, limit)
+                stays &= ~self._marks(batch, file, compared)
+            yield LiveRows(rows_that_stay(rows, stays), batch.first + np.flatnonzero(stays))
 
     def _marks(
         self, batch: RowBatch, file: DataFile, compared: Sequence[tuple[EqualityColumns, Sequence[str]]]
-    ) -> pa.Array:
+    ) -> Bools:
         """For each row whether an equality delete hides it."""
-        marks = array_of(np.zeros(batch.count, np.bool_))
+        marks = np.zeros(batch.count, np.bool_)
         for columns, paths in compared:
             keys = keys_of(rows_of(batch, columns.fields, file), columns)
             for path in paths:
-                marks = pc.or_(marks, pc.is_in(keys, value_set=self.deleted[path]))
+                marks |= pc.is_in(keys, value_set=self.deleted[path]).to_numpy(zero_copy_only=False)
         return marks
+
+
+def row_lineage(own: pa.Table, file: DataFile, first: int) -> tuple[pa.Array, pa.Array]:
+    """The ids of rows that follow each other in a data file, and the sequence numbers of their last updates.
+
+    A row whose file has no ids yet has none; a writer leaves it null then, so that the commit gives it one. Its last
+    update is what it would have been had its file stayed.
+
+    Args:
+        own: what the file itself has in `LINEAGE_FIELDS`, null where it has nothing.
+        file: the data file.
+        first: position of the first row.
+
+    Spec: "Row Lineage".
+    """
+    count = own.num_rows
+    if file.first_row_id is None:
+        return pa.nulls(count, pa.int64()), pa.repeat(pa.scalar(file.sequence_number, pa.int64()), count)
+    inherited = array_of(np.arange(count, dtype=np.int64) + (file.first_row_id + first))
+    return (
+        pc.coalesce(one_array(own.column(0)), inherited),
+        pc.fill_null(one_array(own.column(1)), file.sequence_number),
+    )
 
 
 def batches(

@@ -1,0 +1,257 @@
+"""Rows of data files for whoever writes them anew: which are live, where they stand, and the ids that they keep."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date, time
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iceberg_cli.encoding.deletion_vector import encode
+from iceberg_cli.encoding.projection import Field, StructOf
+from iceberg_cli.encoding.row_batches import FileSplit
+from iceberg_cli.engines import FileParts
+from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.iceberg.rows.data_files import DataFile, EqualityColumns, RowReader, columns_for, keys_of
+
+ID = Field(name="id", type=pa.int64(), field_id=1)
+ROW_ID, UPDATED = 2147483540, 2147483539
+Columns = Mapping[int, Sequence[Any]]
+
+
+def reader_of(data: bytes) -> FileParts:
+    return FileParts("data.parquet", len(data), lambda offset, length: data[offset : offset + length])
+
+
+def parquet(columns: Columns, *, group_rows: int = 1000) -> tuple[DataFile, FileParts]:
+    """A data file of numbers, by their field ids."""
+    fields = [
+        pa.field(f"c{field_id}", pa.int64(), metadata={"PARQUET:field_id": str(field_id)})
+        for field_id in columns
+    ]
+    arrays = [pa.array(values, pa.int64()) for values in columns.values()]
+    sink = io.BytesIO()
+    pq.write_table(pa.table(arrays, schema=pa.schema(fields)), sink, row_group_size=group_rows)
+    data = sink.getvalue()
+    rows = len(next(iter(columns.values())))
+    return DataFile(
+        path="data.parquet", file_format="parquet", size_bytes=len(data), record_count=rows
+    ), reader_of(data)
+
+
+def read(file: DataFile, parts: FileParts, **options: Any) -> list[tuple[Any, ...]]:
+    """The rows of a file, each with its position in front."""
+    found = []
+    for live in RowReader(fields=(ID,), **options).stream(file, parts):
+        assert live.rows.num_rows == len(live.positions)
+        found += list(
+            zip(live.positions.tolist(), *(column.to_pylist() for column in live.rows.columns), strict=True)
+        )
+    return found
+
+
+def test_an_id_of_the_file_comes_before_the_one_that_its_place_gives() -> None:
+    """H16: ids of some rows alone; what was written into the file stays."""
+    file, parts = parquet({1: [7, 8, 9], ROW_ID: [10, None, 30]})
+    file = replace(file, first_row_id=100, sequence_number=4)
+    assert read(file, parts, keeps_row_ids=True) == [(0, 7, 10, 4), (1, 8, 101, 4), (2, 9, 30, 4)]
+
+
+def test_rows_that_deletes_hide_count_for_the_ids_of_others() -> None:
+    """H17: ids follow the position in the file."""
+    file, parts = parquet({1: [7, 8, 9, 10]})
+    file = replace(file, first_row_id=50, sequence_number=2, vectors=(encode([0, 2]),))
+    assert read(file, parts, keeps_row_ids=True) == [(1, 8, 51, 2), (3, 10, 53, 2)]
+
+
+def test_the_last_update_is_what_the_file_says_or_else_its_number() -> None:
+    file, parts = parquet({1: [7, 8], UPDATED: [3, None]})
+    file = replace(file, first_row_id=0, sequence_number=9)
+    assert read(file, parts, keeps_row_ids=True) == [(0, 7, 0, 3), (1, 8, 1, 9)]
+
+
+def test_rows_of_a_file_without_ids_have_none_whatever_is_in_it() -> None:
+    file, parts = parquet({1: [7, 8], ROW_ID: [1, 2], UPDATED: [3, 4]})
+    file = replace(file, first_row_id=None, sequence_number=6)
+    assert read(file, parts, keeps_row_ids=True) == [(0, 7, None, 6), (1, 8, None, 6)]
+    assert read(file, parts) == [(0, 7), (1, 8)]
+
+
+def test_a_column_whose_type_cannot_become_the_tables_is_an_error_and_not_null() -> None:
+    sink = io.BytesIO()
+    field = pa.field("id", pa.string(), metadata={"PARQUET:field_id": "1"})
+    pq.write_table(pa.table([["a"]], schema=pa.schema([field])), sink)
+    data = sink.getvalue()
+    file = DataFile(path="data.parquet", file_format="parquet", size_bytes=len(data), record_count=1)
+    with pytest.raises(
+        CorruptFile, match=r"data\.parquet.*field id.*a column of type string where int64 is expected"
+    ):
+        read(file, reader_of(data))
+    assert read(file, reader_of(data), mismatch_is_null=True) == [(0, None)]
+
+
+@given(
+    values=st.lists(st.integers(0, 5), min_size=1, max_size=40),
+    gone=st.sets(st.integers(0, 45)),
+    deleted=st.sets(st.integers(0, 6)),
+    group_rows=st.integers(1, 20),
+    of=st.integers(1, 4),
+)
+def test_parts_have_the_live_rows_of_the_file_with_their_places(
+    values: list[int], gone: set[int], deleted: set[int], group_rows: int, of: int
+) -> None:
+    file, parts = parquet({1: values}, group_rows=group_rows)
+    columns = columns_for([1], [[ID]])
+    assert columns is not None
+    keys = keys_of(pa.table({"id": pa.array(sorted(deleted), pa.int64())}), columns)
+    file = replace(
+        file,
+        first_row_id=1000,
+        sequence_number=3,
+        vectors=tuple(encode([each]) for each in sorted(gone)),
+        equality_deletes=(((1,), ("deletes.parquet",)),),
+    )
+    found = []
+    for number in range(of):
+        found += read(
+            replace(file, split=FileSplit(number, of)),
+            parts,
+            keeps_row_ids=True,
+            equality={(1,): columns},
+            deleted={"deletes.parquet": keys},
+        )
+    assert found == [
+        (place, value, 1000 + place, 3)
+        for place, value in enumerate(values)
+        if place not in gone and value not in deleted
+    ]
+
+
+# -- what equality deletes compare -----------------------------------------------------------------------------------
+
+
+def key_set(columns: EqualityColumns, rows: pa.Table) -> list[bytes]:
+    found: list[bytes] = keys_of(rows, columns).to_pylist()
+    return found
+
+
+def test_a_field_inside_of_structs_is_compared_by_itself() -> None:
+    inner = StructOf(
+        (Field(name="x", type=pa.int64(), field_id=4), Field(name="y", type=pa.int64(), field_id=5))
+    )
+    middle = StructOf(
+        (Field(name="z", type=pa.int64(), field_id=3), Field(name="in", type=inner, field_id=2))
+    )
+    columns = columns_for([5, 1], [[ID, Field(name="out", type=middle, field_id=6)]])
+    assert columns is not None
+    assert columns.paths == ((0, 0, 0), (1,))
+    assert [each.name for each in columns.fields] == ["out", "id"]
+    rows = pa.table(
+        {
+            "out": [{"in": {"y": 1}}, {"in": {"y": 2}}, {"in": None}, None, {"in": {"y": 1}}],
+            "id": pa.array([1, 1, 1, 1, 1], pa.int64()),
+        }
+    )
+    one, two, none, also_none, again = key_set(columns, rows)
+    assert one == again
+    assert none == also_none  # null in every way
+    assert len({one, two, none}) == 3
+
+
+def test_a_schema_of_the_past_has_columns_that_were_dropped_and_the_first_that_has_one_counts() -> None:
+    dropped, narrow = (
+        Field(name="gone", type=pa.int32(), field_id=2),
+        Field(name="id", type=pa.int32(), field_id=1),
+    )
+    columns = columns_for([1, 2], [[ID], [narrow, dropped]])
+    assert columns is not None
+    assert columns.fields == (ID, dropped)
+    assert columns_for([1, 3], [[ID], [narrow, dropped]]) is None
+
+
+@pytest.mark.parametrize(
+    ("type_", "same", "other"),
+    [
+        (pa.decimal128(9, 2), [Decimal("1.50"), Decimal("1.5")], Decimal("1.51")),
+        (pa.string(), ["a", "a"], ""),
+        (pa.binary(), [b"\x00", b"\x00"], b""),
+        (pa.date32(), [date(2026, 11, 29)] * 2, date(2026, 11, 30)),
+        (pa.timestamp("us"), [1_000_000, 1_000_000], 1_000_001),
+        (pa.time64("us"), [time(1, 2)] * 2, time(1, 2, 0, 1)),
+        (pa.bool_(), [True, True], False),
+        (pa.int32(), [-1, -1], 255),
+    ],
+)
+def test_keys_are_equal_where_values_are_and_null_is_equal_to_null(
+    type_: pa.DataType, same: list[Any], other: Any
+) -> None:
+    columns = columns_for([1], [[Field(name="k", type=type_, field_id=1)]])
+    assert columns is not None
+    one, again, another, null, also_null = key_set(
+        columns, pa.table({"k": pa.array([*same, other, None, None], type_)})
+    )
+    assert one == again
+    assert null == also_null
+    assert len({one, another, null}) == 3
+
+
+def test_several_values_are_not_taken_for_others_that_read_the_same_in_a_row() -> None:
+    fields = [Field(name=name, type=pa.string(), field_id=number) for number, name in enumerate("ab")]
+    columns = columns_for([0, 1], [fields])
+    assert columns is not None
+    pairs = [
+        ("a", "b"),
+        ("ab", ""),
+        ("", "ab"),
+        ("a/", "b"),
+        ("a", "/b"),
+        (None, "ab"),
+        ("ab", None),
+        ("a/b", None),
+    ]
+    keys = key_set(columns, pa.table({"a": [a for a, _ in pairs], "b": [b for _, b in pairs]}))
+    assert len(set(keys)) == len(pairs)
+
+
+def test_a_compared_column_of_another_type_is_an_error_wherever_it_is() -> None:
+    file, parts = parquet({1: [1], 2: [5]})
+    columns = columns_for([2], [[Field(name="k", type=pa.string(), field_id=2)]])
+    assert columns is not None
+    file = replace(file, equality_deletes=(((2,), ("deletes.parquet",)),))
+    with pytest.raises(
+        CorruptFile, match=r"data\.parquet.*field k.*a column of type int64 where string is expected"
+    ):
+        read(file, parts, equality={(2,): columns}, deleted={"deletes.parquet": pa.array([], pa.binary())})
+
+
+def test_columns_of_a_file_without_ids_are_found_by_the_names_that_are_mapped() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"old": pa.array([1, 2], pa.int64()), "id": pa.array([3, 4], pa.int64())}), sink)
+    data = sink.getvalue()
+    file = DataFile(path="data.parquet", file_format="parquet", size_bytes=len(data), record_count=2)
+    for field, values in ((replace(ID, names=("first", "old")), [1, 2]), (ID, [None, None])):
+        (live,) = RowReader(fields=(field,)).stream(file, reader_of(data))
+        assert live.rows["id"].to_pylist() == values
+
+
+def test_a_format_that_is_not_read_is_refused_by_its_name() -> None:
+    file, parts = parquet({1: [1]})
+    with pytest.raises(
+        Refused, match=r"Cannot read data\.parquet: files of the format 'csv' are not read here"
+    ):
+        read(replace(file, file_format="csv"), parts)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, None])
+def test_of_a_limit_that_many_rows_are_read(limit: int | None) -> None:
+    file, parts = parquet({1: [0, 1, 2, 3, 4]}, group_rows=2)
+    rows = RowReader(fields=(ID,), limit=limit)(replace(file, vectors=(encode([1]),)), parts)
+    assert rows["id"].to_pylist() == [0, 2, 3, 4][:limit]
