@@ -18,6 +18,7 @@ from iceberg_cli.iceberg.rows.metrics_modes import metrics_modes
 from iceberg_cli.iceberg.rows.parquet_properties import parquet_properties
 from iceberg_cli.iceberg.rows.parquet_writer import ParquetWriter
 from iceberg_cli.iceberg.spec.types.schema import Schema
+from iceberg_cli.layout.row_proof import row_proof
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.iceberg_reader import entries_of, manifests_of, snapshot_of
 from tests.iceberg.rows.pages import Page, pages_of
@@ -131,6 +132,7 @@ def of_entry(entry: dict[str, Any], name: str) -> dict[int, Any]:
 def test_rows_are_the_same(pair: Pair) -> None:
     spark, ours = (pq.read_table(pa.BufferReader(data)) for data in (pair.spark, pair.ours))
     assert str(ours.to_pylist()) == str(spark.to_pylist())  # as text NaN is equal to NaN
+    assert row_proof(ours) == row_proof(spark) != row_proof(spark.slice(1))
     assert pair.metrics.record_count == pair.entry["record_count"] == 30
 
 

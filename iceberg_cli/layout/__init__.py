@@ -1,0 +1,1 @@
+"""What both formats share of writing rows anew. It knows no format."""

@@ -1,0 +1,135 @@
+"""A proof that rows which were written are the rows that were read: a count and two sums of hashes, in any order.
+
+A row's hash is chained of its columns, each by its field id, so that a value in another column, a null in place of an
+empty list, or an element that moved into the next list makes another one. Hashes are added and not combined by XOR,
+which two equal rows would cancel.
+
+What it proves is what lies between the two sides: whoever takes one side from the rows as they were read and the other
+from the finished file proves the writer and the storage, and nothing of the reader.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.encoding.arrow import one_array, plain
+from iceberg_cli.encoding.projection import field_id_of
+from iceberg_cli.encoding.string_hash import hash_column
+
+Hashes = npt.NDArray[np.uint64]
+
+_MODULUS: Final = 1 << 64
+_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+_NULL: Final = np.uint64(0xD6E8FEB86659FD93)
+_BY_NAME: Final = 1 << 32  # above every field id
+_SPLITMIX: Final = (30, 0xBF58476D1CE4E5B9, 27, 0x94D049BB133111EB, 31)
+_MURMUR: Final = (33, 0xFF51AFD7ED558CCD, 33, 0xC4CEB9FE1A85EC53, 33)
+
+
+@dataclass(frozen=True, slots=True)
+class RowProof:
+    """The number of rows, and for each of two finalisers the sum of their hashes modulo 2^64."""
+
+    count: int = 0
+    sums: tuple[int, int] = (0, 0)
+
+    def __add__(self, other: RowProof) -> RowProof:
+        """Of the rows of both."""
+        first, second = ((a + b) % _MODULUS for a, b in zip(self.sums, other.sums, strict=True))
+        return RowProof(self.count + other.count, (first, second))
+
+
+def row_proof(rows: pa.Table) -> RowProof:
+    """The proof of some rows.
+
+    Args:
+        rows: whose fields have ids, those inside of others too; one that has none goes by its name. The order of
+            columns, and how values lie in memory, make no difference.
+    """
+    columns = [(field, one_array(column)) for field, column in zip(rows.schema, rows.columns, strict=True)]
+    hashes = _chained(np.zeros(rows.num_rows, np.uint64), columns)
+    sums = [int(_mixed(hashes, constants).sum(dtype=np.uint64)) for constants in (_SPLITMIX, _MURMUR)]
+    return RowProof(rows.num_rows, (sums[0], sums[1]))
+
+
+def _key(field: pa.Field) -> int:
+    field_id = field_id_of(field)
+    return _BY_NAME + zlib.crc32(field.name.encode()) if field_id is None else field_id
+
+
+def _mixed(values: Hashes, constants: tuple[int, int, int, int, int] = _SPLITMIX) -> Hashes:
+    first, multiplier, second, other, last = constants
+    mixed = (values ^ (values >> np.uint64(first))) * np.uint64(multiplier)
+    mixed ^= mixed >> np.uint64(second)
+    mixed *= np.uint64(other)
+    mixed ^= mixed >> np.uint64(last)
+    return mixed
+
+
+def _chained(start: Hashes, columns: list[tuple[pa.Field, pa.Array]]) -> Hashes:
+    """Hashes of n values that consist of several, whatever order these come in."""
+    hashes = start
+    for field, column in sorted(columns, key=lambda pair: _key(pair[0])):
+        hashes = _mixed(hashes ^ _hashes(column, field))
+    return hashes
+
+
+def _hashes(array: pa.Array, field: pa.Field) -> Hashes:
+    """A hash of each of n values.
+
+    Args:
+        array: n values; Arrow forgets ids of fields in maps that it builds.
+        field: what they are of.
+    """
+    salt = _mixed(np.array([_key(field)], np.uint64) * _GOLDEN)[0]
+    kind = field.type
+    if pa.types.is_struct(kind):
+        children = zip([kind.field(index) for index in range(kind.num_fields)], array.flatten(), strict=True)
+        found = _chained(np.full(len(array), salt, np.uint64), list(children))
+    elif pa.types.is_map(kind):
+        own = array.type
+        array = array.cast(pa.list_(pa.struct([own.key_field, own.item_field])))
+        found = _of_lists(array, pa.field("entries", pa.struct([kind.key_field, kind.item_field])), salt)
+    elif pa.types.is_list(kind):
+        found = _of_lists(array, kind.value_field, salt)
+    else:
+        found = _mixed(_bits(plain(array)) + salt)
+    if array.null_count:
+        found[array.is_null().to_numpy(zero_copy_only=False)] = _mixed(np.array([salt ^ _NULL], np.uint64))[0]
+    return found
+
+
+def _of_lists(array: pa.Array, element: pa.Field, salt: np.uint64) -> Hashes:
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy().astype(np.int64)
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    elements = _hashes(array.flatten(), element)
+    places = np.arange(len(elements), dtype=np.int64) - np.repeat(starts, lengths)
+    mixed = _mixed(elements + places.astype(np.uint64) * _GOLDEN)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed)])
+    found: Hashes = _mixed((sums[ends] - sums[starts]) ^ (lengths.astype(np.uint64) * _GOLDEN + salt))
+    return found
+
+
+def _bits(array: pa.Array) -> Hashes:
+    """Each of n values that have no others in them as 64 bits; of a null they mean nothing."""
+    kind, types = array.type, pa.types
+    if types.is_null(kind):
+        return np.zeros(len(array), np.uint64)
+    if types.is_boolean(kind):
+        found: Hashes = pc.fill_null(array, False).to_numpy(zero_copy_only=False).astype(np.uint64)  # noqa: FBT003
+        return found
+    if types.is_decimal(kind) or types.is_fixed_size_binary(kind):
+        array = array.view(pa.binary(kind.byte_width)).cast(pa.binary())
+    if types.is_string(array.type) or types.is_binary(array.type):
+        return hash_column(array)
+    width = kind.bit_width // 8
+    data = np.frombuffer(array.buffers()[1], f"{'u' if types.is_floating(kind) else 'i'}{width}")
+    return data[array.offset : array.offset + len(array)].astype(np.int64).view(np.uint64)
