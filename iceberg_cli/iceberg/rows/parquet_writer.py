@@ -6,6 +6,7 @@ Spec: Appendix A, "Parquet"; "Data File Fields".
 from __future__ import annotations
 
 import io
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -15,12 +16,14 @@ import pyarrow as pa
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.rows.file_metrics import FileMetrics, SeenValues, file_metrics
 from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema, leaf_columns
+from iceberg_cli.iceberg.spec.types.schema import StructType
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode
     from iceberg_cli.iceberg.rows.parquet_properties import BloomFilter, ParquetProperties
     from iceberg_cli.iceberg.spec.types.schema import NestedField
 
+_SCHEMA_KEY: Final = "iceberg.schema"  # in footers of Iceberg Java, too
 _AIMED_AT: Final = 0.95  # of a row group's size: what is not written yet may compress worse
 _VALUES_AT_ONCE: Final = 1024  # that Arrow adds to a page before it looks whether the page is full
 _BLOOM_BLOCK_BYTES: Final = 32
@@ -56,6 +59,7 @@ class ParquetWriter:
         self._sink = sink
         self._path = path
         self._schema = arrow_schema(fields)
+        self._document = json.dumps(StructType(fields=tuple(fields)).to_json())
         self._leaves = leaf_columns(fields)
         self._properties = properties
         self._seen = SeenValues(leaves=self._leaves, modes=modes)
@@ -158,8 +162,8 @@ class ParquetWriter:
 
     def _values_at_once(self, rows: pa.Table) -> int:
         """So many that a page of large values does not become many times as large as it should be."""
-        per_row = max(1.0, rows.nbytes / max(rows.num_rows, 1))
-        return max(1, min(_VALUES_AT_ONCE, int(self._properties.page_bytes / per_row)))
+        largest = max(column.nbytes for column in rows.columns) / rows.num_rows
+        return max(1, min(_VALUES_AT_ONCE, int(self._properties.page_bytes / max(largest, 1.0))))
 
     def _bloom_filters(self, rows: int) -> dict[str, dict[str, float | int]]:
         found: dict[str, dict[str, float | int]] = {}
@@ -179,6 +183,7 @@ class ParquetWriter:
             self._write_group(self._held_rows)
         if self._writer is None:
             return None
+        self._writer.add_key_value_metadata({_SCHEMA_KEY: self._document})
         self._writer.close()
         return file_metrics(self._footers[0], self._seen, self._path)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,6 +162,19 @@ def test_columns_have_the_same_types_ids_and_levels(pair: Pair) -> None:
     assert [optional(line) for line in ours] == [optional(line) for line in spark]
     # Spark says of columns that no row of this query can leave null that none may.
     assert {line.split()[3] for line in ours if line.strip().startswith("required")} == {"id;", "p;", "key"}
+
+
+def test_the_footer_has_the_schema_as_a_document(pair: Pair) -> None:
+    spark, ours = (json.loads(footer.metadata[b"iceberg.schema"]) for footer in pair.footers)
+    assert [of_field(each) for each in ours["fields"]] == [of_field(each) for each in spark["fields"]]
+
+
+def of_field(field: dict[str, Any]) -> tuple[Any, ...]:
+    return (
+        field["id"],
+        field["name"],
+        re.sub(r'"(?:element-|value-)?required": \w+', "", json.dumps(field["type"])),
+    )
 
 
 def optional(line: str) -> str:
