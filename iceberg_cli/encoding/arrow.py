@@ -108,6 +108,22 @@ def _offsets(array: pa.Array) -> pa.Array:
     return array_of(ends.astype(np.int32), None if valid.all() else valid)
 
 
+def leaf_arrays(array: pa.Array) -> list[pa.Array]:
+    """The values of each field in an array that has no others in it, in the order of fields; of lists all of them."""
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return leaf_arrays(array.storage)
+    if pa.types.is_struct(kind):
+        inner = array.flatten()
+    elif pa.types.is_map(kind):
+        inner = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))).flatten().flatten()
+    elif pa.types.is_list(kind):
+        inner = [array.flatten()]
+    else:
+        return [array]
+    return [leaf for each in inner for leaf in leaf_arrays(each)]
+
+
 def bitmap_of(valid: Bools | None) -> pa.Buffer | None:
     """Arrow's validity bitmap of n booleans; None where all is valid."""
     return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from iceberg_cli.encoding.arrow import leaf_arrays, one_array
 from iceberg_cli.errors import CorruptFile, IcebergCliError, Refused
 
 _BUFFER_BYTES: Final = 1 << 20  # of a column that are read at once
@@ -17,7 +20,7 @@ _BATCH_BYTES: Final = 8 << 20  # of a file, for the rows that are decoded at onc
 _MOST_ROWS: Final = 1 << 16
 _UNKNOWN_ROWS: Final = 1 << 12  # at once, of a file that does not say how many it has
 _SPLIT_BYTES: Final = 32 << 20
-_MAGIC: Final = b"PAR1"
+_NANOSECONDS_WITHIN: Final = (1 << 63) // 1000  # of 1970, in microseconds
 _ENCRYPTED_MAGIC: Final = b"PARE"
 
 
@@ -128,9 +131,15 @@ def stream_of(file: RandomAccess) -> io.BufferedReader:
 
 
 def parquet_batches(
-    file: RandomAccess, path: str, choose: Choose, *, split: FileSplit = FileSplit(), batch_rows: int
+    file: RandomAccess,
+    path: str,
+    choose: Choose,
+    *,
+    split: FileSplit = FileSplit(),
+    batch_rows: int,
+    exact: bool = False,
 ) -> Iterator[RowBatch]:
-    """Rows of a Parquet file, row group by row group.
+    """Rows of a Parquet file, row group by row group; times in 96 bits have microseconds.
 
     Args:
         file: of which little more is read than the chosen columns of the rows that are taken.
@@ -138,28 +147,26 @@ def parquet_batches(
         choose: see `Choose`.
         split: whose row groups are read.
         batch_rows: at most so many at once.
+        exact: whether nanoseconds are an error, instead of being cut off.
 
     Raises:
-        CorruptFile: it is damaged. Refused: it is encrypted.
+        CorruptFile: it is damaged, or has nanoseconds. Refused: it is encrypted.
     """
-    import pyarrow.parquet as pq
-
     if file.read(max(0, file.size_bytes - 4), 4) == _ENCRYPTED_MAGIC:
         raise encrypted(path)
     with _readable(path, "Parquet"):
-        opened = pq.ParquetFile(
-            pa.PythonFile(_Stream(file), mode="r"),
-            buffer_size=_BUFFER_BYTES,
-            pre_buffer=False,
-            coerce_int96_timestamp_unit="us",
-        )
+        opened = _opened(file, "us")
         own = list(opened.schema_arrow)
         fields = [own[place] for place in sorted(choose(own))]
         groups = [opened.metadata.row_group(index).num_rows for index in range(opened.num_row_groups)]
+        times = _with_int96(opened, fields) if exact else []
+        fine = _opened(file, "ns") if times else None
     first = 0
     for index, count in enumerate(groups):
         if index * split.of // len(groups) == split.number:
             found = 0
+            if times:
+                _check_microseconds(opened, fine, times, index, path)
             for batch in _of_group(opened, path, index, fields, batch_rows, count):
                 yield RowBatch(
                     first=first + found,
@@ -171,6 +178,51 @@ def parquet_batches(
             if found != count:
                 raise CorruptFile(path, None, f"row group {index} has {found} rows, its footer says {count}")
         first += count
+
+
+def _opened(file: RandomAccess, unit: str) -> Any:
+    """A Parquet file whose times in 96 bits are read in a unit."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(
+        pa.PythonFile(_Stream(file), mode="r"),
+        buffer_size=_BUFFER_BYTES,
+        pre_buffer=False,
+        coerce_int96_timestamp_unit=unit,
+    )
+
+
+def _with_int96(opened: Any, fields: Sequence[pa.Field]) -> list[str]:
+    """The names of those columns that are times in 96 bits, or have such in them."""
+    leaves = [opened.schema.column(place) for place in range(len(opened.schema))]
+    paths = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
+    return [
+        field.name
+        for field in fields
+        if any(path == field.name or path.startswith(f"{field.name}.") for path in paths)
+    ]
+
+
+def _check_microseconds(opened: Any, fine: Any, names: Sequence[str], index: int, path: str) -> None:
+    """Raise CorruptFile where times of a row group have nanoseconds, which a unit of microseconds cuts off.
+
+    Arrow has nanoseconds of some three centuries around 1970, and wraps other times: those are not looked at.
+    """
+    with _readable(path, "Parquet"):
+        tables = [each.read_row_group(index, columns=names) for each in (opened, fine)]
+        for name in names:
+            columns = [leaf_arrays(one_array(table.column(name))) for table in tables]
+            for micros, nanos in zip(*columns, strict=True):
+                if pa.types.is_timestamp(nanos.type) and nanos.type.unit == "ns":
+                    known, exact = (
+                        pc.fill_null(each.cast(pa.int64()), 0).to_numpy() for each in (micros, nanos)
+                    )
+                    within = np.abs(known) < _NANOSECONDS_WITHIN
+                    if (known[within] * 1000 != exact[within]).any():
+                        reason = (
+                            "it has times with nanoseconds in 96 bits, of which microseconds would be kept"
+                        )
+                        raise CorruptFile(path, f"column {name}", reason)
 
 
 def _of_group(

@@ -112,7 +112,8 @@ class RowReader:
         deleted: by the paths of equality delete files, the keys of their rows, see `keys_of`.
         limit: of each part at most so many rows; None: all.
         keeps_row_ids: whether `LINEAGE_FIELDS` follow the fields, see `row_lineage`.
-        mismatch_is_null: show columns whose type cannot become the table's as null.
+        mismatch_is_null: show columns whose type cannot become the table's as null, and cut off nanoseconds; otherwise
+            these are errors.
     """
 
     fields: tuple[Field, ...]
@@ -148,7 +149,9 @@ class RowReader:
         others = [each for columns, _ in compared for each in columns.fields]
         lineage = LINEAGE_FIELDS if self.keeps_row_ids else ()
         gone = _positions(file.vectors)
-        for batch in batches(file, parts, [*self.fields, *lineage, *others], limit=self.limit):
+        for batch in batches(
+            file, parts, [*self.fields, *lineage, *others], limit=self.limit, exact=not self.mismatch_is_null
+        ):
             rows = rows_of(batch, self.fields, file, mismatch_is_null=self.mismatch_is_null)
             if self.keeps_row_ids:
                 own = rows_of(batch, LINEAGE_FIELDS, file)
@@ -195,9 +198,14 @@ def row_lineage(own: pa.Table, file: DataFile, first: int) -> tuple[pa.Array, pa
 
 
 def batches(
-    file: DataFile, parts: RandomAccess, fields: Sequence[Field], *, limit: int | None
+    file: DataFile,
+    parts: RandomAccess,
+    fields: Sequence[Field],
+    *,
+    limit: int | None,
+    exact: bool = False,
 ) -> Iterator[RowBatch]:
-    """Rows of a file with the columns that are asked for, a bounded number at a time.
+    """Rows of a file with the columns that are asked for, a bounded number at a time; `exact` as in `parquet_batches`.
 
     Raises:
         CorruptFile: it cannot be read. Refused: its format is not known here, or it is encrypted.
@@ -211,7 +219,9 @@ def batches(
     batch_rows = rows_at_once(file.size_bytes, file.record_count, limit)
     match file.file_format:
         case "parquet":
-            return parquet_batches(parts, file.path, choose, split=file.split, batch_rows=batch_rows)
+            return parquet_batches(
+                parts, file.path, choose, split=file.split, batch_rows=batch_rows, exact=exact
+            )
         case "orc":
             return orc_batches(parts, file.path, choose, batch_rows=batch_rows)
         case "avro":

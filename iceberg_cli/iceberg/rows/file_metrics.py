@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.encoding.arrow import one_array
+from iceberg_cli.encoding.arrow import leaf_arrays, one_array
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.rows.column_bounds import lower_bound, upper_bound
 from iceberg_cli.iceberg.rows.leaf_columns import LeafColumn
@@ -73,7 +73,8 @@ class SeenValues:
         """Take note of rows, which become one row group."""
         if not any(self._is_looked_at(leaf) for leaf in self.leaves):
             return
-        for leaf, array in zip(self.leaves, leaf_arrays(rows), strict=True):
+        arrays = [leaf for column in rows.columns for leaf in leaf_arrays(one_array(column))]
+        for leaf, array in zip(self.leaves, arrays, strict=True):
             if self._is_looked_at(leaf):
                 self._see(leaf, array)
 
@@ -107,27 +108,6 @@ class SeenValues:
     def orders_agree(self, field_id: int) -> bool:
         """Whether UUIDs of a column are in one order by their bytes and by Java's comparison of signed halves."""
         return len(self.uuid_signs.get(field_id, ())) <= 1
-
-
-def leaf_arrays(rows: pa.Table) -> list[pa.Array]:
-    """The values of each primitive field in rows, in the order of `leaf_columns`; of lists and maps all of them."""
-    return [leaf for column in rows.columns for leaf in _leaves(one_array(column))]
-
-
-def _leaves(array: pa.Array) -> list[pa.Array]:
-    kind = array.type
-    if isinstance(kind, pa.BaseExtensionType):
-        return _leaves(array.storage)
-    if pa.types.is_struct(kind):
-        inner = array.flatten()
-    elif pa.types.is_map(kind):
-        entries = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))).flatten()
-        inner = entries.flatten()
-    elif pa.types.is_list(kind):
-        inner = [array.flatten()]
-    else:
-        return [array]
-    return [leaf for each in inner for leaf in _leaves(each)]
 
 
 def file_metrics(footer: Any, seen: SeenValues, path: str) -> FileMetrics:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iceberg_cli.encoding.arrow import leaf_arrays
 from iceberg_cli.encoding.deletion_vector import encode
 from iceberg_cli.encoding.projection import Field, StructOf
 from iceberg_cli.encoding.row_batches import FileSplit
@@ -96,6 +97,59 @@ def test_a_column_whose_type_cannot_become_the_tables_is_an_error_and_not_null()
     ):
         read(file, reader_of(data))
     assert read(file, reader_of(data), mismatch_is_null=True) == [(0, None)]
+
+
+FAR = 253_402_300_799_000_000  # the last second of the year 9999, which nanoseconds cannot have
+
+
+@pytest.mark.parametrize(
+    ("values", "is_exact"),
+    [
+        ([0, 1_000, -5_000, None], True),
+        ([-1_893_456_000_000_000_000 * 2, 1_000], True),  # before 1900
+        ([1_000, 1_500], False),
+        ([-1], False),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_h26_nanoseconds_in_96_bits_are_not_cut_off_in_silence(
+    values: list[int | None], is_exact: bool, nested: bool
+) -> None:
+    micros = [None if value is None else value // 1000 for value in values]
+    times = pa.array(values, pa.timestamp("ns"))
+    column = (
+        pa.StructArray.from_arrays([pa.array([1] * len(values)), times], names=["x", "t"])
+        if nested
+        else times
+    )
+    file, parts = of_int96(column)
+    inner = Field(name="t", type=pa.timestamp("us"), names=("t",))
+    field = replace(inner, type=StructOf((inner,))) if nested else inner
+    lenient = RowReader(fields=(field,), mismatch_is_null=True)(file, parts)["t"]
+    (leaf,) = leaf_arrays(lenient.combine_chunks())
+    assert leaf.cast(pa.int64()).to_pylist() == micros
+    strict = RowReader(fields=(field,))
+    if is_exact:
+        assert strict(file, parts)["t"].equals(lenient)
+    else:
+        with pytest.raises(CorruptFile, match=r"data\.parquet.*column t.*times with nanoseconds in 96 bits"):
+            strict(file, parts)
+
+
+def test_times_in_96_bits_that_nanoseconds_cannot_have_are_read() -> None:
+    file, parts = of_int96(pa.array([FAR, 7], pa.timestamp("us")))
+    rows = RowReader(fields=(Field(name="t", type=pa.timestamp("us"), names=("t",)),))(file, parts)
+    assert rows["t"].cast(pa.int64()).to_pylist() == [FAR, 7]
+
+
+def of_int96(column: pa.Array) -> tuple[DataFile, FileParts]:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"t": column}), sink, use_deprecated_int96_timestamps=True)
+    data = sink.getvalue()
+    file = DataFile(
+        path="data.parquet", file_format="parquet", size_bytes=len(data), record_count=len(column)
+    )
+    return file, reader_of(data)
 
 
 @given(
