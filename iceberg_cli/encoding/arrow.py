@@ -108,6 +108,12 @@ def _offsets(array: pa.Array) -> pa.Array:
     return array_of(ends.astype(np.int32), None if valid.all() else valid)
 
 
+def lists_of_entries(maps: pa.Array) -> pa.Array:
+    """Maps as lists of structs of a key and a value."""
+    kind = maps.type
+    return maps.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+
+
 def leaf_arrays(array: pa.Array) -> list[pa.Array]:
     """The values of each field in an array that has no others in it, in the order of fields; of lists all of them."""
     kind = array.type
@@ -116,7 +122,7 @@ def leaf_arrays(array: pa.Array) -> list[pa.Array]:
     if pa.types.is_struct(kind):
         inner = array.flatten()
     elif pa.types.is_map(kind):
-        inner = array.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))).flatten().flatten()
+        inner = lists_of_entries(array).flatten().flatten()
     elif pa.types.is_list(kind):
         inner = [array.flatten()]
     else:

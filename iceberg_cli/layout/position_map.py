@@ -19,6 +19,7 @@ from iceberg_cli.errors import CorruptFile
 Positions = npt.NDArray[np.int64]
 
 DROPPED: Final = -1
+_NONE: Final = np.empty(0, np.int64)
 _SCHEMA: Final = pa.schema(
     [
         pa.field("input", pa.int64(), nullable=False),
@@ -97,12 +98,10 @@ class PositionMap:
             raise CorruptFile(path, "runs", "a number is negative")
         if (lengths < 1).any():
             raise CorruptFile(path, "length", "a run has no rows")
+        if (np.lexsort((positions, inputs)) != np.arange(len(inputs))).any():
+            raise CorruptFile(path, "position", "the runs are not ascending")
         for name, files, starts in (("input", inputs, positions), ("output", outputs, output_positions)):
-            order = np.lexsort((starts, files))
-            if name == "input" and (order != np.arange(len(order))).any():
-                raise CorruptFile(path, "position", "the runs are not ascending")
-            same = files[order][1:] == files[order][:-1]
-            if (same & (starts[order][1:] < starts[order][:-1] + lengths[order][:-1])).any():
+            if _overlap(files, starts, lengths):
                 raise CorruptFile(path, name, "runs overlap")
         return cls(
             inputs=inputs,
@@ -113,11 +112,18 @@ class PositionMap:
         )
 
 
+def _overlap(files: Positions, starts: Positions, lengths: Positions) -> bool:
+    """Whether two of some runs, in any order, have a row of a file in common."""
+    order = np.lexsort((starts, files))
+    files, starts, lengths = files[order], starts[order], lengths[order]
+    return bool(((files[1:] == files[:-1]) & (starts[1:] < starts[:-1] + lengths[:-1])).any())
+
+
 @dataclass(slots=True)
 class PositionMapBuilder:
     """Takes note of rows as they are written."""
 
-    _parts: list[tuple[Positions, ...]] = field(default_factory=list)
+    _parts: list[tuple[Positions, ...]] = field(default_factory=lambda: [(_NONE,) * len(_SCHEMA)])
 
     def add(self, input_file: int, positions: Positions, output_file: int, output_position: int) -> None:
         """Rows of an input that follow each other in an output.
@@ -145,11 +151,7 @@ class PositionMapBuilder:
 
     def build(self) -> PositionMap:
         """All of them, runs joined where they go on in both files."""
-        empty = np.empty(0, np.int64)
-        columns = [
-            np.concatenate(column) if self._parts else empty
-            for column in (zip(*self._parts, strict=True) if self._parts else [()] * 5)
-        ]
+        columns = [np.concatenate(column) for column in zip(*self._parts, strict=True)]
         order = np.lexsort((columns[1], columns[0]))
         inputs, positions, outputs, output_positions, lengths = (column[order] for column in columns)
         goes_on = np.zeros(len(order), np.bool_)
@@ -165,5 +167,5 @@ class PositionMapBuilder:
             positions=positions[begins],
             outputs=outputs[begins],
             output_positions=output_positions[begins],
-            lengths=np.add.reduceat(lengths, begins) if len(begins) else empty,
+            lengths=np.add.reduceat(lengths, begins) if len(begins) else _NONE,
         )

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.encoding.arrow import one_array, plain
+from iceberg_cli.encoding.arrow import lists_of_entries, one_array, plain
 from iceberg_cli.encoding.projection import field_id_of
 from iceberg_cli.encoding.string_hash import hash_column
 
@@ -94,9 +94,8 @@ def _hashes(array: pa.Array, field: pa.Field) -> Hashes:
         children = zip([kind.field(index) for index in range(kind.num_fields)], array.flatten(), strict=True)
         found = _chained(np.full(len(array), salt, np.uint64), list(children))
     elif pa.types.is_map(kind):
-        own = array.type
-        array = array.cast(pa.list_(pa.struct([own.key_field, own.item_field])))
-        found = _of_lists(array, pa.field("entries", pa.struct([kind.key_field, kind.item_field])), salt)
+        entry = pa.field("entries", pa.struct([kind.key_field, kind.item_field]))
+        found = _of_lists(lists_of_entries(array), entry, salt)
     elif pa.types.is_list(kind):
         found = _of_lists(array, kind.value_field, salt)
     else:

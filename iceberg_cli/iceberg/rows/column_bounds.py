@@ -5,10 +5,9 @@ Spec: "Data File Fields" (`lower_bounds`, `upper_bounds`), Appendix D, "Binary s
 
 from __future__ import annotations
 
-import struct
 from typing import Any, Final
 
-from iceberg_cli.iceberg.spec.types.single_value import decimal_parts, minimal_big_endian
+from iceberg_cli.iceberg.spec.types.single_value import decimal_parts, minimal_big_endian, to_bytes
 
 _SURROGATES: Final = range(0xD800, 0xE000)
 _LAST_CODE_POINT: Final = 0x10FFFF
@@ -21,21 +20,9 @@ def bound_bytes(type_: str, raw: Any) -> bytes:
         type_: of the column, in the specification's words.
         raw: as Parquet has it: a number of the type's unit, a decimal's unscaled one or its bytes, or the bytes.
     """
-    match type_:
-        case "boolean":
-            return b"\x01" if raw else b"\x00"
-        case "int" | "date":
-            return struct.pack("<i", raw)
-        case "float":
-            return struct.pack("<f", raw)
-        case "double":
-            return struct.pack("<d", raw)
-        case "string":
-            return raw.encode() if isinstance(raw, str) else bytes(raw)
     if decimal_parts(type_) is not None:
-        number = raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True)
-        return minimal_big_endian(number)
-    return struct.pack("<q", raw) if isinstance(raw, int) else bytes(raw)
+        return minimal_big_endian(raw if isinstance(raw, int) else int.from_bytes(raw, "big", signed=True))
+    return raw if isinstance(raw, bytes) else to_bytes(type_, raw)
 
 
 def lower_bound(type_: str, raw: Any, length: int | None) -> bytes | None:

@@ -36,8 +36,8 @@ from iceberg_cli.encoding.row_batches import (
     stream_of,
 )
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.iceberg.rows.leaf_columns import ROW_LINEAGE
 from iceberg_cli.iceberg.spec.deletes.dv_blobs import positions_in
+from iceberg_cli.iceberg.spec.table_metadata.columns import ROW_LINEAGE
 from iceberg_cli.iceberg.spec.types.partition_keys import spelled
 
 FORMATS: Final = ("parquet", "avro", "orc")

@@ -17,7 +17,6 @@ _OBJECT_STORAGE: Final = "write.object-storage."
 _ENABLED: Final = f"{_OBJECT_STORAGE}enabled"
 _PROVIDER: Final = "write.location-provider.impl"
 _HASH_BITS: Final = 20
-_FOLDERS: Final = (4, 4, 4, 8)  # bits of the hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +83,4 @@ def data_locations(location: str, properties: Mapping[str, str]) -> DataLocation
 def _hash_folders(text: str) -> str:
     """The last 20 bits of the hash of a path, as folders of 4, 4, 4 and 8."""
     bits = f"{mmh3.hash(text.encode(), signed=False) & ((1 << _HASH_BITS) - 1):0{_HASH_BITS}b}"
-    folders, start = [], 0
-    for width in _FOLDERS:
-        folders.append(bits[start : start + width])
-        start += width
-    return "/".join(folders)
+    return f"{bits[:4]}/{bits[4:8]}/{bits[8:12]}/{bits[12:]}"

@@ -16,12 +16,6 @@ from iceberg_cli.iceberg.rows.table_columns import primitive, type_text
 from iceberg_cli.iceberg.spec.types.schema import ListType, MapType, NestedField, StructType, Type
 from iceberg_cli.iceberg.spec.types.single_value import is_geo
 
-ROW_ID: Final = NestedField(field_id=2147483540, name="_row_id", required=False, type="long")
-LAST_UPDATED: Final = NestedField(
-    field_id=2147483539, name="_last_updated_sequence_number", required=False, type="long"
-)
-ROW_LINEAGE: Final = (ROW_ID, LAST_UPDATED)
-"""The columns by which rows keep their ids in files that are written anew."""
 _FIELD_ID: Final = "PARQUET:field_id"
 
 
@@ -82,11 +76,16 @@ def arrow_schema(fields: Sequence[NestedField]) -> pa.Schema:
     Raises:
         Refused: a field has a type that is not written here.
     """
-    return pa.schema([_arrow_field(each) for each in fields if each.type != "unknown"])
+    return pa.schema(_fields(fields, ""))
 
 
-def _arrow_field(field: NestedField) -> pa.Field:
-    return _field(field.name, field.type, field.field_id, required=field.required, where=field.name)
+def _fields(fields: Sequence[NestedField], prefix: str) -> list[pa.Field]:
+    """Those that files have: a value of unknown type is null everywhere."""
+    return [
+        _field(each.name, each.type, each.field_id, required=each.required, where=prefix + each.name)
+        for each in fields
+        if each.type != "unknown"
+    ]
 
 
 def _field(name: str, type_: Type, field_id: int, *, required: bool, where: str) -> pa.Field:
@@ -98,13 +97,7 @@ def _field(name: str, type_: Type, field_id: int, *, required: bool, where: str)
 def _arrow_type(type_: Type, where: str) -> pa.DataType:
     match type_:
         case StructType(fields=fields):
-            inner = [
-                _field(
-                    each.name, each.type, each.field_id, required=each.required, where=f"{where}.{each.name}"
-                )
-                for each in fields
-                if each.type != "unknown"
-            ]
+            inner = _fields(fields, f"{where}.")
             if not inner:
                 raise _not_written(where, type_)
             return pa.struct(inner)

@@ -78,7 +78,7 @@ def metrics_modes(
         if not limit.isdecimal():
             refused[INFERRED_COLUMNS] = f"{limit!r} is no number of columns"
             limit = str(_INFERRED_COLUMNS)
-        first = set(list(_primitives_first(fields))[: int(limit)])
+        first = set(list(_primitives_first(_parts_of(StructType(fields=tuple(fields)))))[: int(limit)])
         modes = {leaf.field_id: TRUNCATE_16 if leaf.field_id in first else NONE for leaf in leaves}
     for field_id in sorted_ids:
         if modes.get(field_id) in (NONE, COUNTS):
@@ -88,24 +88,19 @@ def metrics_modes(
     return modes, refused
 
 
-def _primitives_first(fields: Sequence[NestedField]) -> Iterator[int]:
-    """Ids of primitive fields: of each struct its own come before those inside its other fields."""
-    yield from (each.field_id for each in fields if isinstance(each.type, str))
-    for each in fields:
-        yield from _inside(each.type)
-
-
-def _inside(type_: Type) -> Iterator[int]:
-    match type_:
-        case StructType(fields=fields):
-            yield from _primitives_first(fields)
-        case ListType(element_id=element_id, element=element):
-            yield from _parts(((element_id, element),))
-        case MapType():
-            yield from _parts(((type_.key_id, type_.key), (type_.value_id, type_.value)))
-
-
-def _parts(parts: Sequence[tuple[int, Type]]) -> Iterator[int]:
+def _primitives_first(parts: Sequence[tuple[int, Type]]) -> Iterator[int]:
+    """Ids of primitive fields: those among the parts of a type come before those inside of other parts."""
     yield from (field_id for field_id, type_ in parts if isinstance(type_, str))
     for _, type_ in parts:
-        yield from _inside(type_)
+        yield from _primitives_first(_parts_of(type_))
+
+
+def _parts_of(type_: Type) -> Sequence[tuple[int, Type]]:
+    match type_:
+        case StructType(fields=fields):
+            return [(each.field_id, each.type) for each in fields]
+        case ListType():
+            return [(type_.element_id, type_.element)]
+        case MapType():
+            return [(type_.key_id, type_.key), (type_.value_id, type_.value)]
+    return ()

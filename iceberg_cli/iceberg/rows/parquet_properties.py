@@ -187,12 +187,11 @@ class _Reader:
     def bloom_filters(self) -> dict[int, BloomFilter]:
         """Those that are switched on."""
         rates, counts = self._of_columns("fpp", _rate), self._of_columns("ndv", _positive)
-        types = {leaf.field_id: leaf.type for leaf in self._columns.values()}
+        leaves = {leaf.field_id: leaf for leaf in self._columns.values()}
         found = {}
         for field_id, on in self._of_columns("bloom", _boolean).items():
-            if on and types[field_id] == "boolean":
-                name = next(leaf.name for leaf in self._columns.values() if leaf.field_id == field_id)
-                self.without_effect.append(_COLUMN_PREFIXES["bloom"] + name)
+            if on and leaves[field_id].type == "boolean":
+                self.without_effect.append(_COLUMN_PREFIXES["bloom"] + leaves[field_id].name)
             elif on:
                 found[field_id] = BloomFilter(fpp=rates.get(field_id, 0.01), ndv=counts.get(field_id))
         return found

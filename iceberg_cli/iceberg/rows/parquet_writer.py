@@ -94,14 +94,14 @@ class ParquetWriter:
         self._held.append(rows)
         self._held_rows += rows.num_rows
         self._held_bytes += rows.nbytes
+        enough = min(_TRIAL_BYTES, self._properties.row_group_bytes, self._most_held_bytes)
+        if self._bytes_per_row is None and self._held_bytes >= enough:
+            self._bytes_per_row = self._tried()
         while self._is_full():
             self._write_group(self._group_rows())
 
     def _is_full(self) -> bool:
         """Whether the rows that are held make a row group, or are as many as may be held."""
-        enough = min(_TRIAL_BYTES, self._properties.row_group_bytes, self._most_held_bytes)
-        if self._bytes_per_row is None and self._held_bytes >= enough:
-            self._bytes_per_row = self._tried()
         if self._bytes_per_row is None:
             return False
         return self._held_rows >= self._group_rows() or self._held_bytes >= self._most_held_bytes

@@ -17,10 +17,11 @@ import pytest
 
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.rows.file_metrics import FileMetrics, SeenValues, file_metrics
-from iceberg_cli.iceberg.rows.leaf_columns import ROW_LINEAGE, arrow_schema, leaf_columns
+from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema, leaf_columns
 from iceberg_cli.iceberg.rows.metrics_modes import FULL, metrics_modes
 from iceberg_cli.iceberg.rows.parquet_properties import parquet_properties
 from iceberg_cli.iceberg.rows.parquet_writer import ParquetWriter
+from iceberg_cli.iceberg.spec.table_metadata.columns import ROW_LINEAGE
 from iceberg_cli.iceberg.spec.types.schema import ListType, MapType, NestedField, StructType, Type
 from tests.iceberg.rows.pages import pages_of
 

@@ -9,14 +9,18 @@ from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.types.schema import ListType, NestedField, Schema, StructType, Type
 
+ROW_LINEAGE: Final = (
+    NestedField(field_id=2147483540, name="_row_id", required=False, type="long"),
+    NestedField(field_id=2147483539, name="_last_updated_sequence_number", required=False, type="long"),
+)
+"""The columns by which rows keep their ids in files that are written anew. Spec: "Row Lineage"."""
 # Columns that are in files and in no schema. Spec: "Reserved Field IDs".
 _RESERVED: Final[Mapping[int, tuple[str, Type]]] = {
     2147483646: ("_file", "string"),
     2147483645: ("_pos", "long"),
     2147483546: ("file_path", "string"),
     2147483545: ("pos", "long"),
-    2147483540: ("_row_id", "long"),
-    2147483539: ("_last_updated_sequence_number", "long"),
+    **{each.field_id: (each.name, each.type) for each in ROW_LINEAGE},
 }
 
 
