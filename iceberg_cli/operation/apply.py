@@ -11,8 +11,9 @@ from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused
 from iceberg_cli.operation.deletion_probe import check_deletable
 from iceberg_cli.operation.journal import PLAN_FILE, Journal, load_plan, load_removals
 from iceberg_cli.operation.late_files import close, look_again, take_over
+from iceberg_cli.operation.operation_state import Operation
 from iceberg_cli.operation.ports import Planned, Table, Verb
-from iceberg_cli.operation.records import VERSION, Begin, Operation
+from iceberg_cli.operation.records import VERSION, Begin
 from iceberg_cli.operation.removal_files import in_files, write_parts
 from iceberg_cli.operation.runner import OperationRun
 from iceberg_cli.operation.runtime import MAX_AHEAD_MS, Runtime

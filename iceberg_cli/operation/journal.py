@@ -14,20 +14,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from collections.abc import Sequence
+from functools import reduce
 from typing import TypeVar
 
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, TakenOver
-from iceberg_cli.operation.records import (
-    Begin,
-    Close,
-    CommitIntent,
-    Line,
-    Operation,
-    Record,
-    fold,
-    records_of,
-)
+from iceberg_cli.operation.operation_state import Operation, after, fold
+from iceberg_cli.operation.records import Begin, Close, CommitIntent, Line, Record, records_of
 from iceberg_cli.paths import OPERATIONS_FOLDER
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import Plan
@@ -46,7 +40,9 @@ class Journal:
     def __init__(self, storage: Storage, folder: str, operation_id: str) -> None:
         self._storage = storage
         self._lines: list[Line] = []
-        self._parsed: tuple[Record, ...] = ()
+        self._parsed: list[Record] = []
+        self._operation: Operation | None = None
+        self._folded = 0  # the records that `_operation` is after
         self._next = 0
         self._digest = ""
         self.folder = folder
@@ -72,11 +68,15 @@ class Journal:
             try:
                 return self._read_all()
             except (FileNotFoundError, CorruptFile):
-                self._lines, self._parsed, self._next, self._digest = [], (), 0, ""
+                self._forget()
         try:
             return self._read_all()
         except FileNotFoundError as error:
             raise CorruptFile(self.folder, None, f"a record of this journal went away: {error}") from error
+
+    def _forget(self) -> None:
+        self._lines, self._parsed, self._next, self._digest = [], [], 0, ""
+        self._operation = None
 
     def _read_all(self) -> Journal:
         names = (path.rsplit("/", 1)[-1] for path in self._storage.paths(self.folder))
@@ -89,7 +89,8 @@ class Journal:
             line, _, _ = self._read(numbers[-1])
             if line.kind != Close.kind:
                 raise CorruptFile(self.folder, None, "a record of this journal is missing")
-            self._lines, self._parsed = [Line(kind=Begin.kind, body=line.body["begin"]), line], ()
+            self._forget()
+            self._lines = [Line(kind=Begin.kind, body=line.body["begin"]), line]
             self._next = numbers[-1] + 1
             return self
         for number in numbers:
@@ -173,14 +174,22 @@ class Journal:
         Raises:
             CorruptFile, Refused: see `records_of`.
         """
-        return fold(self.operation_id, self._records()) if self._lines else None
+        if not self._lines:
+            return None
+        records = self._records()
+        if self._operation is None:
+            self._operation = fold(self.operation_id, records)
+        else:
+            self._operation = reduce(after, records[self._folded :], self._operation)
+        self._folded = len(records)
+        return self._operation
 
-    def _records(self) -> tuple[Record, ...]:
+    def _records(self) -> Sequence[Record]:
         new = self._lines[len(self._parsed) :]
         if new and self._parsed:
             self._parsed += records_of(self.operation_id, [self._lines[0], *new])[1:]
         elif new:
-            self._parsed = records_of(self.operation_id, new)
+            self._parsed = [*records_of(self.operation_id, new)]
         return self._parsed
 
     @property

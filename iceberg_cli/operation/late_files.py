@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from iceberg_cli.operation.journal import Journal
+from iceberg_cli.operation.operation_state import Operation
 from iceberg_cli.operation.ports import Table
-from iceberg_cli.operation.records import LookAgain, Operation, Resume
+from iceberg_cli.operation.records import LookAgain, Resume
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.report import Report
 from iceberg_cli.plan.text import iso

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from iceberg_cli.operation.journal import Journal
-from iceberg_cli.operation.records import CommitIntent, StepState, SweepOnly, SweepOutcome
+from iceberg_cli.operation.operation_state import StepState
+from iceberg_cli.operation.records import CommitIntent, SweepOnly, SweepOutcome
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.report import TAGGED_FILES, Report

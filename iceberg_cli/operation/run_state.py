@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from iceberg_cli.errors import CommitStateUnknown
 from iceberg_cli.operation.journal import Journal, load_removals
 from iceberg_cli.operation.late_files import close
+from iceberg_cli.operation.operation_state import Operation, StepState
 from iceberg_cli.operation.ports import Table, Verb
-from iceberg_cli.operation.records import Discard, LeaveFiles, Operation, StepState
+from iceberg_cli.operation.records import Discard, LeaveFiles
 from iceberg_cli.operation.reporting import DeletionSums, report_of
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.events import phase

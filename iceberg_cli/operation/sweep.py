@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed, Refused
 from iceberg_cli.operation.journal import Journal
+from iceberg_cli.operation.operation_state import StepState
 from iceberg_cli.operation.ports import Table
-from iceberg_cli.operation.records import StepState, SweepIntent, SweepOutcome
+from iceberg_cli.operation.records import SweepIntent, SweepOutcome
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.operation.withholding import check_others
 from iceberg_cli.paths import folder_column

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.operation.operation_state import Operation
 from iceberg_cli.operation.ports import Table
-from iceberg_cli.operation.records import Operation
 from iceberg_cli.plan.text import iso
 
 

@@ -20,8 +20,8 @@ from iceberg_cli.errors import (
 )
 from iceberg_cli.operation.apply import abandon, resume
 from iceberg_cli.operation.journal import prune_folders
+from iceberg_cli.operation.operation_state import Operation
 from iceberg_cli.operation.ports import Verb
-from iceberg_cli.operation.records import Operation
 from iceberg_cli.operation.runtime import Runtime, process_started
 from iceberg_cli.operation.withholding import earlier_operation
 from iceberg_cli.plan.report import AbandonedOperation, OrphanFiles, RecoveredOperation, Report

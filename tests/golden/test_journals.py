@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.operation.journal import Journal
-from iceberg_cli.operation.records import Operation
+from iceberg_cli.operation.operation_state import Operation
 from iceberg_cli.testing.crash.world import Script, SimStorage, World
 from tests.golden.comparing import Hold, golden
 from tests.golden.journal_cases import JOURNALLED, JOURNALS, records_in, text_of

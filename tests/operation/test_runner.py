@@ -22,9 +22,10 @@ from iceberg_cli.errors import (
     TakenOver,
 )
 from iceberg_cli.operation.journal import Journal
+from iceberg_cli.operation.operation_state import StepState
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Outcome, Unknown
 from iceberg_cli.operation.ports import Build, Planned, Retries
-from iceberg_cli.operation.records import CommitIntent, Line, StepState
+from iceberg_cli.operation.records import CommitIntent, Line
 from iceberg_cli.operation.runner import OperationRun
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Voucher

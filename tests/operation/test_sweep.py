@@ -18,7 +18,7 @@ from iceberg_cli.errors import (
     Refused,
 )
 from iceberg_cli.operation.journal import Journal
-from iceberg_cli.operation.records import StepState
+from iceberg_cli.operation.operation_state import StepState
 from iceberg_cli.operation.runtime import DeletionAllowance, Runtime
 from iceberg_cli.operation.sweep import Sweep
 from iceberg_cli.paths import folder_column

@@ -11,7 +11,7 @@ import pytest
 from iceberg_cli.errors import Refused
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.operation.journal import Journal
-from iceberg_cli.operation.records import Operation
+from iceberg_cli.operation.operation_state import Operation
 from iceberg_cli.operation.withholding import EarlierOperation, check_others, earlier_operation
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.table.table import OpenTable
