@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from iceberg_cli.errors import IcebergCliError
 from iceberg_cli.plan.events import Event as Event
 from iceberg_cli.plan.events import OnProgress
 
@@ -122,6 +123,43 @@ class ShuffleStage:
     buckets: int
 
 
+TICK_S: Final = 1.0
+"""How long `Engine.run` may be silent while tasks run elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEnd(Generic[Parsed]):
+    """The end of one task.
+
+    Args:
+        index: of its item.
+        result: what it returned; None where it failed.
+        error: why it failed.
+    """
+
+    index: int
+    result: Parsed | None = None
+    error: IcebergCliError | None = None
+
+
+def run_in_turn(
+    task: Callable[[Item], Parsed], items: Sequence[Item], *, may_begin: Callable[[], bool]
+) -> Iterator[TaskEnd[Parsed] | None]:
+    """As `Engine.run`, one task after the other in this process."""
+    for index, item in enumerate(items):
+        if not may_begin():
+            return
+        yield ended(index, task, item)
+
+
+def ended(index: int, task: Callable[[Item], Parsed], item: Item) -> TaskEnd[Parsed]:
+    """Run one task here."""
+    try:
+        return TaskEnd(index=index, result=task(item))
+    except IcebergCliError as error:
+        return TaskEnd(index=index, error=error)
+
+
 class Engine(Protocol):
     """An engine, which runs pure functions over many files.
 
@@ -182,5 +220,31 @@ class Engine(Protocol):
             What the functions raise, and BackendUnavailable; whatever came before must not be used.
             FileExistsError: where a new file was to be, there is one of other bytes. CorruptFile: a new file reads
             back differently.
+        """
+        ...
+
+    def run(
+        self,
+        task: Callable[[Item], Parsed],
+        items: Sequence[Item],
+        *,
+        may_begin: Callable[[], bool],
+        processes: int,
+    ) -> Iterator[TaskEnd[Parsed] | None]:
+        """Run a task for each item: it reads and creates files under names of its own, and does nothing else.
+
+        A task may run twice, side by side even; it may close over values only, and what it returns must be picklable,
+        the smaller the better.
+
+        Args:
+            task: what is done with an item.
+            items: of the tasks.
+            may_begin: whether another task may begin; asked before each. Once it is not so, those that run are waited
+                for, and the others are left out.
+            processes: at most so many run side by side.
+
+        Returns:
+            The ends of tasks as they come; and None from time to time, at least each `TICK_S` seconds, where tasks run
+            elsewhere, so that the caller does what is to be done in time.
         """
         ...

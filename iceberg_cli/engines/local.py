@@ -26,6 +26,8 @@ from iceberg_cli.engines import (
     Scan,
     ShuffleStage,
     Source,
+    TaskEnd,
+    run_in_turn,
 )
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.paths import scheme_of
@@ -102,6 +104,22 @@ class LocalEngine:
             buckets = combined
         for index, contents in buckets.take():
             yield result_of(last.combine(index, contents), self.storage)
+
+    def run(
+        self,
+        task: Callable[[Item], Parsed],
+        items: Sequence[Item],
+        *,
+        may_begin: Callable[[], bool],
+        processes: int,
+    ) -> Iterator[TaskEnd[Parsed] | None]:
+        """See `Engine.run`."""
+        if processes < 2 or len(items) < 2:
+            return run_in_turn(task, items, may_begin=may_begin)
+        from iceberg_cli.engines.task_pool import run_in_processes, run_in_threads
+
+        side_by_side = run_in_processes if self.workers > 1 else run_in_threads
+        return side_by_side(task, items, may_begin=may_begin, workers=min(processes, len(items)))
 
     def _read(self, scan: Scan[Item, Loaded, Any], item: Item) -> tuple[int, Loaded | None]:
         """A file's size in bytes, and what is loaded of it; None where it is gone."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused
 from iceberg_cli.operation.deletion_probe import check_deletable
+from iceberg_cli.operation.groups.run import GroupsRun, abandon_groups
 from iceberg_cli.operation.journal import PLAN_FILE, Journal, load_plan, load_removals
 from iceberg_cli.operation.late_files import close, look_again, take_over
 from iceberg_cli.operation.operation_state import Operation
 from iceberg_cli.operation.ports import Planned, Table, Verb
-from iceberg_cli.operation.records import VERSION, Begin
+from iceberg_cli.operation.records import VERSION, WITH_GROUPS, Begin
 from iceberg_cli.operation.removal_files import in_files, write_parts
 from iceberg_cli.operation.runner import OperationRun
 from iceberg_cli.operation.runtime import MAX_AHEAD_MS, Runtime
@@ -25,6 +26,9 @@ from iceberg_cli.plan.removal_rows import total_bytes
 from iceberg_cli.plan.removals import PART_ROWS, Removals
 from iceberg_cli.plan.report import OrphanFiles, Report
 from iceberg_cli.plan.text import age, iso
+
+if TYPE_CHECKING:
+    from iceberg_cli.operation.groups.ports import GroupVerb
 
 _LISTED: Final = 100_000  # orphan files; the others are counted
 
@@ -83,7 +87,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
         )  # programs read it, not people
         journal.append(
             Begin(
-                version=VERSION,
+                version=VERSION if plan.groups is None else WITH_GROUPS,
                 operation=plan.verb,
                 table_uuid=base.table_uuid,
                 at_ms=started_ms,
@@ -101,7 +105,13 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
         if verb.policy.place.by_age:
             _check_before_commit(plan, journal, runtime, before_ms=started_ms)
         write_parts(removals, journal.put, runtime.on_event)
+        if plan.groups is not None:
+            journal.put(plan.groups.file, plan.groups.data)
         journal.put(PLAN_FILE, document)
+    if plan.groups is not None:
+        return _groups_run(plan, removals.file, table, verb, runtime, journal).finish(
+            started_ms, rewrites=True
+        )
     run = OperationRun(
         shown=plan,
         shown_file=removals.file,
@@ -115,7 +125,34 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
     return run.finish(started_ms)
 
 
-def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[str, Verb]) -> Report:
+def _groups_run(
+    plan: Plan,
+    removals_file: str,
+    table: Table,
+    verb: Verb,
+    runtime: Runtime,
+    journal: Journal,
+    **values: Any,
+) -> GroupsRun:
+    return GroupsRun(
+        shown=plan,
+        shown_file=removals_file,
+        table=table,
+        verb=cast("GroupVerb", verb),
+        runtime=runtime,
+        journal=journal,
+        **values,
+    )
+
+
+def resume(
+    table: Table,
+    operation_id: str,
+    runtime: Runtime,
+    *,
+    verbs: Mapping[str, Verb],
+    rewrites: bool = True,
+) -> Report:
     """Finish an interrupted operation, or discard its staged files.
 
     Args:
@@ -123,6 +160,7 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
         operation_id: of the operation.
         runtime: clock, ids, limits.
         verbs: by operation name.
+        rewrites: whether groups of files that are not finished are rewritten; else only those that are are committed.
 
     Returns:
         The report of the operation, with the state that it was found in among its `notes`.
@@ -148,6 +186,11 @@ def resume(table: Table, operation_id: str, runtime: Runtime, *, verbs: Mapping[
         return look_again(table, journal, operation, runtime)
     loaded = load_plan(journal)
     verb = verbs[operation.verb]
+    if loaded is not None and loaded[0].groups is not None:
+        take_over(journal, runtime)
+        table.probe(journal.probe_path)
+        groups_run = _groups_run(*loaded, table, verb, runtime, journal, resumed=True)
+        return groups_run.finish(started_ms, rewrites=rewrites)
     if loaded is not None:
         run = OperationRun(
             shown=loaded[0],
@@ -209,6 +252,8 @@ def abandon(table: Table, operation_id: str, runtime: Runtime) -> OrphanFiles | 
         for state in states:
             unreferenced = state.intent is None or state.outcome == "conflict"
             table.workspace.discard([*state.leftovers, *(state.staged if unreferenced else ())], marks=marks)
+        if operation.groups is not None:
+            abandon_groups(table, journal)
     journal.close("abandoned")
     return orphans
 

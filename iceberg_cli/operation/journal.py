@@ -284,7 +284,8 @@ def load_plan(journal: Journal) -> tuple[Plan, str] | None:
         raise CorruptFile(path, None, "it is not the plan that the journal began with")
     document = loads(data, path)
     name = document["removals"]["file"]
-    return plan_from_json(document, removals=load_removals(journal, name), path=path), name
+    removals = load_removals(journal, name)
+    return plan_from_json(document, removals=removals, path=path, read=journal.get), name
 
 
 def load_removals(journal: Journal, name: str) -> Removals:

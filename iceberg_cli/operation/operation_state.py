@@ -81,7 +81,7 @@ class GroupStates:
         finished: those whose files count, by number, whatever became of them then.
         committed: numbers of those that the table has.
         dropped: numbers of those that will not be committed, each with the reason.
-        files_stay: those of `dropped` that a request names which may still arrive.
+        files_stay: those that a version of the past, or a request that may still arrive, may name.
     """
 
     finished: Mapping[int, FinishedGroup] = field(default_factory=dict)
@@ -227,13 +227,16 @@ def after(operation: Operation, record: Record) -> Operation:
         case _:
             state = _after(operation.steps.get(record.step, StepState()), record)
             found = replace(operation, steps={**operation.steps, record.step: state})
-            if (
-                isinstance(record, CommitOutcome)
-                and record.outcome == "committed"
-                and state.intent is not None
-            ):
-                return _with_committed(found, state.intent)
-            return found
+            if operation.groups is None or state.intent is None or state.intent.groups is None:
+                return found
+            numbers = frozenset(state.intent.groups)
+            if isinstance(record, CommitOutcome) and record.outcome == "committed":
+                groups = replace(operation.groups, committed=operation.groups.committed | numbers)
+            elif isinstance(record, LeaveFiles):
+                groups = replace(operation.groups, files_stay=operation.groups.files_stay | numbers)
+            else:
+                return found
+            return replace(found, groups=groups)
 
 
 def _groups_after(groups: GroupStates, record: GroupRecord) -> GroupStates:
@@ -250,13 +253,6 @@ def _groups_after(groups: GroupStates, record: GroupRecord) -> GroupStates:
             )
         case _:
             assert_never(record)
-
-
-def _with_committed(operation: Operation, intent: CommitIntent) -> Operation:
-    if operation.groups is None or intent.groups is None:
-        return operation
-    committed = operation.groups.committed | frozenset(intent.groups)
-    return replace(operation, groups=replace(operation.groups, committed=committed))
 
 
 def _after(state: StepState, record: StepRecord) -> StepState:

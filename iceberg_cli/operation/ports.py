@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from iceberg_cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from iceberg_cli.engines import Engine
     from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
     from iceberg_cli.operation.records import CommitIntent
     from iceberg_cli.operation.workspace import Workspace
@@ -141,6 +142,11 @@ class Table(Protocol):
     @property
     def workspace(self) -> Workspace:
         """The files of its operations."""
+        ...
+
+    @property
+    def engine(self) -> Engine:
+        """What runs tasks over its files."""
         ...
 
     @property

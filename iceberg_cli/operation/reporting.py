@@ -67,7 +67,7 @@ def report_of(
         operation_id=journal.operation_id,
         status=status,
         metadata_location=_last([state.metadata_location for state in states]),
-        committed_snapshot_id=_last([_added(intent).get("snapshot-id") for intent in intents]),
+        committed_snapshot_id=_last([added_snapshot(intent) for intent in intents]),
         committed_version=_last([_version(intent) for intent in intents]),
         counts=_counts(columns, intents, journal),
         reclaimed_bytes=sum(state.deleted_bytes for state in states),
@@ -114,6 +114,12 @@ def _added(intent: CommitIntent) -> Mapping[str, Any]:
     """The snapshot that a commit adds, in its wire form; empty if none."""
     added = [update["snapshot"] for update in intent.updates if update["action"] == "add-snapshot"]
     return added[-1] if added else {}
+
+
+def added_snapshot(intent: CommitIntent) -> int | None:
+    """The id of the snapshot that a commit adds, of an Iceberg table."""
+    snapshot_id: int | None = _added(intent).get("snapshot-id")
+    return snapshot_id
 
 
 def _version(intent: CommitIntent) -> int | None:

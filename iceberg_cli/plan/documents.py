@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from iceberg_cli.encoding.strict_json import check_shape
@@ -47,13 +48,25 @@ _SHAPE: Final[Mapping[str, Any]] = {
 }
 
 
-def plan_from_json(value: Mapping[str, Any], *, removals: Removals | None, path: str) -> Plan:
+def no_file(name: str) -> bytes:
+    """There is no file beside a plan."""
+    raise FileNotFoundError(name)
+
+
+def plan_from_json(
+    value: Mapping[str, Any],
+    *,
+    removals: Removals | None,
+    path: str,
+    read: Callable[[str], bytes] = no_file,
+) -> Plan:
     """The plan of a document, the inverse of `Plan.to_json`.
 
     Args:
         value: the document.
         removals: those that were saved beside it.
         path: of the document, for errors.
+        read: gives the file of a name that was saved beside it.
 
     Raises:
         UsageError: not a plan, or of a version that is not known here.
@@ -67,6 +80,10 @@ def plan_from_json(value: Mapping[str, Any], *, removals: Removals | None, path:
         if schema == _FIRST_SCHEMA:
             value = _from_first(value)
         plan = _parsed(value, removals)
+        if (groups := value.get("groups")) is not None:
+            from iceberg_cli.plan.groups import Groups  # few plans have any
+
+            plan = replace(plan, groups=Groups.from_json(groups, read, path.rpartition("/")[0]))
         recorded = value["removals"]
         same = (
             recorded is None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from iceberg_cli.plan.text import iso
 
 if TYPE_CHECKING:
+    from iceberg_cli.plan.groups import Groups
     from iceberg_cli.plan.removals import Removals
 
 PLAN_SCHEMA = "iceberg-cli/plan/2"
@@ -231,6 +232,7 @@ class Plan:
     grace_ms: int = 0
     removals: Removals | None = None  # None until it is found out which files go
     tagged: TaggedFiles | None = None  # those of `removals` that are not deleted
+    groups: Groups | None = None  # of files that its last step rewrites, by many commits
     reason: str | None = None  # what there is to do, in counts: 9 manifests where 1 would do
     early: str | None = None  # why it does not count as due yet, in words
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
@@ -343,6 +345,7 @@ class Plan:
                 "file": removals_file,
             },
             **({} if self.tagged is None else {"tagged": self.tagged.to_json()}),
+            **({} if self.groups is None else {"groups": self.groups.to_json()}),
             "due": self.due,
             "reason": self.reason,
             "offer": self.offer,

@@ -96,6 +96,9 @@ class Report(Shown):
     earlier_deleted_files: int = 0
     earlier_reclaimed_bytes: int = 0
     failed_deletes: tuple[Mapping[str, str], ...] = ()
+    # Of an operation of many commits: `snapshot_id` and `groups` of each, and groups whose files are broken.
+    commits: tuple[Mapping[str, Any], ...] = ()
+    failed_groups: tuple[Mapping[str, str], ...] = ()
     kept_again: int = 0  # removals that are reachable by now, from this table or one in a folder below
     notes: tuple[str, ...] = ()
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
@@ -111,6 +114,13 @@ class Report(Shown):
         freed = f", {size(self.reclaimed_bytes)} freed" if self.reclaimed_bytes else ""
         name = f" of {end_of(str(self.table['name']))}" if self.table else ""
         return f"Report({self.verb}{name}: {self.status}{freed})"
+
+    def _of_groups(self) -> dict[str, Any]:
+        """Fields that only operations of many commits have."""
+        if not self.commits and not self.failed_groups:
+            return {}
+        commits = [{**each, "snapshot_id": str(each["snapshot_id"])} for each in self.commits]
+        return {"commits": commits, "failed_groups": [dict(each) for each in self.failed_groups]}
 
     def to_json(self, table: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The `report/1` document.
@@ -136,6 +146,7 @@ class Report(Shown):
             "earlier_deleted_files_count": self.earlier_deleted_files,
             "earlier_reclaimed_bytes": self.earlier_reclaimed_bytes,
             "failed_deletes": [dict(failure) for failure in self.failed_deletes],
+            **self._of_groups(),
             "kept_again": self.kept_again,
             "notes": list(self.notes),
             "not_applicable": self.not_applicable,

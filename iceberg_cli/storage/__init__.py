@@ -136,6 +136,13 @@ class Storage(ABC):
         """Delete objects of this program's own, such as journals, whatever the options put in place of deletions."""
         return self.delete(paths)
 
+    def create(self, path: str, *, on_upload: Callable[[str], None] | None = None) -> Writer:  # noqa: ARG002
+        """Begin an object; see `Writer`."""
+        return _InMemory(self, path)
+
+    def abort_upload(self, path: str, upload_id: str) -> None:  # noqa: B027 - most storages leave nothing
+        """Remove what a process that died had sent for an object that it began."""
+
     def prune(self, folder: str) -> None:  # noqa: B027 - object stores have no folders
         """Remove the empty folders under `folder`, and itself if empty then."""
 
@@ -173,6 +180,37 @@ class Storage(ABC):
         marker of one, may count.
         """
         return [frozenset(name for name in names if self.holds_any(f"{folder}/{name}")) for folder in folders]
+
+
+class Writer(ABC):
+    """An object that is being created: bytes in their order, then visible whole or not at all."""
+
+    @abstractmethod
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Add bytes; how many."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Make it visible, or raise `FileExistsError`."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Leave nothing of it."""
+
+
+class _InMemory(Writer):
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage, self._path, self._data = storage, path, bytearray()
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        self._data += data
+        return len(data)
+
+    def commit(self) -> None:
+        self._storage.put_if_absent(self._path, bytes(self._data))
+
+    def abort(self) -> None:
+        self._data.clear()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,18 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from iceberg_cli.encoding.transport import pickled_data
-from iceberg_cli.engines import Event, Item, Loaded, OnEvent, Parsed, Scan, ShuffleStage, Source
+from iceberg_cli.engines import (
+    Event,
+    Item,
+    Loaded,
+    OnEvent,
+    Parsed,
+    Scan,
+    ShuffleStage,
+    Source,
+    TaskEnd,
+    run_in_turn,
+)
 from iceberg_cli.engines.spark.session import Session, pickled
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.storage import Storage
@@ -144,6 +155,17 @@ class SparkEngine:
                     raise pickle.loads(error)  # noqa: S301 - our own worker wrote it
                 yield combined
         on_event(Event(phase=scan.phase, done=len(items), total=len(items)))
+
+    def run(
+        self,
+        task: Callable[[Item], Parsed],
+        items: Sequence[Item],
+        *,
+        may_begin: Callable[[], bool],
+        processes: int,  # noqa: ARG002 - as many as the session has cores
+    ) -> Iterator[TaskEnd[Parsed] | None]:
+        """See `Engine.run`. Tasks run on the driver."""
+        return run_in_turn(task, items, may_begin=may_begin)
 
     def _rows(self, items: Sequence[Item], sizes: Sequence[int], batch_bytes: int) -> list[bytes]:
         """Items in their order, pickled in splits as even as their bytes allow, at most a batch each."""

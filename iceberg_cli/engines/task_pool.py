@@ -1,0 +1,117 @@
+"""Tasks that run side by side, in forked processes or in threads, as many at a time as there are workers.
+
+A forked process is a copy of this one as it is at the fork, so that tasks need not be pickled; it ends when its parent
+does, however that ends, since what it creates after that would be nobody's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Final
+
+from iceberg_cli.engines import TICK_S, Item, Parsed, TaskEnd, ended
+from iceberg_cli.errors import BackendUnavailable
+
+_SIGNAL_WHEN_PARENT_ENDS: Final = 1  # of prctl(2)
+_work: tuple[Callable[[Any], Any], Sequence[Any]]
+
+
+def run_in_processes(
+    task: Callable[[Item], Parsed], items: Sequence[Item], *, may_begin: Callable[[], bool], workers: int
+) -> Iterator[TaskEnd[Parsed] | None]:
+    """As `Engine.run`, in forked processes. No other thread that runs Python code may be alive."""
+    pool = ProcessPoolExecutor(
+        workers,
+        mp_context=multiprocessing.get_context("fork"),
+        initializer=_begin,
+        initargs=(os.getpid(), task, items),
+    )
+    try:
+        yield from _results(pool, _run, len(items), may_begin=may_begin, workers=workers)
+    finally:
+        for process in list((pool._processes or {}).values()):  # noqa: SLF001 - nothing else ends those at work
+            process.kill()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def run_in_threads(
+    task: Callable[[Item], Parsed], items: Sequence[Item], *, may_begin: Callable[[], bool], workers: int
+) -> Iterator[TaskEnd[Parsed] | None]:
+    """As `Engine.run`, in threads of this process, for storages whose connections do not survive a fork."""
+    with ThreadPoolExecutor(workers) as pool:
+        yield from _results(
+            pool,
+            lambda index: ended(index, task, items[index]),
+            len(items),
+            may_begin=may_begin,
+            workers=workers,
+        )
+
+
+def _results(
+    pool: Executor,
+    run: Callable[[int], TaskEnd[Any]],
+    tasks: int,
+    *,
+    may_begin: Callable[[], bool],
+    workers: int,
+) -> Iterator[TaskEnd[Any] | None]:
+    """The ends of tasks as they come; a task begins when a worker is free for it."""
+    running: dict[Future[TaskEnd[Any]], int] = {}
+    following = 0
+    while True:
+        while following < tasks and len(running) < workers and may_begin():
+            running[pool.submit(run, following)] = following
+            following += 1
+        if not running:
+            return
+        done, _ = wait(running, timeout=TICK_S, return_when=FIRST_COMPLETED)
+        if not done:
+            yield None
+        for future in done:
+            index = running.pop(future)
+            try:
+                end = future.result()
+            except BrokenProcessPool:
+                yield TaskEnd(index=index, error=_killed())
+                return
+            yield end
+
+
+def _begin(parent: int, task: Callable[[Any], Any], items: Sequence[Any]) -> None:
+    """Prepare a worker. Its parent decides when to stop: it ignores Ctrl-C and SIGTERM."""
+    global _work  # noqa: PLW0603 - of this process alone
+    _work = task, items
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SIGNAL_WHEN_PARENT_ENDS, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before that
+        os._exit(1)
+
+
+def _run(index: int) -> TaskEnd[Any]:
+    task, items = _work
+    return ended(index, task, items[index])
+
+
+def _killed() -> BackendUnavailable:
+    return BackendUnavailable(
+        "Cannot go on: a process that rewrote files was ended",
+        next_step="Where memory is short the system ends processes: look at its log, and run again with less --memory "
+        "or fewer --processes.",
+    )

@@ -1,0 +1,160 @@
+"""New files of a group, each recorded before its first byte, and what is left of tries that do not count.
+
+The record has the path, and where the storage collects a file's parts the upload that they are of. So what a process
+left that died is found without listing the table's data.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from iceberg_cli.encoding.strict_json import loads
+from iceberg_cli.operation.groups.results import GroupResult, digest_of, result_path
+from iceberg_cli.operation.operation_state import FinishedGroup
+from iceberg_cli.storage import Storage, Writer
+
+_BEGUN: Final = "begun"
+_KEPT: Final = "kept"
+_FILES_AT_ONCE: Final = 1_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Creator:
+    """Creates the new files of one try of a group, under names that no other try has.
+
+    Args:
+        storage: of the files.
+        folder: of the operation's groups.
+        operation_id: which the names have in them.
+        number: of the group.
+        attempt: the mark of the try.
+    """
+
+    storage: Storage
+    folder: str
+    operation_id: str
+    number: int
+    attempt: str
+    _files: int = 0
+
+    def create(self, place: Callable[[str], str], suffix: str) -> tuple[str, Writer]:
+        """Begin a new data file.
+
+        Args:
+            place: gives the path for a file's name.
+            suffix: of the name.
+
+        Returns:
+            Its path, and what writes it: it is there once that commits.
+        """
+        path = place(f"{self._files:05d}-{self.operation_id}-{self.number}-{self.attempt}{suffix}")
+        begun = f"{self.folder}/{_BEGUN}/{self.number}-{self.attempt}-{self._files}"
+        self._files += 1
+        self.storage.put_if_absent(f"{begun}.json", _encoded({"path": path}))
+
+        def record(upload_id: str) -> None:
+            self.storage.put_if_absent(
+                f"{begun}-upload.json", _encoded({"path": path, "upload_id": upload_id})
+            )
+
+        return path, self.storage.create(path, on_upload=record)
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Keep something beside the result, such as where rows went."""
+        self.storage.put_if_absent(kept_path(self.folder, self.number, self.attempt, name), data)
+
+
+def kept_path(folder: str, number: int, attempt: str, name: str) -> str:
+    """Where `Creator.keep` puts something of a try."""
+    return f"{folder}/{_KEPT}/{number}-{attempt}-{name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What the rewriting of a group gives; see `GroupResult`."""
+
+    paths: tuple[str, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    content: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupWork:
+    """Rewrites groups where an engine runs it, each under a mark of its own.
+
+    Args:
+        storage: of the files.
+        folder: of the operation's groups.
+        operation_id: its id.
+        rewrite: writes the new files of a group; gets what creates them, and the format's own description of the group.
+    """
+
+    storage: Storage
+    folder: str
+    operation_id: str
+    rewrite: Callable[[Creator, Any], Written]
+
+    def __call__(self, item: tuple[int, Any]) -> FinishedGroup:
+        """Rewrite a group, by its number and description; its result is stored when this returns."""
+        number, task = item
+        attempt = secrets.token_hex(6)
+        creator = Creator(
+            storage=self.storage,
+            folder=self.folder,
+            operation_id=self.operation_id,
+            number=number,
+            attempt=attempt,
+        )
+        written = self.rewrite(creator, task)
+        data = GroupResult(
+            number=number,
+            attempt=attempt,
+            paths=written.paths,
+            counts=written.counts,
+            content=written.content,
+        ).to_bytes()
+        self.storage.put_if_absent(result_path(self.folder, number, attempt), data)
+        return FinishedGroup(number, attempt, digest_of(data))
+
+
+def remove_leftovers(
+    storage: Storage,
+    folder: str,
+    needed: frozenset[tuple[int, str]],
+    discard: Callable[[Sequence[str]], None],
+) -> None:
+    """Delete what tries of groups began and nothing needs, then all that was kept beside the journal.
+
+    Args:
+        storage: of the files.
+        folder: of the operation's groups.
+        needed: number and attempt of each try whose files stay.
+        discard: deletes data files.
+    """
+    paths: list[str] = []
+    for record in _begun(storage, folder, needed):
+        if "upload_id" in record:
+            storage.abort_upload(record["path"], record["upload_id"])
+        else:
+            paths.append(record["path"])
+        if len(paths) == _FILES_AT_ONCE:
+            discard(paths)
+            paths = []
+    discard(paths)
+    storage.erase([*storage.paths(folder)])
+
+
+def _begun(storage: Storage, folder: str, needed: frozenset[tuple[int, str]]) -> Iterator[Mapping[str, str]]:
+    """The records of files that other tries than the needed ones began."""
+    for path in [*storage.paths(f"{folder}/{_BEGUN}")]:
+        number, attempt, _ = path.rpartition("/")[2].removesuffix(".json").split("-", 2)
+        if (int(number), attempt) not in needed:
+            yield loads(storage.read(path), path)
+
+
+def _encoded(value: Mapping[str, str]) -> bytes:
+    return f"{json.dumps(value)}\n".encode()

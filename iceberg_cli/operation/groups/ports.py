@@ -1,0 +1,104 @@
+"""What an operation of many commits needs of a verb."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from iceberg_cli.operation.ports import Build, Verb, nothing_to_build
+
+if TYPE_CHECKING:
+    from iceberg_cli.operation.groups.creator import Creator, Written
+    from iceberg_cli.operation.groups.results import GroupResult
+    from iceberg_cli.plan.plan import Plan, Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTasks:
+    """How groups are rewritten, and what each is.
+
+    Args:
+        rewrite: see `GroupWork`; picklable, as are the groups, and run by an engine.
+        groups: by number, the format's own description of each.
+        processes: at most so many are rewritten side by side.
+    """
+
+    rewrite: Callable[[Creator, Any], Written]
+    groups: Mapping[int, Any]
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitPace:
+    """How often finished groups are committed, beside the commit at the end.
+
+    Args:
+        every_bytes: of files in finished groups; None: a tenth of all.
+        every_ms: since the last commit.
+        most_commits: in all.
+    """
+
+    every_bytes: int | None
+    every_ms: int
+    most_commits: int
+
+    def is_due(self, waiting_bytes: int, elapsed_ms: int, *, commits: int, of_bytes: int) -> bool:
+        """Whether the groups that wait are to be committed now.
+
+        Args:
+            waiting_bytes: of the files in them.
+            elapsed_ms: since the last commit.
+            commits: so far.
+            of_bytes: of the files in all groups.
+        """
+        if commits + 1 >= self.most_commits:
+            return False
+        every_bytes = max(1, of_bytes // 10 if self.every_bytes is None else self.every_bytes)
+        return waiting_bytes >= every_bytes or elapsed_ms >= self.every_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A commit of finished groups on the table as loaded last.
+
+    Args:
+        step: None where no group can be committed.
+        build: of its files.
+        dropped: the groups that cannot be committed any more, each with the reason.
+    """
+
+    step: Step | None
+    build: Build = nothing_to_build
+    dropped: Mapping[int, str] = field(default_factory=dict)
+
+
+class GroupVerb(Verb, Protocol):
+    """A verb whose plans have groups, which are rewritten side by side and committed by and by."""
+
+    def tasks(self, table: Any, plan: Plan, numbers: Sequence[int]) -> GroupTasks:
+        """How some groups of a plan are rewritten.
+
+        Args:
+            table: the plan's.
+            plan: with groups.
+            numbers: of the groups.
+        """
+        ...
+
+    def pace(self, plan: Plan) -> CommitPace:
+        """How often finished groups of a plan are committed."""
+        ...
+
+    def batch(self, table: Any, plan: Plan, results: Sequence[GroupResult]) -> Batch:
+        """The commit of finished groups: those whose files the table has as the plan had them.
+
+        Args:
+            table: as loaded last.
+            plan: with groups.
+            results: of groups that are finished.
+
+        Raises:
+            CorruptFile: what must be read of the table cannot be read whole. Refused: it cannot be committed to.
+        """
+        ...

@@ -1,0 +1,401 @@
+"""An operation of many commits under way: groups are rewritten, recorded and committed, as its journal stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from iceberg_cli.errors import (
+    BackendUnavailable,
+    Cancelled,
+    CommitConflict,
+    CommitStateUnknown,
+    CorruptFile,
+    IcebergCliError,
+    Interrupted,
+)
+from iceberg_cli.operation.committing_run import CommittingRun, paths_of
+from iceberg_cli.operation.groups.creator import GroupWork, remove_leftovers
+from iceberg_cli.operation.groups.heartbeat import Heartbeat
+from iceberg_cli.operation.groups.results import GroupResult, groups_folder, read_result
+from iceberg_cli.operation.late_files import close
+from iceberg_cli.operation.operation_state import FinishedGroup, GroupStates, Operation, StepState
+from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
+from iceberg_cli.operation.records import GroupsDone, GroupsDropped, StepDone
+from iceberg_cli.operation.reporting import added_snapshot
+from iceberg_cli.plan.events import COMMIT, STAGE, WAIT
+from iceberg_cli.plan.groups import Groups
+from iceberg_cli.plan.plan import StagedFile, Step, Task
+from iceberg_cli.plan.report import Report
+from iceberg_cli.plan.text import count
+
+if TYPE_CHECKING:
+    from iceberg_cli.engines import TaskEnd
+    from iceberg_cli.operation.groups.ports import GroupVerb
+    from iceberg_cli.operation.journal import Journal
+    from iceberg_cli.operation.ports import Table
+
+_RECORD_MS: Final = 10_000  # groups that finish within this time share a record
+# Of the time that the run has taken, where that is more: so the records of the longest run are few.
+_RECORD_SHARE: Final = 20
+CONFLICTED: Final = "conflicted_groups_count"
+FAILED: Final = "failed_groups_count"
+
+
+@dataclass(kw_only=True)
+class GroupsRun(CommittingRun):
+    """One operation of many commits. `failure` ends the run once the groups that are under way have ended."""
+
+    verb: GroupVerb
+    heartbeat: Heartbeat = field(init=False)
+    folder: str = field(init=False)
+    failed: dict[int, str] = field(default_factory=dict)  # groups whose files are broken
+    failure: IcebergCliError | None = None
+    _unrecorded: list[FinishedGroup] = field(default_factory=list)
+    _recorded_ms: int = field(init=False)
+    _begun_ms: int = field(init=False)
+    _committed_ms: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Give the first sign of life."""
+        super().__post_init__()
+        storage, now_ms = self.table.workspace.storage, self.runtime.now_ms
+        self.heartbeat = Heartbeat(storage=storage, folder=self.journal.folder, now_ms=now_ms)
+        location = self.journal.folder.rsplit("/", 3)[0]
+        self.folder = groups_folder(location, self.journal.operation_id)
+        self._begun_ms = self._recorded_ms = self._committed_ms = now_ms()
+        self.heartbeat.beat()
+
+    @property
+    def _plan_groups(self) -> Groups:
+        assert self.shown.groups is not None
+        return self.shown.groups
+
+    def _groups(self) -> GroupStates:
+        return _groups_of(self.journal)
+
+    def finish(self, started_ms: int, *, rewrites: bool) -> Report:
+        """Go on from where the journal stands, then close.
+
+        Args:
+            started_ms: of this run.
+            rewrites: whether groups that are not finished are rewritten; else they are left to another operation.
+        """
+        try:
+            self._settle_last()
+            if rewrites:
+                self._rewrite()
+            has_committed = self._commit_finished()
+        except (BackendUnavailable, CorruptFile) as error:
+            if error.general:
+                error.state = self._state_of_groups()
+                error.next_step = f"`resume` goes on with operation {self.journal.operation_id}."
+            raise
+        if not has_committed:
+            return self._left_open(started_ms)
+        return self._close(started_ms)
+
+    # -- rewriting ---------------------------------------------------------------------------------------------
+
+    def _rewrite(self) -> None:
+        """Rewrite the groups that are not finished, and commit as they are."""
+        states = self._groups()
+        todo = [
+            number
+            for number in range(len(self._plan_groups))
+            if number not in states.finished and number not in states.dropped
+        ]
+        if not todo:
+            return
+        tasks = self.verb.tasks(self.table, self.shown, todo)
+        work = GroupWork(
+            storage=self.table.workspace.storage,
+            folder=self.folder,
+            operation_id=self.journal.operation_id,
+            rewrite=tasks.rewrite,
+        )
+        items = [(number, tasks.groups[number]) for number in todo]
+        pace = self.verb.pace(self.shown)
+        with self._phase(STAGE):
+            for end in self.table.engine.run(
+                work, items, may_begin=self._may_begin, processes=tasks.processes
+            ):
+                self.heartbeat.beat()
+                if end is not None:
+                    self._ended(todo, end)
+                self._record(at_once=False)
+                waiting = [*self._groups().uncommitted(), *self._unrecorded]
+                waiting_bytes = self._plan_groups.sizes_of([each.number for each in waiting])
+                elapsed_ms = self.runtime.now_ms() - self._committed_ms
+                if (
+                    self.failure is None
+                    and waiting
+                    and pace.is_due(
+                        waiting_bytes,
+                        elapsed_ms,
+                        commits=self._commits(),
+                        of_bytes=self._plan_groups.size_bytes,
+                    )
+                ):
+                    self._commit_finished()
+        self._record(at_once=True)
+
+    def _may_begin(self) -> bool:
+        runtime = self.runtime
+        if self.failure is not None or runtime.stop_requested() or runtime.out_of_time():
+            return False
+        if not self.heartbeat.is_certain():
+            self.failure = _silent()
+        return self.failure is None
+
+    def _ended(self, todo: Sequence[int], end: TaskEnd[FinishedGroup]) -> None:
+        """Take note of a group that is finished, or that failed."""
+        if end.result is not None:
+            self._unrecorded.append(end.result)
+        elif isinstance(end.error, CorruptFile):
+            self.failed[todo[end.index]] = str(end.error)
+            self.journal.append(GroupsDropped(numbers=(todo[end.index],), reason=end.error.message))
+        else:
+            self.failure = self.failure or end.error
+
+    def _record(self, *, at_once: bool) -> None:
+        """Record the groups that are finished: by few records, however many these are."""
+        now_ms = self.runtime.now_ms()
+        wait_ms = max(_RECORD_MS, (now_ms - self._begun_ms) // _RECORD_SHARE)
+        if not self._unrecorded or (not at_once and now_ms - self._recorded_ms < wait_ms):
+            return
+        done, self._unrecorded = self._unrecorded, []
+        self.journal.append(
+            GroupsDone(
+                numbers=tuple(each.number for each in done),
+                attempts=tuple(each.attempt for each in done),
+                digests=tuple(each.digest for each in done),
+            )
+        )
+        self._recorded_ms = now_ms
+
+    # -- commits -----------------------------------------------------------------------------------------------
+
+    def _commits(self) -> int:
+        return sum(state.outcome == "committed" for state in self._operation().steps.values())
+
+    def _settle_last(self) -> None:
+        """Find out what came of a commit that an earlier run sent."""
+        for name, state in self._operation().steps.items():
+            step = Step(name=name)
+            if state.done:
+                continue
+            if state.intent is None or state.outcome == "conflict":
+                self._discard(step, state.staged)
+                continue
+            if state.outcome != "committed":
+                with self._phase(COMMIT):
+                    self._settle(step, state)
+            if self._state(step).outcome == "committed":
+                self.journal.append(StepDone(step=name))
+            else:
+                self._discard(step, self._state(step).staged)
+
+    def _commit_finished(self) -> bool:
+        """Commit the groups that are finished, in one commit, and drop those that cannot be committed any more.
+
+        Returns:
+            False if others committed at each of the tries: the groups wait.
+        """
+        self._record(at_once=True)
+        step = Step(name=f"{self.shown.steps[-1].name} {len(self._operation().steps) + 1}")
+        retries = self.table.retries()
+        waits = retries.waits_ms()
+        staged: dict[Task, StagedFile] = {}
+        seen: str | None = None
+        while waiting := self._groups().uncommitted():
+            if not self.heartbeat.is_certain():
+                raise _silent()
+            self._load(seen)
+            batch = self.verb.batch(self.table, self.shown, self._results(waiting))
+            dropped = {**batch.dropped, **self._gone(waiting)}
+            for reason in dict.fromkeys(dropped.values()):
+                numbers = tuple(number for number in sorted(dropped) if dropped[number] == reason)
+                self.journal.append(GroupsDropped(numbers=numbers, reason=reason))
+            if len(dropped) > len(batch.dropped):
+                continue  # of which the commit must not name anything
+            if batch.step is None:
+                break
+            now_step = replace(batch.step, name=step.name)
+            staged = self._stage(now_step, self._still_there(now_step, staged), batch.build)
+            numbers = tuple(each.number for each in waiting if each.number not in dropped)
+            with self._phase(COMMIT):
+                outcome = self._attempt(now_step, staged, groups=numbers)
+            match outcome:
+                case Committed():
+                    self._committed_ms = self.runtime.now_ms()
+                    self.journal.append(StepDone(step=step.name))
+                    return True
+                case Unknown(cause=cause):
+                    raise CommitStateUnknown(
+                        f"Cannot tell whether the commit of {self.shown.table['name']} happened: {cause}",
+                        next_step=f"`resume` settles operation {self.journal.operation_id}.",
+                    )
+                case Conflict() as conflict:
+                    staged = {} if conflict.may_arrive else staged
+                    wait_ms = None if conflict.for_good else next(waits, None)
+                    if wait_ms is None:
+                        self._discard(step, paths_of(staged))
+                        self.notes.append(f"Not committed: {conflict.reason}, {retries.attempts} times.")
+                        return False
+                    with self._phase(WAIT):
+                        self.runtime.sleep_ms(wait_ms)
+                    seen = conflict.seen
+        self._discard(step, paths_of(staged))
+        return True
+
+    def _results(self, finished: Sequence[FinishedGroup]) -> list[GroupResult]:
+        storage = self.table.workspace.storage
+        return [read_result(storage, self.folder, each) for each in finished]
+
+    def _gone(self, finished: Sequence[FinishedGroup]) -> Mapping[int, str]:
+        """The groups whose new files are not there any more, each with the reason."""
+        paths = {path: result.number for result in self._results(finished) for path in result.paths}
+        missing = self.table.workspace.missing([*paths])
+        return {paths[path]: f"{path}, which it wrote, is not there any more" for path in missing}
+
+    def _leave(self, step: Step, state: StepState) -> None:
+        """Keep what a request names that may still arrive; groups in it are not committed a second time."""
+        super()._leave(step, state)
+        assert state.intent is not None
+        still = {each.number for each in self._groups().uncommitted()}
+        numbers = tuple(number for number in state.intent.groups or () if number in still)
+        if numbers:
+            reason = "a request to commit it may still arrive"
+            self.journal.append(GroupsDropped(numbers=numbers, reason=reason, files_stay=True))
+
+    def _damage(self, step: Step) -> str | None:  # noqa: ARG002 - the signature of the base
+        """A batch that was decided long ago is compared with the table as it is."""
+        try:
+            self.verb.batch(self.table, self.shown, self._results(self._groups().uncommitted()))
+        except CorruptFile as error:
+            return f"the table is damaged: {error.message}"
+        return None
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def _close(self, started_ms: int) -> Report:
+        """Delete what is not needed, close, and say how it ended."""
+        states = self._groups()
+        is_whole = len(states.committed) == len(self._plan_groups)
+        report = self._groups_report("done" if is_whole else "partial", started_ms)
+        _remove_leftovers(self.table, self.journal, states)
+        close(self.journal, report.status, self.runtime)
+        if self.failure is not None:
+            self.failure.state = self._state_of_groups()
+            raise self.failure
+        if self.runtime.stop_requested() and not is_whole:
+            stop = Interrupted if states.committed else Cancelled
+            raise stop(
+                "Stopped by a signal",
+                state=self._state_of_groups(),
+                next_step="Run the same command again: it goes on with what is left.",
+            )
+        if states.dropped and not states.committed and not self.failed:
+            raise CommitConflict(
+                f"Cannot commit to {self.shown.table['name']}: {next(iter(states.dropped.values()))}",
+                state=self._state_of_groups(),
+            )
+        return report
+
+    def _left_open(self, started_ms: int) -> Report:
+        """Others commit too often: what is finished waits for `resume`."""
+        report = self._groups_report("partial", started_ms)
+        if self._groups().committed:
+            return report
+        raise CommitConflict(
+            f"Cannot commit to {self.shown.table['name']}: {self.notes[-1]}",
+            state=self._state_of_groups(),
+            next_step=f"`resume` commits what is finished of operation {self.journal.operation_id}.",
+        )
+
+    def _state_of_groups(self) -> str:
+        """How many groups are committed, in words."""
+        states = self._groups()
+        waiting = len(states.uncommitted())
+        more = f" {count(waiting, 'groups')} finished and not committed." if waiting else ""
+        if not states.committed:
+            return f"The table was not changed.{more}"
+        return f"Committed: {len(states.committed)} of {count(len(self._plan_groups), 'groups')}.{more}"
+
+    def _groups_report(self, status: str, started_ms: int) -> Report:
+        """What the journal tells, and what this process noticed."""
+        states = self._groups()
+        steps = [state for state in self._operation().steps.values() if state.outcome == "committed"]
+        intents = [state.intent for state in steps if state.intent is not None]
+        counts = dict.fromkeys(self.verb.result_columns, 0)
+        for intent in intents:
+            for column, number in intent.counts.items():
+                counts[column] = counts.get(column, 0) + number
+        counts[FAILED] = len(self.failed)
+        counts[CONFLICTED] = len(states.dropped) - len(self.failed)
+        partitions = self._plan_groups.rows["partition"]
+        failed = tuple(
+            {"group": str(number), "partition": partitions[number].as_py(), "reason": reason}
+            for number, reason in sorted(self.failed.items())
+        )
+        return Report(
+            verb=self.shown.verb,
+            operation_id=self.journal.operation_id,
+            status=status,
+            metadata_location=next((each.metadata_location for each in reversed(steps)), None),
+            committed_snapshot_id=next((added_snapshot(each) for each in reversed(intents)), None),
+            counts=counts,
+            commits=tuple(
+                {"snapshot_id": added_snapshot(each), "groups": len(each.groups or ())} for each in intents
+            ),
+            failed_groups=failed,
+            notes=(*self.notes, *map(str, self.table.vouchers())),
+            duration_ms=self.runtime.now_ms() - started_ms,
+        )
+
+
+def abandon_groups(table: Table, journal: Journal) -> None:
+    """Drop the groups of an operation that are not committed, and delete what nothing can reference.
+
+    Args:
+        table: as loaded last.
+        journal: of the operation, whose commits have known outcomes, or bases that are gone.
+    """
+    for state in _folded(journal).steps.values():
+        if state.intent is not None and state.outcome in (None, "unknown"):
+            reason = "it was abandoned before it was known whether its commit happened"
+            journal.append(GroupsDropped(numbers=state.intent.groups or (), reason=reason, files_stay=True))
+    if waiting := _groups_of(journal).uncommitted():
+        numbers = tuple(each.number for each in waiting)
+        journal.append(GroupsDropped(numbers=numbers, reason="it was abandoned"))
+    _remove_leftovers(table, journal, _groups_of(journal))
+
+
+def _folded(journal: Journal) -> Operation:
+    operation = journal.operation()
+    assert operation is not None  # its begin was recorded before there was a run of it
+    return operation
+
+
+def _groups_of(journal: Journal) -> GroupStates:
+    groups = _folded(journal).groups
+    assert groups is not None
+    return groups
+
+
+def _remove_leftovers(table: Table, journal: Journal, groups: GroupStates) -> None:
+    location = journal.folder.rsplit("/", 3)[0]
+    remove_leftovers(
+        table.workspace.storage,
+        groups_folder(location, journal.operation_id),
+        groups.needed(),
+        lambda paths: table.workspace.discard(paths, marks=[journal.operation_id]),
+    )
+
+
+def _silent() -> BackendUnavailable:
+    return BackendUnavailable(
+        "Cannot go on: no sign of life could be written for minutes, so another process may take this operation over"
+    )
