@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -144,7 +144,7 @@ class TaskEnd(Generic[Parsed]):
 
 def run_in_turn(
     task: Callable[[Item], Parsed], items: Sequence[Item], *, may_begin: Callable[[], bool]
-) -> Iterator[TaskEnd[Parsed] | None]:
+) -> Generator[TaskEnd[Parsed] | None, None, None]:
     """As `Engine.run`, one task after the other in this process."""
     for index, item in enumerate(items):
         if not may_begin():
@@ -230,7 +230,7 @@ class Engine(Protocol):
         *,
         may_begin: Callable[[], bool],
         processes: int,
-    ) -> Iterator[TaskEnd[Parsed] | None]:
+    ) -> Generator[TaskEnd[Parsed] | None, None, None]:
         """Run a task for each item: it reads and creates files under names of its own, and does nothing else.
 
         A task may run twice, side by side even; it may close over values only, and what it returns must be picklable,
@@ -245,6 +245,6 @@ class Engine(Protocol):
 
         Returns:
             The ends of tasks as they come; and None from time to time, at least each `TICK_S` seconds, where tasks run
-            elsewhere, so that the caller does what is to be done in time.
+            elsewhere, so that the caller does what is to be done in time. Closed before the end, it ends all tasks.
         """
         ...

@@ -112,7 +112,7 @@ class LocalEngine:
         *,
         may_begin: Callable[[], bool],
         processes: int,
-    ) -> Iterator[TaskEnd[Parsed] | None]:
+    ) -> Generator[TaskEnd[Parsed] | None, None, None]:
         """See `Engine.run`."""
         if processes < 2 or len(items) < 2:
             return run_in_turn(task, items, may_begin=may_begin)

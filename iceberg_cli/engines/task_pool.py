@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     Executor,
@@ -32,7 +32,7 @@ _work: tuple[Callable[[Any], Any], Sequence[Any]]
 
 def run_in_processes(
     task: Callable[[Item], Parsed], items: Sequence[Item], *, may_begin: Callable[[], bool], workers: int
-) -> Iterator[TaskEnd[Parsed] | None]:
+) -> Generator[TaskEnd[Parsed] | None, None, None]:
     """As `Engine.run`, in forked processes. No other thread that runs Python code may be alive."""
     pool = ProcessPoolExecutor(
         workers,
@@ -50,7 +50,7 @@ def run_in_processes(
 
 def run_in_threads(
     task: Callable[[Item], Parsed], items: Sequence[Item], *, may_begin: Callable[[], bool], workers: int
-) -> Iterator[TaskEnd[Parsed] | None]:
+) -> Generator[TaskEnd[Parsed] | None, None, None]:
     """As `Engine.run`, in threads of this process, for storages whose connections do not survive a fork."""
     with ThreadPoolExecutor(workers) as pool:
         yield from _results(
@@ -69,7 +69,7 @@ def _results(
     *,
     may_begin: Callable[[], bool],
     workers: int,
-) -> Iterator[TaskEnd[Any] | None]:
+) -> Generator[TaskEnd[Any] | None, None, None]:
     """The ends of tasks as they come; a task begins when a worker is free for it."""
     running: dict[Future[TaskEnd[Any]], int] = {}
     following = 0

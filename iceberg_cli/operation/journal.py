@@ -156,6 +156,18 @@ class Journal:
             return False
         return True
 
+    def check_ours(self) -> None:
+        """Find out without appending whether this process may still append; delete what it wrote if it is closed.
+
+        Raises:
+            TakenOver: see `append`.
+        """
+        if self._is_there(self._next):
+            raise self._taken_over()
+        if not self._is_there(0):
+            self._delete_all()
+            raise self._taken_over()
+
     def clock_ms(self) -> int:
         """The storage's time of the newest record, in ms since the epoch; 0 where it has none.
 

@@ -90,11 +90,15 @@ class Workspace(ABC):
         """The journal of an operation: empty, or as it was left."""
         return self._journal_at(self._location_of(operation_id), operation_id)
 
-    def forget(self, operation_id: str) -> None:
-        """Delete the files of a journal that cannot be read."""
+    def empty_journal(self, operation_id: str) -> Journal:
+        """The journal of an operation of which nothing is read."""
         from iceberg_cli.operation.journal import Journal
 
-        Journal.create(self.storage, self._location_of(operation_id), operation_id).clean_up()
+        return Journal.create(self.storage, self._location_of(operation_id), operation_id)
+
+    def forget(self, operation_id: str) -> None:
+        """Delete the files of a journal that cannot be read."""
+        self.empty_journal(operation_id).clean_up()
 
     def _journal_at(self, location: str, operation_id: str) -> Journal:
         from iceberg_cli.operation.journal import Journal  # most tables have no open operation

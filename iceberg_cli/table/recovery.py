@@ -19,13 +19,14 @@ from iceberg_cli.errors import (
     TakenOver,
 )
 from iceberg_cli.operation.apply import abandon, resume
-from iceberg_cli.operation.journal import prune_folders
-from iceberg_cli.operation.operation_state import Operation
+from iceberg_cli.operation.groups.heartbeat import ALIVE_MS, begin_of_alive, silent_ms
+from iceberg_cli.operation.journal import Journal, prune_folders
+from iceberg_cli.operation.operation_state import Operation, begun
 from iceberg_cli.operation.ports import Verb
 from iceberg_cli.operation.runtime import Runtime, process_started
 from iceberg_cli.operation.withholding import earlier_operation
 from iceberg_cli.plan.report import AbandonedOperation, OrphanFiles, RecoveredOperation, Report
-from iceberg_cli.plan.text import iso
+from iceberg_cli.plan.text import count, iso
 from iceberg_cli.table.table import OpenTable, remove_leftovers
 
 
@@ -68,12 +69,23 @@ class OpenOperation:
         }
 
 
-def operations(table: OpenTable, *, now_ms: int) -> list[OpenOperation]:
-    """Every operation that has not been closed; those whose commits have no known outcome first: others wait."""
+def operations(table: OpenTable, *, now_ms: int, mark: str = "") -> list[OpenOperation]:
+    """Every operation that has not been closed; those whose commits have no known outcome first: others wait.
+
+    Args:
+        table: in whose folder they are.
+        now_ms: by our clock.
+        mark: of this look, where something is to be done with them: then it is the storage's clock that says whether
+            the process of an operation of many commits is alive. Empty: nothing is created, and ours says so.
+    """
     open_operations = []
     for operation_id in table.workspace.open_operations():
+        journal = table.workspace.empty_journal(operation_id)
+        if (at_work := _at_work(table, journal, now_ms=now_ms, mark=mark)) is not None:
+            open_operations.append(at_work)
+            continue
         try:
-            operation = table.workspace.journal(operation_id).operation()
+            operation = journal.read_back().operation()
         except (CorruptFile, Refused) as error:
             if isinstance(error, CorruptFile):
                 error.next_step = (
@@ -103,6 +115,26 @@ def operations(table: OpenTable, *, now_ms: int) -> list[OpenOperation]:
     by_id = {each.operation_id: each.operation for each in open_operations}
     ordered = [_waiting_for_another(each, by_id, now_ms=now_ms) for each in open_operations]
     return sorted(ordered, key=lambda each: each.state != "asking")
+
+
+def _at_work(table: OpenTable, journal: Journal, *, now_ms: int, mark: str) -> OpenOperation | None:
+    """The operation of a journal, where its process gave a sign of life just now; nothing else of it is read."""
+    quiet_ms = silent_ms(table.storage, journal.folder, mark=mark, now_ms=now_ms)
+    if quiet_ms is None or quiet_ms >= ALIVE_MS:
+        return None
+    begin = begin_of_alive(table.storage, journal.folder)
+    if begin is None:
+        return None
+    operation = begun(journal.operation_id, begin)
+    if operation.host == socket.gethostname() and not is_running(operation):
+        return None  # it ended since
+    return OpenOperation(
+        operation_id=journal.operation_id,
+        operation=operation,
+        state="running",
+        message=f"at work on {operation.host}, process {operation.process_id}; its last sign of life is "
+        f"{quiet_ms // 1_000} s old",
+    )
 
 
 def _waiting_for_another(
@@ -159,6 +191,8 @@ def _listed(operation: Operation, *, now_ms: int) -> OpenOperation:
 def _state_of(operation: Operation, *, now_ms: int) -> tuple[str, str, int | None]:
     """The state of an operation that nobody is working on, its message, and when its wait is over."""
     ends_ms = max((state.sweep_after_ms or 0 for state in operation.steps.values()), default=0)
+    if operation.groups is not None and (found := _state_of_groups(operation)) is not None:
+        return found
     match operation.next_action():
         case "clean-up":
             return "interrupted", "finished; its journal is not deleted yet", None
@@ -183,6 +217,17 @@ def _state_of(operation: Operation, *, now_ms: int) -> tuple[str, str, int | Non
             return "interrupted", "stopped between two steps", None
 
 
+def _state_of_groups(operation: Operation) -> tuple[str, str, None] | None:
+    """As `_state_of`, of an operation of many commits; None where it is as that of any other."""
+    assert operation.groups is not None
+    if operation.closed is not None or operation.next_action() == "ask-the-catalog":
+        return None
+    waiting = len(operation.groups.uncommitted())
+    committed = len(operation.groups.committed)
+    done = f"{count(committed, 'groups')} committed, {count(waiting, 'groups')} finished and not committed"
+    return "interrupted", f"stopped between two groups: {done}", None
+
+
 def recover_all(
     table: OpenTable, runtime: Runtime, *, verbs: Mapping[str, Verb]
 ) -> Iterator[RecoveredOperation]:
@@ -197,22 +242,34 @@ def recover_all(
         Interrupted: a signal asked to stop.
     """
     remove_leftovers(table, now_ms=runtime.now_ms())
-    found = operations(table, now_ms=runtime.now_ms())
+    found = operations(table, now_ms=runtime.now_ms(), mark=runtime.new_uuid())
     if not found:
         prune_folders(table.storage, table.location)
     elif table.read_only_reason() is not None:
         return
     for listed in found:
         operation = listed.operation
-        waits = listed.waits_for is not None
-        if operation is None or not (waits or is_running(operation) or _waits(operation, runtime.now_ms())):
-            yield finish(table, listed, runtime, verbs=verbs)
+        rests = listed.waits_for is not None or listed.state == "running"
+        if not rests and (operation is None or not _waits(operation, runtime.now_ms())):
+            yield finish(table, listed, runtime, verbs=verbs, rewrites=False)
 
 
 def finish(
-    table: OpenTable, listed: OpenOperation, runtime: Runtime, *, verbs: Mapping[str, Verb]
+    table: OpenTable,
+    listed: OpenOperation,
+    runtime: Runtime,
+    *,
+    verbs: Mapping[str, Verb],
+    rewrites: bool = True,
 ) -> RecoveredOperation:
     """Resume one operation; an error becomes part of the result.
+
+    Args:
+        table: the operation's.
+        listed: the operation.
+        runtime: clock, ids, limits.
+        verbs: by operation name.
+        rewrites: see `apply.resume`.
 
     Raises:
         Interrupted: a signal asked to stop.
@@ -220,7 +277,7 @@ def finish(
     if refusal := _still_running(listed) or _refusal(table, listed):
         return _failed(listed, refusal)
     try:
-        report = resume(table, listed.operation_id, runtime, verbs=verbs)
+        report = resume(table, listed.operation_id, runtime, verbs=verbs, rewrites=rewrites)
     except Interrupted:
         raise
     except IcebergCliError as error:
@@ -275,7 +332,7 @@ def close(table: OpenTable, listed: OpenOperation, runtime: Runtime) -> Recovere
 def _still_running(listed: OpenOperation) -> Refused | None:
     """Why the operation of a process that still works on it is left alone, or None."""
     operation = listed.operation
-    if operation is None or not is_running(operation):
+    if listed.state != "running" or operation is None:
         return None
     return Refused(
         f"Process {operation.process_id} is still working on it",

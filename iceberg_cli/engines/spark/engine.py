@@ -22,7 +22,7 @@ references it, and as the journal stays for a day, `resume` and the first run af
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -163,7 +163,7 @@ class SparkEngine:
         *,
         may_begin: Callable[[], bool],
         processes: int,  # noqa: ARG002 - as many as the session has cores
-    ) -> Iterator[TaskEnd[Parsed] | None]:
+    ) -> Generator[TaskEnd[Parsed] | None, None, None]:
         """See `Engine.run`. Tasks run on the driver."""
         return run_in_turn(task, items, may_begin=may_begin)
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from iceberg_cli.encoding.strict_json import loads
+from iceberg_cli.errors import TakenOver
 from iceberg_cli.operation.groups.results import GroupResult, digest_of, result_path
 from iceberg_cli.operation.operation_state import FinishedGroup
 from iceberg_cli.storage import Storage, Writer
 
 _BEGUN: Final = "begun"
 _KEPT: Final = "kept"
-_FILES_AT_ONCE: Final = 1_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,11 +61,40 @@ class Creator:
                 f"{begun}-upload.json", _encoded({"path": path, "upload_id": upload_id})
             )
 
-        return path, self.storage.create(path, on_upload=record)
+        writer = self.storage.create(path, on_upload=record)
+        return path, _RecordedWriter(writer, self.storage, path, f"{begun}.json")
 
     def keep(self, name: str, data: bytes) -> None:
         """Keep something beside the result, such as where rows went."""
         self.storage.put_if_absent(kept_path(self.folder, self.number, self.attempt, name), data)
+
+
+class _RecordedWriter(Writer):
+    """Writes a file whose record others may delete, who take its process for dead: then the file goes, too."""
+
+    def __init__(self, writer: Writer, storage: Storage, path: str, record: str) -> None:
+        self._writer, self._storage, self._path, self._record = writer, storage, path, record
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """See `Writer`."""
+        return self._writer.write(data)
+
+    def commit(self) -> None:
+        """See `Writer`.
+
+        Raises:
+            TakenOver: others have ended the operation.
+        """
+        self._writer.commit()
+        if self._storage.stat_many([self._record]) == [None]:
+            self._storage.erase([self._path])
+            raise TakenOver(
+                f"Cannot go on: another process has ended the operation that {self._path} was for"
+            )
+
+    def abort(self) -> None:
+        """See `Writer`."""
+        self._writer.abort()
 
 
 def kept_path(folder: str, number: int, attempt: str, name: str) -> str:
@@ -90,18 +119,20 @@ class GroupWork:
         storage: of the files.
         folder: of the operation's groups.
         operation_id: its id.
+        owner: the mark of the process that has it run, which begins that of each try.
         rewrite: writes the new files of a group; gets what creates them, and the format's own description of the group.
     """
 
     storage: Storage
     folder: str
     operation_id: str
+    owner: str
     rewrite: Callable[[Creator, Any], Written]
 
     def __call__(self, item: tuple[int, Any]) -> FinishedGroup:
         """Rewrite a group, by its number and description; its result is stored when this returns."""
         number, task = item
-        attempt = secrets.token_hex(6)
+        attempt = f"{self.owner}x{secrets.token_hex(4)}"
         creator = Creator(
             storage=self.storage,
             folder=self.folder,
@@ -126,34 +157,41 @@ def remove_leftovers(
     folder: str,
     needed: frozenset[tuple[int, str]],
     discard: Callable[[Sequence[str]], None],
+    *,
+    owner: str = "",
 ) -> None:
-    """Delete what tries of groups began and nothing needs, then all that was kept beside the journal.
+    """Delete what tries of groups began and nothing needs, then what was kept of them beside the journal.
 
     Args:
         storage: of the files.
         folder: of the operation's groups.
         needed: number and attempt of each try whose files stay.
         discard: deletes data files.
+        owner: the mark of the process whose tries alone go; empty: all, and nothing stays beside the journal.
     """
     paths: list[str] = []
-    for record in _begun(storage, folder, needed):
+    files = [*_records(storage, folder)]
+    mark = f"{owner}x" if owner else ""
+    going = {each for _, each in files if each not in needed and each[1].startswith(mark)}
+    begun = [path for path, each in files if each in going and f"/{_BEGUN}/" in path]
+    for record in (loads(storage.read(path), path) for path in begun):
         if "upload_id" in record:
             storage.abort_upload(record["path"], record["upload_id"])
         else:
             paths.append(record["path"])
-        if len(paths) == _FILES_AT_ONCE:
-            discard(paths)
-            paths = []
     discard(paths)
-    storage.erase([*storage.paths(folder)])
+    storage.erase(begun)
+    # One that stood still may have put a file meanwhile; it looks for its record after that.
+    discard(paths)
+    gone = {*begun}
+    storage.erase([path for path, each in files if path not in gone and (each in going or not owner)])
 
 
-def _begun(storage: Storage, folder: str, needed: frozenset[tuple[int, str]]) -> Iterator[Mapping[str, str]]:
-    """The records of files that other tries than the needed ones began."""
-    for path in [*storage.paths(f"{folder}/{_BEGUN}")]:
-        number, attempt, _ = path.rpartition("/")[2].removesuffix(".json").split("-", 2)
-        if (int(number), attempt) not in needed:
-            yield loads(storage.read(path), path)
+def _records(storage: Storage, folder: str) -> Iterator[tuple[str, tuple[int, str]]]:
+    """The files beside the journal, each with the number and attempt in its name."""
+    for path in storage.paths(folder):
+        number, attempt, *_ = path.rpartition("/")[2].partition(".")[0].split("-", 2)
+        yield path, (int(number), attempt)
 
 
 def _encoded(value: Mapping[str, str]) -> bytes:

@@ -1,16 +1,20 @@
 """Signs of life of a process that works on an operation for hours: a file in its folder that it renews.
 
-Its age is its time against that of a file that whoever looks has just created there: both are the storage's.
+Its age is its time against that of a file that whoever looks has just created there: both are the storage's. What it
+holds is the first record of the journal with this process in it, so that who looks reads nothing else.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.encoding.strict_json import loads
+from iceberg_cli.errors import BackendUnavailable, CorruptFile
+from iceberg_cli.operation.records import Begin
 from iceberg_cli.storage import Storage
 
 ALIVE_MS: Final = 600_000
@@ -28,35 +32,56 @@ class Heartbeat:
         storage: of the folder.
         folder: of the operation.
         now_ms: the clock by which it beats.
+        begin: the first record of the journal, with this process in it.
     """
 
     storage: Storage
     folder: str
     now_ms: Callable[[], int]
+    begin: Begin
     last_ms: int | None = None
 
-    def beat(self) -> None:
-        """Give a sign of life, unless the last one is young; where the storage fails, the next call tries again."""
+    def beat(self) -> bool:
+        """Give a sign of life, unless the last one is young; where the storage fails, the next call tries again.
+
+        Returns:
+            Whether it was given now.
+        """
         now_ms = self.now_ms()
         if self.last_ms is not None and now_ms - self.last_ms < _EVERY_MS:
-            return
+            return False
         with suppress(BackendUnavailable):
-            self.storage.replace(f"{self.folder}/{_FILE}", b"")
+            data = json.dumps(self.begin.to_json()).encode()
+            self.storage.replace(f"{self.folder}/{_FILE}", data)
             self.last_ms = now_ms
+            return True
+        return False
 
     def is_certain(self) -> bool:
-        """Whether others take this process for alive, without doubt; gives a sign of life where one is due."""
-        self.beat()
+        """Whether others take this process for alive, without doubt."""
         return self.last_ms is not None and self.now_ms() - self.last_ms < _DOUBTFUL_MS
 
 
-def silent_ms(storage: Storage, folder: str, *, mark: str) -> int | None:
+def begin_of_alive(storage: Storage, folder: str) -> Begin | None:
+    """The first record of an operation's journal, with the process in it that gave the last sign of life.
+
+    None where that is not to be had any more.
+    """
+    path = f"{folder}/{_FILE}"
+    try:
+        return Begin.from_json(loads(storage.read(path), path))
+    except (FileNotFoundError, CorruptFile, KeyError, TypeError, ValueError):
+        return None
+
+
+def silent_ms(storage: Storage, folder: str, *, mark: str, now_ms: int) -> int | None:
     """How long ago the process of an operation gave its last sign of life, by the storage's clock.
 
     Args:
         storage: of the folder.
         folder: of the operation.
-        mark: of this look, which nobody else has.
+        mark: of this look, which nobody else has; empty: nothing is created, and our clock has to do.
+        now_ms: by our clock.
 
     Returns:
         None where it never gave any, as operations of one commit do not.
@@ -67,6 +92,8 @@ def silent_ms(storage: Storage, folder: str, *, mark: str) -> int | None:
     (alive,) = storage.stat_many([f"{folder}/{_FILE}"])
     if alive is None:
         return None
+    if not mark:
+        return max(0, now_ms - alive.modified_ms)
     probe = f"{folder}/looked-{mark}"
     with suppress(FileExistsError):  # our own, where the answer to it got lost
         storage.put_if_absent(probe, b"")

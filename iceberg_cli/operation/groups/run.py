@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ from iceberg_cli.errors import (
     CorruptFile,
     IcebergCliError,
     Interrupted,
+    TakenOver,
 )
 from iceberg_cli.operation.committing_run import CommittingRun, paths_of
 from iceberg_cli.operation.groups.creator import GroupWork, remove_leftovers
@@ -22,7 +24,7 @@ from iceberg_cli.operation.groups.results import GroupResult, groups_folder, rea
 from iceberg_cli.operation.late_files import close
 from iceberg_cli.operation.operation_state import FinishedGroup, GroupStates, Operation, StepState
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
-from iceberg_cli.operation.records import GroupsDone, GroupsDropped, StepDone
+from iceberg_cli.operation.records import Begin, GroupsDone, GroupsDropped, StepDone
 from iceberg_cli.operation.reporting import added_snapshot
 from iceberg_cli.plan.events import COMMIT, STAGE, WAIT
 from iceberg_cli.plan.groups import Groups
@@ -53,6 +55,9 @@ class GroupsRun(CommittingRun):
     failed: dict[int, str] = field(default_factory=dict)  # groups whose files are broken
     failure: IcebergCliError | None = None
     _unrecorded: list[FinishedGroup] = field(default_factory=list)
+    _owner: str = field(
+        init=False
+    )  # of the tries of this process: the journal's next record, which only it can append
     _recorded_ms: int = field(init=False)
     _begun_ms: int = field(init=False)
     _committed_ms: int = field(init=False)
@@ -61,11 +66,18 @@ class GroupsRun(CommittingRun):
         """Give the first sign of life."""
         super().__post_init__()
         storage, now_ms = self.table.workspace.storage, self.runtime.now_ms
-        self.heartbeat = Heartbeat(storage=storage, folder=self.journal.folder, now_ms=now_ms)
+        (begin,) = self.journal.records(Begin)
+        self.heartbeat = Heartbeat(
+            storage=storage,
+            folder=self.journal.folder,
+            now_ms=now_ms,
+            begin=replace(begin, **self.runtime.process()),
+        )
         location = self.journal.folder.rsplit("/", 3)[0]
         self.folder = groups_folder(location, self.journal.operation_id)
+        self._owner = str(self.journal.next_number)
         self._begun_ms = self._recorded_ms = self._committed_ms = now_ms()
-        self.heartbeat.beat()
+        self._is_certain()
 
     @property
     def _plan_groups(self) -> Groups:
@@ -87,6 +99,9 @@ class GroupsRun(CommittingRun):
             if rewrites:
                 self._rewrite()
             has_committed = self._commit_finished()
+        except TakenOver:
+            self._remove_own()
+            raise
         except (BackendUnavailable, CorruptFile) as error:
             if error.general:
                 error.state = self._state_of_groups()
@@ -113,15 +128,15 @@ class GroupsRun(CommittingRun):
             storage=self.table.workspace.storage,
             folder=self.folder,
             operation_id=self.journal.operation_id,
+            owner=self._owner,
             rewrite=tasks.rewrite,
         )
         items = [(number, tasks.groups[number]) for number in todo]
         pace = self.verb.pace(self.shown)
-        with self._phase(STAGE):
-            for end in self.table.engine.run(
-                work, items, may_begin=self._may_begin, processes=tasks.processes
-            ):
-                self.heartbeat.beat()
+        ends = self.table.engine.run(work, items, may_begin=self._may_begin, processes=tasks.processes)
+        with self._phase(STAGE), closing(ends):
+            for end in ends:
+                self._is_certain()
                 if end is not None:
                     self._ended(todo, end)
                 self._record(at_once=False)
@@ -145,9 +160,19 @@ class GroupsRun(CommittingRun):
         runtime = self.runtime
         if self.failure is not None or runtime.stop_requested() or runtime.out_of_time():
             return False
-        if not self.heartbeat.is_certain():
+        if not self._is_certain():
             self.failure = _silent()
         return self.failure is None
+
+    def _is_certain(self) -> bool:
+        """Give a sign of life where one is due; whether others take this process for alive, without doubt.
+
+        Raises:
+            TakenOver: it stood still, and another one goes on with the operation, or has closed it.
+        """
+        if self.heartbeat.beat():
+            self.journal.check_ours()
+        return self.heartbeat.is_certain()
 
     def _ended(self, todo: Sequence[int], end: TaskEnd[FinishedGroup]) -> None:
         """Take note of a group that is finished, or that failed."""
@@ -156,6 +181,8 @@ class GroupsRun(CommittingRun):
         elif isinstance(end.error, CorruptFile):
             self.failed[todo[end.index]] = str(end.error)
             self.journal.append(GroupsDropped(numbers=(todo[end.index],), reason=end.error.message))
+        elif isinstance(end.error, TakenOver):
+            raise end.error
         else:
             self.failure = self.failure or end.error
 
@@ -210,7 +237,7 @@ class GroupsRun(CommittingRun):
         staged: dict[Task, StagedFile] = {}
         seen: str | None = None
         while waiting := self._groups().uncommitted():
-            if not self.heartbeat.is_certain():
+            if not self._is_certain():
                 raise _silent()
             self._load(seen)
             batch = self.verb.batch(self.table, self.shown, self._results(waiting))
@@ -285,7 +312,7 @@ class GroupsRun(CommittingRun):
         states = self._groups()
         is_whole = len(states.committed) == len(self._plan_groups)
         report = self._groups_report("done" if is_whole else "partial", started_ms)
-        _remove_leftovers(self.table, self.journal, states)
+        self._remove_leftovers()
         close(self.journal, report.status, self.runtime)
         if self.failure is not None:
             self.failure.state = self._state_of_groups()
@@ -303,6 +330,14 @@ class GroupsRun(CommittingRun):
                 state=self._state_of_groups(),
             )
         return report
+
+    def _remove_own(self) -> None:
+        """Delete what this process wrote and no record names: another one has taken the operation over."""
+        with suppress(BackendUnavailable):
+            self._remove_leftovers(owner=self._owner)
+
+    def _remove_leftovers(self, *, owner: str = "") -> None:
+        _remove_leftovers(self.table, self.journal, self._groups(), owner=owner)
 
     def _left_open(self, started_ms: int) -> Report:
         """Others commit too often: what is finished waits for `resume`."""
@@ -385,13 +420,14 @@ def _groups_of(journal: Journal) -> GroupStates:
     return groups
 
 
-def _remove_leftovers(table: Table, journal: Journal, groups: GroupStates) -> None:
+def _remove_leftovers(table: Table, journal: Journal, groups: GroupStates, *, owner: str = "") -> None:
     location = journal.folder.rsplit("/", 3)[0]
     remove_leftovers(
         table.workspace.storage,
         groups_folder(location, journal.operation_id),
         groups.needed(),
         lambda paths: table.workspace.discard(paths, marks=[journal.operation_id]),
+        owner=owner,
     )
 
 

@@ -1,8 +1,10 @@
 """Numbers in files: a format that has nothing but what an operation of many commits needs.
 
-A table is a list of files, each with a number on every line. Its versions are JSON files, and a pointer names the newest
-one. The verb writes files that hold the numbers of several anew.
+A table is a list of files, each with a number on every line. Its versions are JSON files, and a pointer names the
+newest one. The verb writes files that hold the numbers of several anew.
 """
+
+# ruff: noqa: ARG002 - the ports' signatures
 
 from __future__ import annotations
 
@@ -209,7 +211,8 @@ class NumbersTable:
     ) -> Attempt:
         assert step.change is not None
         (update,) = step.change.updates
-        return self._attempt(update, self._at, timestamp_ms, commit_uuid)
+        lists = [file.path for file in staged.values()]
+        return self._attempt({**update, "lists": lists}, self._at, timestamp_ms, commit_uuid)
 
     def _attempt(self, update: Mapping[str, Any], base: str, timestamp_ms: int, commit_uuid: str) -> Attempt:
         state = state_of(self.storage.world, base)
@@ -376,11 +379,9 @@ class RewriteVerb(GroupVerb):
         def build(step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
             for path in paths.values():
                 table.storage.put_if_absent(path, b"list")
-                lists.append(path)
             return {each: StagedFile(path=path) for each, path in paths.items()}
 
-        lists: list[str] = []
-        update = {"action": "rewrite", "removed": removed, "added": added, "lists": lists}
+        update = {"action": "rewrite", "removed": removed, "added": added}
         counts = {"rewritten_files_count": len(removed), "added_files_count": len(added)}
         step = Step(name=STEP, tasks=(task,), change=Change(updates=(update,), counts=counts))
         return Batch(step=step, build=build, dropped=dropped)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
@@ -60,7 +61,9 @@ def test_undisturbed_it_rewrites_all_groups_and_leaves_nothing() -> None:
 @pytest.mark.parametrize("rewrites", [True, False], ids=["going on", "settling"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("number", range(EFFECTS))
-def test_a_process_that_ends_anywhere_loses_and_leaves_nothing(number: int, after: bool, rewrites: bool) -> None:
+def test_a_process_that_ends_anywhere_loses_and_leaves_nothing(
+    number: int, after: bool, rewrites: bool
+) -> None:
     world = a_world()
     script = Script(after={number: crash}) if after else Script(before={number: crash})
     with pytest.raises(Crash):
@@ -93,10 +96,8 @@ def test_processes_that_end_one_after_the_other_while_others_commit(seed: int) -
                 take_file(world, name)
                 expected -= Counter(FILES[name])
         process = Process(world=world, script=Script(before={drawn.randrange(EFFECTS): crash}))
-        try:
+        with suppress(Crash, CommitConflict):
             process.resume(rewrites=drawn.random() < 0.7)
-        except (Crash, CommitConflict):
-            pass
         assert numbers_of(world) == expected
     world.now_ms += DAY_MS
     try:
