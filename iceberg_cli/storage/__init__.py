@@ -10,10 +10,13 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from functools import partial
+from types import TracebackType
+from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
 
-from iceberg_cli.errors import BackendUnavailable, CorruptFile
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, IcebergCliError
 
 _RANGE_BYTES: Final = 8 << 20  # read back at once
 
@@ -69,13 +72,144 @@ class FileInfo(NamedTuple):
     version: str | None = None  # where it was asked for, see `Storage.stat_many`
 
 
+class Writer(ABC):
+    """An object that is being created: its bytes in their order, then visible whole or not at all.
+
+    Where a write or the commit has failed, no other one is done, for bytes would be missing: only `abort` is left.
+    To `pyarrow.parquet.ParquetWriter` it is a file, which stays open when that is closed.
+
+    An adapter writes the three methods whose names begin with an underscore. Those raise `BackendUnavailable`.
+
+    Args:
+        path: of the object.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._size_bytes = 0
+        self._closed = False
+        self._failure: BaseException | None = None
+
+    @abstractmethod
+    def _write(self, data: memoryview) -> None:
+        """Take the next bytes, at least one; who gave them may change them afterwards."""
+
+    @abstractmethod
+    def _commit(self) -> None:
+        """Make what was written the object, or raise `FileExistsError`."""
+
+    @abstractmethod
+    def _abort(self) -> None:
+        """Remove what was written. May be asked again where it failed."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Add bytes, or those of any other buffer; all of them, and how many these are.
+
+        Raises:
+            BackendUnavailable: they, or some before them, cannot be written.
+            FileExistsError: the storage sees by now that an object is there, see `commit`.
+        """
+        self._open()
+        view = memoryview(data).cast("B")
+        if view:
+            with self._failing():
+                self._write(view)
+            self._size_bytes += len(view)
+        return len(view)
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes were written so far."""
+        return self._size_bytes
+
+    def commit(self) -> None:
+        """Make the object durable and visible.
+
+        Raises:
+            FileExistsError: an object is there, which stays as it is.
+            BackendUnavailable: nothing of this one is visible, or it is not known whether all of it is.
+        """
+        self._open()
+        with self._failing():
+            self._commit()
+        self._closed = True
+
+    def abort(self) -> None:
+        """Remove what was written; after a commit, nothing is done.
+
+        Raises:
+            BackendUnavailable: it may still be there, invisible. See `Storage.abort_upload`.
+        """
+        if not self._closed:
+            self._failure = self._failure or ValueError(f"Cannot write {self._path}: it was aborted")
+            self._abort()
+            self._closed = True
+
+    def _open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise ValueError(f"Cannot write {self._path}: it was committed")
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Abort what was not committed."""
+        try:
+            self.abort()
+        except IcebergCliError:
+            if error is None:  # else what led here says more
+                raise
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was committed or aborted."""
+        return self._closed
+
+    def tell(self) -> int:
+        """The same as `size_bytes`, as files have it."""
+        return self._size_bytes
+
+    def flush(self) -> None:  # noqa: B027 - what else a file has
+        """Nothing: what was written becomes durable by the commit."""
+
+
+class _WholeWriter(Writer):
+    """A new object that is held in memory until it is put."""
+
+    def __init__(self, path: str, put: Callable[[bytes], None]) -> None:
+        super().__init__(path)
+        self._put = put
+        self._held = bytearray()
+
+    def _write(self, data: memoryview) -> None:
+        self._held += data
+
+    def _commit(self) -> None:
+        self._put(bytes(self._held))
+
+    def _abort(self) -> None:
+        self._held = bytearray()
+
+
 class Storage(ABC):
     """A storage of bytes at paths. Every sentence below is a test of `iceberg_cli.testing.conformance.storages`.
 
     An adapter writes the seven abstract methods, and `prune` where there are folders. The others follow from these;
     it overrides those that it has a cheaper way for.
 
-    Errors: `FileNotFoundError` (gone), `FileExistsError` (put_if_absent), `BackendUnavailable` (any other
+    Errors: `FileNotFoundError` (gone), `FileExistsError` (put_if_absent, create), `BackendUnavailable` (any other
     error of the backend).
     """
 
@@ -114,6 +248,35 @@ class Storage(ABC):
         A reader sees no object or all of it, also after a crash. Parent folders are made. May be empty.
         """
 
+    def create(self, path: str, on_upload: Callable[[str], None] | None = None) -> Writer:  # noqa: ARG002
+        """Create an object of any size, of which at most two parts are in memory; here, all of it.
+
+        Nothing is done, and no error is raised, before the first write or the commit. Parent folders are made.
+
+        Args:
+            path: of the object.
+            on_upload: gets the id by which `abort_upload` removes what a process that died had sent, before the first
+                of it is sent. It is not called where such a process leaves nothing, or what goes by itself.
+
+        Returns:
+            A writer, of one thread.
+        """
+        return _WholeWriter(path, partial(self.put_if_absent, path))
+
+    def abort_upload(self, path: str, upload_id: str) -> None:  # noqa: B027 - where `on_upload` is never called
+        """Remove what a process that is no more had sent for an object; nothing, where it was committed or is gone.
+
+        Never touches the object at `path`. Nobody may be writing it: his commit would fail.
+
+        Args:
+            path: that `create` was called with.
+            upload_id: that `on_upload` was called with.
+
+        Raises:
+            BackendUnavailable: it may still be there.
+            Refused: it is no id of an upload.
+        """
+
     @abstractmethod
     def replace(self, path: str, data: bytes) -> None:
         """Replace the object by `data`, whole and durable, or create it. For advisory files only.
@@ -135,13 +298,6 @@ class Storage(ABC):
     def erase(self, paths: Sequence[str]) -> Mapping[str, str]:
         """Delete objects of this program's own, such as journals, whatever the options put in place of deletions."""
         return self.delete(paths)
-
-    def create(self, path: str, *, on_upload: Callable[[str], None] | None = None) -> Writer:  # noqa: ARG002
-        """Begin an object; see `Writer`."""
-        return _InMemory(self, path)
-
-    def abort_upload(self, path: str, upload_id: str) -> None:  # noqa: B027 - most storages leave nothing
-        """Remove what a process that died had sent for an object that it began."""
 
     def prune(self, folder: str) -> None:  # noqa: B027 - object stores have no folders
         """Remove the empty folders under `folder`, and itself if empty then."""
@@ -180,37 +336,6 @@ class Storage(ABC):
         marker of one, may count.
         """
         return [frozenset(name for name in names if self.holds_any(f"{folder}/{name}")) for folder in folders]
-
-
-class Writer(ABC):
-    """An object that is being created: bytes in their order, then visible whole or not at all."""
-
-    @abstractmethod
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Add bytes; how many."""
-
-    @abstractmethod
-    def commit(self) -> None:
-        """Make it visible, or raise `FileExistsError`."""
-
-    @abstractmethod
-    def abort(self) -> None:
-        """Leave nothing of it."""
-
-
-class _InMemory(Writer):
-    def __init__(self, storage: Storage, path: str) -> None:
-        self._storage, self._path, self._data = storage, path, bytearray()
-
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        self._data += data
-        return len(data)
-
-    def commit(self) -> None:
-        self._storage.put_if_absent(self._path, bytes(self._data))
-
-    def abort(self) -> None:
-        self._data.clear()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

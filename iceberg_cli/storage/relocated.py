@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from iceberg_cli.paths import canonical
-from iceberg_cli.storage import FileInfo, Storage
+from iceberg_cli.storage import FileInfo, Storage, Writer
 
 
 class RelocatedStorage(Storage):
@@ -64,6 +64,14 @@ class RelocatedStorage(Storage):
         return self._storage.subfolders_many([self._moved(folder) for folder in folders], names)
 
     def put_if_absent(self, path: str, data: bytes) -> None:  # noqa: ARG002 - the port's signature
+        """Refused: a copy has no committer."""
+        raise AssertionError(f"{path} belongs to a copy, which is read-only")
+
+    def create(self, path: str, on_upload: Callable[[str], None] | None = None) -> Writer:  # noqa: ARG002
+        """Refused: a copy has no committer."""
+        raise AssertionError(f"{path} belongs to a copy, which is read-only")
+
+    def abort_upload(self, path: str, upload_id: str) -> None:  # noqa: ARG002
         """Refused: a copy has no committer."""
         raise AssertionError(f"{path} belongs to a copy, which is read-only")
 

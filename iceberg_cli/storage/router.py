@@ -24,6 +24,7 @@ from iceberg_cli.storage import (
     SoftStorage,
     Storage,
     StorageCredential,
+    Writer,
     file_io,
 )
 from iceberg_cli.storage.conditional_create import EndpointStorage
@@ -193,6 +194,14 @@ class RoutedStorage(Storage):
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create the object whole and durable, or raise `FileExistsError`."""
         self.adapter(path).put_if_absent(path, data)
+
+    def create(self, path: str, on_upload: Callable[[str], None] | None = None) -> Writer:
+        """Create the object piece by piece."""
+        return self.adapter(path).create(path, on_upload)
+
+    def abort_upload(self, path: str, upload_id: str) -> None:
+        """Remove what a process that is no more had sent for the object."""
+        self.adapter(path).abort_upload(path, upload_id)
 
     def replace(self, path: str, data: bytes) -> None:
         """Replace the object's bytes, or create it."""

@@ -27,7 +27,8 @@ from hypothesis import strategies as st
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, BucketNotFound, UsageError
 from iceberg_cli.paths import Roots, is_suspicious
-from iceberg_cli.storage.local import LocalStorage, in_its_folder
+from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.storage.local.write import in_its_folder
 from iceberg_cli.storage.redaction import redact
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.storage.s3.objects import S3Storage

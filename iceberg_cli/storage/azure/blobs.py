@@ -11,7 +11,7 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
@@ -25,10 +25,9 @@ from azure.core.exceptions import (
     AzureError,
     ClientAuthenticationError,
     HttpResponseError,
-    ResourceExistsError,
 )
 from azure.core.pipeline.transport import RequestsTransport
-from azure.storage.blob import BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
+from azure.storage.blob import BlobBlock, BlobPrefix, BlobServiceClient, ContainerClient, ExponentialRetry
 from requests.adapters import HTTPAdapter
 
 from iceberg_cli.errors import (
@@ -41,7 +40,8 @@ from iceberg_cli.errors import (
     how_to_install,
 )
 from iceberg_cli.paths import canonical
-from iceberg_cli.storage import FileInfo, Renewal, Storage
+from iceberg_cli.storage import FileInfo, Renewal, Storage, Writer
+from iceberg_cli.storage.azure.creation import BlockWriter
 from iceberg_cli.storage.azure.options import AzureAccount, AzureOptions, ends_ms, is_credential
 from iceberg_cli.storage.many_objects import (
     THREADS,
@@ -75,6 +75,7 @@ _PART_BYTES: Final = 64 << 20  # of an object that takes several requests to rea
 _SLOWEST: Final = 64 * 1024  # bytes a second, of what is sent
 _WHOLE_BYTES: Final = 5_000 << 20  # the most that one request writes, by the service
 _EXISTS: Final = frozenset({"BlobAlreadyExists", "ConditionNotMet"})
+_NO_BLOCKS: Final = "InvalidBlockList"  # the blocks are gone, as they are once an object is made of any
 # Not `ResourceNotFound`, which is also what those who may not know get of a container that there is.
 _ABSENT: Final = frozenset({"BlobNotFound", "PathNotFound"})
 _NO_CONTAINER: Final = "ContainerNotFound"
@@ -308,17 +309,49 @@ class AzureStorage(Storage):
                 read_timeout=_answer_s(data),
             )
 
-        try:
-            self._call(path, upload)
-        except ResourceExistsError as error:
-            if _code(error) not in _EXISTS:
+        self._create(path, mark, upload)
+
+    def create(self, path: str, on_upload: Callable[[str], None] | None = None) -> Writer:  # noqa: ARG002
+        """Write in blocks, which are made the object with `If-None-Match: *`; one of a single block is uploaded."""
+        mark = str(uuid.uuid4())
+
+        def stage(block_id: str, data: bytes) -> None:
+            def send(container: ContainerClient, key: str) -> None:
+                blob = container.get_blob_client(key)
+                blob.stage_block(block_id, data, length=len(data), read_timeout=_answer_s(data))
+
+            try:
+                self._call(path, send)
+            except AzureError as error:
                 raise self._translated("write", path, error) from None
-            if not self._bears(path, mark):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
+
+        def create(block_ids: Sequence[str]) -> None:
+            def send(container: ContainerClient, key: str) -> None:
+                container.get_blob_client(key).commit_block_list(
+                    [BlobBlock(each) for each in block_ids],
+                    metadata={_MARK: mark},
+                    match_condition=MatchConditions.IfMissing,
+                )
+
+            self._create(path, mark, send)
+
+        return BlockWriter(path, partial(self.put_if_absent, path), stage=stage, create=create)
+
+    def _create(self, path: str, mark: str, request: Callable[[ContainerClient, str], object]) -> None:
+        """Send a request that creates an object with a mark where there is none, and look what is there if it fails."""
+        try:
+            self._call(path, request)
         except AzureError as error:
+            code = _code(error)
+            there = self._mark_there(path) if code in {*_EXISTS, _NO_BLOCKS} else None
+            if there == mark:
+                return
+            if code in _EXISTS or there is not None:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
             raise self._translated("write", path, error) from None
 
-    def _bears(self, path: str, mark: str) -> bool:
+    def _mark_there(self, path: str) -> str | None:
+        """The mark of the object that is there, or "": it has none; None: there is no object."""
         try:
             found = self._call(
                 path, lambda container, key: container.get_blob_client(key).get_blob_properties()
@@ -326,9 +359,9 @@ class AzureStorage(Storage):
         except AzureError as error:
             translated = self._translated("look at", path, error)
             if isinstance(translated, FileNotFoundError):
-                return False
+                return None
             raise translated from None
-        return bool((found.metadata or {}).get(_MARK) == mark)
+        return str((found.metadata or {}).get(_MARK, ""))
 
     def replace(self, path: str, data: bytes) -> None:
         """Replace the object with one upload, which may safely be sent again."""

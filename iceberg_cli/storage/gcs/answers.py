@@ -62,18 +62,28 @@ class GcsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request; `path` is below the endpoint, percent-encoded."""
+    """One request.
+
+    Args:
+        method: of HTTP.
+        path: below the endpoint, percent-encoded; from the slash on, below the endpoint's host.
+        query: its parameters.
+        headers: besides those of the credentials.
+        body: None: none.
+        answers: which statuses from 300 on are no errors of it.
+    """
 
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
+    answers: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer that is a success."""
+    """One answer that is no error."""
 
     status: int
     headers: Mapping[str, str]

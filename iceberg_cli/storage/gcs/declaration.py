@@ -29,6 +29,7 @@ DECLARATION: Final = StorageDeclaration(
     option_names=_NAMES,
     extra="gcs",
     workers_need=frozenset({"gcsfs"}),
+    signed_parameters=("upload_id",),
     services=(
         KnownService(
             name="Google Cloud Storage",

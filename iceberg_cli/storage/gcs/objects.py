@@ -13,7 +13,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from email import message_from_bytes
@@ -32,9 +32,10 @@ from iceberg_cli.errors import (
     NoCredentials,
     UsageError,
 )
-from iceberg_cli.storage import FileInfo, Renewal, Storage
-from iceberg_cli.storage.backoff import backoff_s, wait_s_after
+from iceberg_cli.storage import FileInfo, Renewal, Storage, Writer
+from iceberg_cli.storage.backoff import backoff_s
 from iceberg_cli.storage.gcs.answers import NO_BUCKET, Answer, GcsError, Request
+from iceberg_cli.storage.gcs.creation import JSON, MARK, GcsWriter, NewObject, next_wait_s
 from iceberg_cli.storage.gcs.options import EXPIRES_AT_MS, TOKEN, GcsOptions
 from iceberg_cli.storage.many_objects import (
     THREADS,
@@ -65,7 +66,6 @@ finally:
         os.environ[_EXPERIMENTS] = _before
 
 _LOCATION: Final = re.compile(r"gs://([^/]+)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
-_MARK: Final = "iceberg-cli-put"
 _LOOKED_FOR: Final = (
     "Looked for: gcs.oauth2.token, GOOGLE_APPLICATION_CREDENTIALS, gcloud's login, a service account of this machine. "
     "A public bucket is read with gcs.no-auth=true."
@@ -77,7 +77,6 @@ _CONNECT_S: Final = 20
 _ANSWER_S: Final = 60
 _SLOWEST: Final = 64 * 1024  # bytes a second
 _NO_BATCH: Final = frozenset({400, 404, 405, 501})  # answers of services that know no batches
-_JSON: Final = {"Accept-Encoding": "identity"}
 # Objects that are stored compressed come as they are stored.
 _MEDIA: Final = {"Accept-Encoding": "gzip"}
 _TRANSPORT_ERRORS: Final = (aiohttp.ClientError, OSError, RequestException)
@@ -188,7 +187,7 @@ class GcsStorage(Storage):
 
         def ask(path: str) -> FileInfo:
             query = {"fields": "size,updated,generation"}
-            request = Request(method="GET", path=self._object(path), query=query, headers=_JSON)
+            request = Request(method="GET", path=self._object(path), query=query, headers=JSON)
             try:
                 return info(path, self._call(request).document("size", "updated", "generation"))
             except GcsError as error:
@@ -201,33 +200,29 @@ class GcsStorage(Storage):
         )
 
     def put_if_absent(self, path: str, data: bytes) -> None:
-        """Upload with `ifGenerationMatch=0`, and a mark of this call in the object's metadata.
+        """Upload with `ifGenerationMatch=0`, and a mark of this call in the object's metadata, see `creation.py`."""
+        self._new_object(path).put(data)
 
-        A request whose answer was lost is sent again. An object that bears the mark is therefore ours, even when the
-        last answer was that it exists already.
-        """
-        mark = str(uuid.uuid4())
-        request = self._upload(path, data, metadata={_MARK: mark}, query={"ifGenerationMatch": "0"})
-        for tries in itertools.count(1):
-            try:
-                self._call(request, again=False).document("generation")
-            except GcsError as error:
-                # 409: another upload is under way, and that may be an earlier one of ours.
-                if error.status in (409, 412) and self._bears(path, mark):
-                    return
-                if error.status == 412:
-                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
-                wait_s = _next_wait_s(error, tries)
-                if wait_s is None:
-                    raise self._translated("write", path, error) from None
-                self._sleep(wait_s)
-            else:
-                return
+    def create(self, path: str, on_upload: Callable[[str], None] | None = None) -> Writer:  # noqa: ARG002
+        """Upload in parts with `ifGenerationMatch=0`; one that is neither completed nor cancelled ends after a week."""
+        return GcsWriter(self._new_object(path))
+
+    def _new_object(self, path: str) -> NewObject:
+        bucket, key = self._split(path)
+        return NewObject(
+            path=path,
+            uploads=f"upload/storage/v1/b/{quote(bucket, safe='')}/o",
+            key=key,
+            call=self._call,
+            mark_there=lambda: self._mark_there(path),
+            translated=partial(self._translated, "write", path),
+            sleep=self._sleep,
+        )
 
     def replace(self, path: str, data: bytes) -> None:
         """Replace the object with one upload, which may safely be sent again."""
         try:
-            self._call(self._upload(path, data)).document("generation")
+            self._call(self._new_object(path).upload(data)).document("generation")
         except GcsError as error:
             raise self._translated("write", path, error) from None
 
@@ -288,7 +283,7 @@ class GcsStorage(Storage):
         query = {"maxResults": str(_PAGE), **query}
         while True:
             try:
-                page = self._call(Request(method="GET", path=path, query=query, headers=_JSON)).document()
+                page = self._call(Request(method="GET", path=path, query=query, headers=JSON)).document()
             except GcsError as error:
                 raise self._translated("list", folder, error, is_listing=True) from None
             yield page
@@ -348,7 +343,7 @@ class GcsStorage(Storage):
             f"DELETE /{name}{f'?{urlencode(query)}' if query else ''} HTTP/1.1\r\n\r\n\r\n"
             for number, name in enumerate(names)
         )
-        headers = {**_JSON, "Content-Type": f"multipart/mixed; boundary={boundary}"}
+        headers = {**JSON, "Content-Type": f"multipart/mixed; boundary={boundary}"}
         body = f"{parts}--{boundary}--\r\n".encode()
         answer = self._call(
             Request(method="POST", path="batch/storage/v1", headers=headers, body=body), shared=False
@@ -377,7 +372,7 @@ class GcsStorage(Storage):
 
         def reason(name: str) -> str | None:
             try:
-                answer = self._call(Request(method="DELETE", path=name, headers=_JSON))
+                answer = self._call(Request(method="DELETE", path=name, headers=JSON))
             except GcsError as error:
                 return None if error.is_absent else _words(error)
             except IcebergCliError as error:  # of the renewal
@@ -386,38 +381,16 @@ class GcsStorage(Storage):
 
         return delete_each(names, reason)
 
-    def _upload(
-        self,
-        path: str,
-        data: bytes,
-        *,
-        metadata: Mapping[str, str] | None = None,
-        query: Mapping[str, str] | None = None,
-    ) -> Request:
-        bucket, key = self._split(path)
-        boundary = uuid.uuid4().hex
-        described = json.dumps({"name": key, **({"metadata": metadata} if metadata else {})})
-        head = (
-            f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{described}\r\n"
-            f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
-        )
-        return Request(
-            method="POST",
-            path=f"upload/storage/v1/b/{quote(bucket, safe='')}/o",
-            query={"uploadType": "multipart", "fields": "generation", **(query or {})},
-            headers={**_JSON, "Content-Type": f"multipart/related; boundary={boundary}"},
-            body=b"".join((head.encode(), data, f"\r\n--{boundary}--\r\n".encode())),
-        )
-
-    def _bears(self, path: str, mark: str) -> bool:
-        request = Request(method="GET", path=self._object(path), query={"fields": "metadata"}, headers=_JSON)
+    def _mark_there(self, path: str) -> str | None:
+        """The mark of the object that is there, or "": it has none; None: there is no object."""
+        request = Request(method="GET", path=self._object(path), query={"fields": "metadata"}, headers=JSON)
         try:
             document = self._call(request).document()
         except GcsError as error:
             if error.is_absent:
-                return False
+                return None
             raise self._translated("look at", path, error) from None
-        return bool(document.get("metadata", {}).get(_MARK) == mark)
+        return str(document.get("metadata", {}).get(MARK, ""))
 
     def _call(self, request: Request, *, again: bool = True, shared: bool = True) -> Answer:
         """One request and its whole answer.
@@ -447,12 +420,13 @@ class GcsStorage(Storage):
                 query={**request.query, **query},
                 headers=request.headers,
                 body=request.body,
+                answers=request.answers,
             )
         for tries in itertools.count(1):
             try:
                 answer: Answer = sync(files.loop, partial(_ask, files, request))
             except GcsError as error:
-                wait_s = _next_wait_s(error, tries) if again else None
+                wait_s = next_wait_s(error, tries) if again else None
                 if wait_s is None:
                     raise
                 self._sleep(wait_s)
@@ -500,7 +474,10 @@ async def _ask(files: GCSFileSystem, request: Request) -> Answer:
         GcsError.
     """
     query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
-    url = URL(f"{files._location}/{request.path}{query}", encoded=True)  # noqa: SLF001
+    base = f"{files._location}/"  # noqa: SLF001
+    if request.path.startswith("/"):
+        base = str(URL(base).origin()).rstrip("/")
+    url = URL(f"{base}{request.path}{query}", encoded=True)
     bound_s = _ANSWER_S + len(request.body or b"") / _SLOWEST
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=bound_s)
     try:
@@ -523,7 +500,7 @@ async def _ask(files: GCSFileSystem, request: Request) -> Answer:
         raise GcsError(401, str(error)) from None
     except _TRANSPORT_ERRORS as error:
         raise GcsError(None, str(error) or type(error).__name__) from None
-    if response.status >= 300:
+    if response.status >= 300 and response.status not in request.answers:
         retry_after = response.headers.get("Retry-After", "")
         raise GcsError.of(response.status, body.decode(errors="replace"), retry_after=retry_after)
     return Answer(response.status, response.headers, body)
@@ -537,12 +514,6 @@ def _key_of(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UsageError(f"Cannot use the storage option {TOKEN}: it begins like a key in JSON, and is none.")
     return found
-
-
-def _next_wait_s(error: GcsError, tries: int) -> float | None:
-    if not error.is_transient:
-        return None
-    return wait_s_after(error.status, error.retry_after, tries, share=_share())
 
 
 def _words(error: GcsError) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import fs
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, Refused, UsageError
-from iceberg_cli.storage import FileInfo, Renewal, Storage
+from iceberg_cli.storage import FileInfo, Renewal, Storage, Writer
 from iceberg_cli.storage.hdfs.declaration import WHY_READ_ONLY
 
 _LOCATION: Final = re.compile(r"(hdfs|viewfs)://([^/]*)(/.*)?", re.IGNORECASE | re.DOTALL)
@@ -84,6 +84,14 @@ class HdfsStorage(Storage):
             yield _info(f"{base}{each.path}", each, versions=False)
 
     def put_if_absent(self, path: str, data: bytes) -> None:  # noqa: ARG002
+        """Refused.
+
+        Raises:
+            Refused.
+        """
+        raise Refused(f"Cannot write {path}: it is in HDFS, and {_READ_ONLY}.")
+
+    def create(self, path: str, on_upload: Callable[[str], None] | None = None) -> Writer:  # noqa: ARG002
         """Refused.
 
         Raises:

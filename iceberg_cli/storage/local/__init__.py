@@ -18,18 +18,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from iceberg_cli.errors import BackendUnavailable, UsageError, unavailable
-from iceberg_cli.storage import FileInfo, Obstacle, Storage
+from iceberg_cli.errors import BackendUnavailable, Refused, UsageError, unavailable
+from iceberg_cli.storage import FileInfo, Obstacle, Storage, Writer
 from iceberg_cli.storage.local.delete import Deletions, reason_of
+from iceberg_cli.storage.local.failures import translated
 from iceberg_cli.storage.local.write import (
     FOLDER,
+    in_its_folder,
+    is_temporary_name,
     link_named,
     link_unnamed,
-    make_folder,
     replace_file,
     temporary_name,
     unlink_quietly,
 )
+from iceberg_cli.storage.local.writer import LocalWriter
 
 Value = TypeVar("Value")
 
@@ -38,8 +41,6 @@ _SLOW_LOOK_S = 0.0002  # as on a network file system
 _SLOW_THREADS = 16
 _THREADS = 2  # for quick calls: the system answers two as fast as one
 _SLICE_FILES = 4_096
-_FOLDER_TRIES = 100
-_FOLDER_GONE = (errno.ENOENT, errno.ESTALE)
 _FILE_SCHEME = re.compile(r"file:(?://(?P<host>[^/]*))?", re.IGNORECASE)
 
 
@@ -96,7 +97,7 @@ class LocalStorage(Storage):
     def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
         """The whole file, or a part of it."""
         offset, length = span or (0, -1)
-        with _translated("read", path):
+        with translated("read", path):
             descriptor = _open_file(self.canonical(path))
             with os.fdopen(descriptor, "rb") as file:
                 file.seek(offset)
@@ -113,7 +114,7 @@ class LocalStorage(Storage):
         opening the name exclusively would show others a half-written file.
         """
         key = self.canonical(path)
-        with _translated("write", path, new=True):
+        with translated("write", path, new=True):
             in_its_folder(key, partial(self._create, key, data))
 
     def _create(self, key: str, data: bytes) -> None:
@@ -130,17 +131,31 @@ class LocalStorage(Storage):
         finally:
             os.close(parent)
 
+    def create(self, path: str, on_upload: Callable[[str], None] | None = None) -> Writer:
+        """Write a file without a name, or a hidden temporary one, whose name is the id, and link it by the commit."""
+        return LocalWriter(path, self.canonical(path), unnamed=self._unnamed, on_upload=on_upload)
+
+    def abort_upload(self, path: str, upload_id: str) -> None:
+        """Unlink a temporary file beside `path`."""
+        if not is_temporary_name(upload_id):
+            raise Refused(
+                f"Cannot remove {upload_id!r} beside {path}: it is no name of a temporary file. Nothing was changed."
+            )
+        temporary = f"{self.canonical(path).rpartition('/')[0]}/{upload_id}"
+        for reason in self.erase([temporary]).values():
+            raise BackendUnavailable(f"Cannot remove {temporary}: {reason}.")
+
     def replace(self, path: str, data: bytes) -> None:
         """Write a hidden temporary file beside it, flush it, rename it, flush the folder."""
         key = self.canonical(path)
         temporary = f"{key.rpartition('/')[0]}/{temporary_name()}"
-        with _translated("write", path, new=True):
+        with translated("write", path, new=True):
             in_its_folder(key, partial(replace_file, key, data, temporary=temporary))
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         """Every file under the folder by path. Symbolic links to folders are not entered."""
         root = self.canonical(folder)
-        with _translated("list", folder):
+        with translated("list", folder):
             for key in _walk("" if root == "/" else root):
                 try:  # cheaper than a context manager, for each of very many
                     status = os.stat(key)
@@ -151,18 +166,18 @@ class LocalStorage(Storage):
     def paths(self, folder: str) -> Iterator[str]:
         """Every file's path under the folder, as the folders name them; only links take a call of their own."""
         root = self.canonical(folder)
-        with _translated("list", folder):
+        with translated("list", folder):
             yield from _walk("" if root == "/" else root)
 
     def holds_any(self, folder: str) -> bool:
         """Whether there is a file under the folder; of a large folder only the first entries are read."""
         root = self.canonical(folder)
-        with _translated("list", folder):
+        with translated("list", folder):
             return _holds_any(root)
 
     def subfolders(self, folder: str) -> Iterator[str]:
         """The names of the folders directly in a folder, and of links to some: one system call for most."""
-        with _translated("look into", folder):
+        with translated("look into", folder):
             try:
                 with os.scandir(self.canonical(folder)) as entries:
                     found = sorted(entry.name for entry in entries if entry.is_dir())
@@ -174,7 +189,7 @@ class LocalStorage(Storage):
         """Which of some names are folders, or links to some, in each of n folders: a system call for each."""
 
         def look(folder: str) -> frozenset[str]:
-            with _translated("look into", folder):
+            with translated("look into", folder):
                 return frozenset(name for name in names if _is_folder(f"{self.canonical(folder)}/{name}"))
 
         return side_by_side(folders, look)
@@ -191,7 +206,7 @@ class LocalStorage(Storage):
     def prune(self, folder: str) -> None:
         """Remove empty folders from the bottom up; links to folders are neither entered nor removed."""
         key = self.canonical(folder)
-        with _translated("clean up", folder), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        with translated("clean up", folder), contextlib.suppress(FileNotFoundError, NotADirectoryError):
             root = self._deletions.open_folder(key)
             try:
                 for _, folders, _, parent in os.fwalk(".", topdown=False, dir_fd=root):
@@ -202,38 +217,6 @@ class LocalStorage(Storage):
                 os.close(root)
             with contextlib.suppress(OSError):
                 os.rmdir(key)
-
-
-@contextlib.contextmanager
-def _translated(verb: str, path: str, *, new: bool = False) -> Iterator[None]:
-    """Turn errors of the file system into those of `Storage`; `new`: the path is about to be created."""
-    try:
-        yield
-    except FileExistsError:
-        raise
-    except (FileNotFoundError, NotADirectoryError, UnicodeEncodeError) as error:
-        if new:
-            raise unavailable(f"Cannot {verb} {path}: {reason_of(error)}.", error) from error
-        raise FileNotFoundError(errno.ENOENT, reason_of(error), path) from error
-    except OSError as error:
-        raise unavailable(f"Cannot {verb} {path}: {reason_of(error)}.", error) from error
-    except ValueError as error:  # a NUL character: no file can have that name
-        if new:
-            raise BackendUnavailable(f"Cannot {verb} {path!r}: {error}.") from error
-        raise FileNotFoundError(errno.ENOENT, str(error), path) from error
-
-
-def in_its_folder(key: str, write: Callable[[], None]) -> None:
-    """Make the folder of a file and write the file, again where another process removes the empty folder meanwhile."""
-    for tries_left in reversed(range(_FOLDER_TRIES)):
-        try:
-            make_folder(key.rpartition("/")[0] or "/")
-            write()
-        except OSError as error:
-            if error.errno not in _FOLDER_GONE or not tries_left:
-                raise
-        else:
-            return
 
 
 def _open_file(key: str) -> int:

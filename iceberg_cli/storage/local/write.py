@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from iceberg_cli.errors import unavailable
 
@@ -17,12 +17,19 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Longer than any write takes; a file of a process that lives is never taken for a leftover.
 _LEFTOVER_MS = 86_400_000
 _TEMPORARY_NAME = re.compile(r"\.iceberg-cli-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
+_FOLDER_TRIES = 100
+_FOLDER_GONE = (errno.ENOENT, errno.ESTALE)
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
 def temporary_name() -> str:
     """The name of a temporary file, which no other has."""
     return f".iceberg-cli-{uuid.uuid4()}.tmp"
+
+
+def is_temporary_name(name: str) -> bool:
+    """Whether it is a name of a temporary file, of this process or of another."""
+    return _TEMPORARY_NAME.fullmatch(name) is not None
 
 
 def replace_file(path: str, data: bytes, *, temporary: str) -> None:
@@ -74,32 +81,70 @@ def _write(descriptor: int, data: bytes) -> None:
         os.fsync(descriptor)
 
 
+def in_its_folder(key: str, write: Callable[[], None]) -> None:
+    """Make the folder of a file and write the file, again where another process removes the empty folder meanwhile."""
+    for tries_left in reversed(range(_FOLDER_TRIES)):
+        try:
+            make_folder(key.rpartition("/")[0] or "/")
+            write()
+        except OSError as error:
+            if error.errno not in _FOLDER_GONE or not tries_left:
+                raise
+        else:
+            return
+
+
 def link_unnamed(parent: int, name: str, data: bytes) -> bool:
     """Create `name` from a file that never had another name; False where the system cannot."""
-    try:
-        descriptor = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=parent)
-    except OSError:
+    descriptor = open_unnamed(parent)
+    if descriptor is None:
         return False
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(descriptor)
-        try:
-            os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=parent, follow_symlinks=True)
-        except FileExistsError:
-            raise
-        except OSError:
-            return False
+        return link_descriptor(descriptor, parent, name)
+
+
+def open_unnamed(parent: int) -> int | None:
+    """A descriptor of a new file without a name, to read and write; None where the system cannot."""
+    try:
+        return os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666, dir_fd=parent)
+    except OSError:
+        return None
+
+
+def link_descriptor(descriptor: int, parent: int, name: str) -> bool:
+    """Give a file without a name one; False where the system cannot."""
+    try:
+        os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=parent, follow_symlinks=True)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False
     return True
 
 
 def link_named(parent: int, name: str, data: bytes) -> None:
     """Create `name` from a hidden temporary file beside it."""
     temporary = temporary_name()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, 0o666, dir_fd=parent)
+    descriptor = open_named(parent, temporary)
     try:
         _write(descriptor, data)
+        link_temporary(temporary, parent, name)
+    finally:
+        unlink_quietly(temporary, parent)
+
+
+def open_named(parent: int, temporary: str) -> int:
+    """A descriptor of a new temporary file, to write."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.open(temporary, flags, 0o666, dir_fd=parent)
+
+
+def link_temporary(temporary: str, parent: int, name: str) -> None:
+    """Give a temporary file its name, beside the one that it has."""
+    try:
         os.link(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
     except FileExistsError:
         raise
@@ -108,8 +153,6 @@ def link_named(parent: int, name: str, data: bytes) -> None:
             text = "this file system offers no hard links, without which a file cannot be created safely"
             raise OSError(error.errno, text) from error
         raise
-    finally:
-        unlink_quietly(temporary, parent)
 
 
 def unlink_quietly(name: str, parent: int) -> None:

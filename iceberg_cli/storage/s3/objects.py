@@ -12,7 +12,6 @@ import errno
 import itertools
 import os
 import re
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -32,10 +31,9 @@ from iceberg_cli.errors import (
     BucketNotFound,
     IcebergCliError,
     NoCredentials,
-    Refused,
     UsageError,
 )
-from iceberg_cli.storage import FileInfo, Renewal, Signer, SoftDeletion, Storage
+from iceberg_cli.storage import FileInfo, Renewal, Signer, SoftDeletion, Storage, Writer
 from iceberg_cli.storage.backoff import backoff_s
 from iceberg_cli.storage.many_objects import (
     THREADS,
@@ -46,14 +44,19 @@ from iceberg_cli.storage.many_objects import (
 )
 from iceberg_cli.storage.redaction import redact, secrets_of_proxies
 from iceberg_cli.storage.renewals import RenewedConnection
+from iceberg_cli.storage.s3.creation import NewObject, S3Writer
 from iceberg_cli.storage.s3.listing import Listing
 from iceberg_cli.storage.s3.options import DELETES_OFF, EXPIRES_AT_MS, S3Options
 from iceberg_cli.storage.s3.reads import ObjectReads
 from iceberg_cli.storage.s3.retries import (
     TRANSIENT_CODES,
     TRANSPORT_ERRORS,
+    code_of,
+    may_have_ended,
     next_wait_s,
+    reason_of,
     status_of,
+    words_of,
 )
 from iceberg_cli.storage.s3.session import new_session
 from iceberg_cli.storage.s3.signing import SigningRefused, session_of
@@ -62,7 +65,6 @@ SCHEMES = ("s3", "s3a", "s3n")
 
 _LOCATION = re.compile(rf"(?:{'|'.join(SCHEMES)})://([^/]+)(?:/(.*))?", re.IGNORECASE | re.DOTALL)
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r")
-_MARK = "iceberg-cli-put"
 _LOOKED_FOR = (
     "Looked for: s3.access-key-id, AWS_ACCESS_KEY_ID, the profile of AWS_PROFILE in ~/.aws, a role of this machine. A "
     "public bucket is read with s3.anonymous=true."
@@ -70,6 +72,8 @@ _LOOKED_FOR = (
 # The connection bounds its waits for answers, and not those before it may send a body.
 _ANSWER_S = 60
 _SLOWEST = 64 * 1024  # bytes a second
+_COMPLETION_S = 600  # the service may need minutes to put parts together
+_WRITES = frozenset({"put_object", "create_multipart_upload"})
 # Answers of services that know no batches, or cannot read this one.
 _NO_BATCH = frozenset({"KeyTooLongError", "MalformedXML", "MethodNotAllowed", "NotImplemented"})
 
@@ -216,35 +220,26 @@ class S3Storage(Storage):
         return str(sync(self._files.loop, self._files.set_session).meta.endpoint_url)
 
     def put_if_absent(self, path: str, data: bytes) -> None:
-        """PUT with `If-None-Match: *`, and a mark of this call in the object's metadata.
+        """PUT with `If-None-Match: *`, and a mark of this call in the object's metadata, see `creation.py`."""
+        self._new_object(path).put(data)
 
-        A request whose answer was lost is sent again, here and unseen inside the HTTP client. An object that
-        bears the mark is therefore ours, even when the last answer was that it exists already.
-        """
-        mark = str(uuid.uuid4())
-        for tries in itertools.count(1):
-            try:
-                self._put(path, data, mark)
-            except TRANSPORT_ERRORS as error:
-                # 409: another conditional request is under way, and that may be an earlier one of ours.
-                if status_of(error) in {409, 412} and self._bears(path, mark):
-                    return
-                if status_of(error) == 412:
-                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
-                if status_of(error) == 501:
-                    raise Refused(
-                        redact(
-                            f"Cannot write {path}: the service has no conditional creates: {_reason(error)}",
-                            self._secrets,
-                        ),
-                        next_step="Keep the table in a service that has them.",
-                    ) from None
-                wait_s = next_wait_s(error, tries, share=_share())
-                if wait_s is None:
-                    raise self._translated("write", path, error) from None
-                sync(self._files.loop, asyncio.sleep, wait_s)
-            else:
-                return
+    def create(self, path: str, on_upload: Callable[[str], None] | None = None) -> Writer:
+        """Upload in parts, completed with `If-None-Match: *`; an object of a single part is put."""
+        return S3Writer(self._new_object(path), on_upload)
+
+    def abort_upload(self, path: str, upload_id: str) -> None:
+        """AbortMultipartUpload."""
+        self._new_object(path).abort(upload_id)
+
+    def _new_object(self, path: str) -> NewObject:
+        bucket, key = self._split(path)
+        return NewObject(
+            path=path,
+            call=partial(self._call, Bucket=bucket, Key=key),
+            translated=lambda verb, error: self._translated(verb, path, error),
+            redacted=lambda text: redact(text, self._secrets),
+            sleep=partial(sync, self._files.loop, asyncio.sleep),
+        )
 
     def replace(self, path: str, data: bytes) -> None:
         """Replace the object with one PUT, which may safely be sent again."""
@@ -377,7 +372,7 @@ class S3Storage(Storage):
                         for each in self._call("get_object_tagging", **where)["TagSet"]
                     }
                 except ClientError as error:
-                    if _code(error) != "NoSuchKey":
+                    if code_of(error) != "NoSuchKey":
                         raise
                     present = {}  # whether tags may be written is told all the same
                 tags = {**present, **known.delete_tags}
@@ -385,7 +380,7 @@ class S3Storage(Storage):
                     tag_set = [{"Key": name, "Value": value} for name, value in tags.items()]
                     self._call("put_object_tagging", **where, Tagging={"TagSet": tag_set})
             except (*TRANSPORT_ERRORS, ValueError) as error:
-                return None if _code(error) == "NoSuchKey" else f"it cannot be tagged: {_reason(error)}"
+                return None if code_of(error) == "NoSuchKey" else f"it cannot be tagged: {reason_of(error)}"
             except IcebergCliError as error:  # of the renewal
                 return error.message
             return None
@@ -413,13 +408,13 @@ class S3Storage(Storage):
             try:
                 answer = self._call("delete_objects", Bucket=bucket, Delete=request)
             except TRANSPORT_ERRORS as error:
-                if _code(error) in _NO_BATCH or isinstance(error, SigningRefused):
+                if code_of(error) in _NO_BATCH or isinstance(error, SigningRefused):
                     return reasons | self._delete_alone(bucket, keys)
-                return reasons | dict.fromkeys(keys, _reason(error))
+                return reasons | dict.fromkeys(keys, reason_of(error))
             except IcebergCliError as error:  # of the renewal
                 return reasons | dict.fromkeys(keys, error.message)
             failures = [each for each in answer.get("Errors", ()) if each.get("Code") != "NoSuchKey"]
-            named = {each.get("Key", ""): _reason_of(each) for each in failures}
+            named = {each.get("Key", ""): words_of(each) for each in failures}
             if not named.keys() <= set(keys):
                 # It names a key that is none of these, so any of them may be meant.
                 return reasons | dict.fromkeys(keys, next(iter(named.values())))
@@ -439,35 +434,12 @@ class S3Storage(Storage):
             try:
                 self._call("delete_object", Bucket=bucket, Key=key)
             except (*TRANSPORT_ERRORS, ValueError) as error:
-                return None if _code(error) == "NoSuchKey" else _reason(error)
+                return None if code_of(error) == "NoSuchKey" else reason_of(error)
             except IcebergCliError as error:  # of the renewal
                 return error.message
             return None
 
         return delete_each(keys, reason)
-
-    def _put(self, path: str, data: bytes, mark: str) -> None:
-        bucket, key = self._split(path)
-        self._call(
-            "put_object",
-            again=False,
-            Bucket=bucket,
-            Key=key,
-            Body=data,
-            IfNoneMatch="*",
-            Metadata={_MARK: mark},
-        )
-
-    def _bears(self, path: str, mark: str) -> bool:
-        bucket, key = self._split(path)
-        try:
-            head = self._call("head_object", Bucket=bucket, Key=key)
-        except TRANSPORT_ERRORS as error:
-            translated = self._translated("look at", path, error)
-            if isinstance(translated, FileNotFoundError):
-                return False
-            raise translated from None
-        return bool(head.get("Metadata", {}).get(_MARK) == mark)
 
     def _get(self, path: str, **request: Any) -> bytes:
         bucket, key = self._split(path)
@@ -487,7 +459,7 @@ class S3Storage(Storage):
             answer: dict[str, Any] = sync(loop, self._ask, connection, method, request, again=again)
         except ClientError as error:
             # Such an answer says that nothing was done. A request that is refused for good is refused once more.
-            if not _may_have_ended(error) or (new := self._connections.renewed(connection)) is connection:
+            if not may_have_ended(error) or (new := self._connections.renewed(connection)) is connection:
                 raise
             answer = sync(new.files.loop, self._ask, new, method, request, again=again)
         return answer
@@ -512,17 +484,17 @@ class S3Storage(Storage):
         return bucket, key
 
     def _translated(self, verb: str, path: str, error: Exception) -> Exception:
-        if _code(error) in {"NoSuchKey", "404", "NotFound"}:
+        if code_of(error) in {"NoSuchKey", "404", "NotFound"}:
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if isinstance(error, NoCredentialsError | PartialCredentialsError):
             are = "part of the credentials is missing"
             if isinstance(error, NoCredentialsError):
                 are = "there are no credentials"
             return NoCredentials(f"Cannot {verb} {path}: {are}", next_step=_LOOKED_FOR)
-        reason = redact(_reason(error), self._secrets)
+        reason = redact(reason_of(error), self._secrets)
         denied = status_of(error) in (401, 403) or isinstance(error, SigningRefused)
         kind = AccessDenied if denied else BackendUnavailable
-        if _code(error) == "NoSuchBucket":
+        if code_of(error) == "NoSuchBucket":
             kind = BucketNotFound
         return kind(redact(f"Cannot {verb} {path}: {reason}", self._secrets))
 
@@ -533,11 +505,17 @@ async def _ask_once(connection: _Connection, method: str, request: Mapping[str, 
     known = operation.input_shape.members
     options = connection.options
     shared: dict[str, Any] = {name: value for name, value in options.parameters.items() if name in known}
-    if method == "put_object":
+    if method in _WRITES:
         shared |= options.written
+    if method == "create_multipart_upload" and (
+        client.meta.config.request_checksum_calculation == "when_supported"
+    ):
+        shared["ChecksumAlgorithm"] = "CRC32"  # which the parts get
     bucket = options.access_points.get(request["Bucket"], request["Bucket"])
     sent = getattr(client, method)(**{**shared, **request, "Bucket": bucket})
     bound_s = _ANSWER_S + len(request.get("Body", b"")) / _SLOWEST
+    if method == "complete_multipart_upload":
+        bound_s = _COMPLETION_S
     try:
         answer: dict[str, Any] = await asyncio.wait_for(sent, bound_s)
     except TimeoutError as error:
@@ -548,31 +526,10 @@ async def _ask_once(connection: _Connection, method: str, request: Mapping[str, 
     return answer
 
 
-def _may_have_ended(error: ClientError) -> bool:
-    """Whether the service refuses the credentials, perhaps because they have ended."""
-    ended = {"ExpiredToken", "ExpiredTokenException", "InvalidToken"}
-    return status_of(error) in (401, 403) or _code(error) in ended
-
-
-def _code(error: Exception) -> str | None:
-    """S3's own word for an error, where the response had one."""
-    return error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else None
-
-
 def _remember_token(sent: set[str], request: AWSPreparedRequest, **_: object) -> None:
     """Keep a session's token for a secret: it may be from where only botocore looks, and answers may have it."""
     token = request.headers.get("X-Amz-Security-Token", "")
     sent.add(token.decode() if isinstance(token, bytes) else token)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ClientError):
-        return _reason_of({"Code": status_of(error), **error.response.get("Error", {})})
-    return str(error) or type(error).__name__
-
-
-def _reason_of(details: Mapping[str, Any]) -> str:
-    return f"{details.get('Code', 'error')}: {details.get('Message', '')}".strip(": ")
 
 
 def _share() -> float:

@@ -1,9 +1,9 @@
-"""Which failures of requests to S3 may pass; see `backoff` for when they are sent again."""
+"""What failures of requests to S3 say, and which may pass; see `backoff` for when they are sent again."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 from botocore.exceptions import BotoCoreError, ClientError
@@ -25,6 +25,29 @@ def status_of(error: BaseException | None) -> int | None:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         return status if isinstance(status, int) else None
     return None
+
+
+def code_of(error: Exception) -> str | None:
+    """S3's own word for an error, where the response had one."""
+    return error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else None
+
+
+def reason_of(error: Exception) -> str:
+    """An error in words."""
+    if isinstance(error, ClientError):
+        return words_of({"Code": status_of(error), **error.response.get("Error", {})})
+    return str(error) or type(error).__name__
+
+
+def words_of(details: Mapping[str, Any]) -> str:
+    """What an answer says of an error: its code and its message."""
+    return f"{details.get('Code', 'error')}: {details.get('Message', '')}".strip(": ")
+
+
+def may_have_ended(error: ClientError) -> bool:
+    """Whether the service refuses the credentials, perhaps because they have ended."""
+    ended = {"ExpiredToken", "ExpiredTokenException", "InvalidToken"}
+    return status_of(error) in (401, 403) or code_of(error) in ended
 
 
 def is_transient(error: Exception) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import time
+from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli.storage import Storage
+from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.storage import Storage, Writer
 
 _TICK_S = 0.02  # of the clock that storages take times from: at most 10 ms on Linux
+_PIECE_BYTES = 777_777
+_LARGE = 20_000_003  # bytes: several parts, the last of which is a short one
 _SPECIAL_NAMES = [
     "k=50%25/a b+c",
     "k=%252F/x",
@@ -63,6 +68,10 @@ class Sandbox:
         assert list(self.storage.paths(f"{self.root}{folder}")) == listed
         return [path.removeprefix(f"{self.root}/") for path in listed]
 
+    def visible_names(self) -> list[str]:
+        """The same without those of hidden objects, which every engine ignores: a storage may have some of its own."""
+        return [name for name in self.names() if not name.rpartition("/")[2].startswith(".")]
+
     def fill(self, paths: Sequence[str]) -> None:
         """Make empty objects."""
         if self.create_empty is not None:
@@ -75,6 +84,14 @@ class Sandbox:
 def versions(storage: Storage, *paths: str) -> list[str | None]:
     """The versions of n objects, None where there is none."""
     return [info and info.version for info in storage.stat_many(paths, versions=True)]
+
+
+def write_in_pieces(writer: Writer, data: bytes) -> None:
+    """Write an object's bytes piece by piece."""
+    for start in range(0, len(data), _PIECE_BYTES):
+        piece = data[start : start + _PIECE_BYTES]
+        assert writer.write(piece) == len(piece)
+        assert writer.size_bytes == start + len(piece)
 
 
 class StorageConformance:
@@ -145,6 +162,176 @@ class StorageConformance:
             sandbox.storage.put_if_absent(path, b"first")
         assert sandbox.storage.read(path) == b"first"
         assert sandbox.names() == ["object"]
+
+    @pytest.mark.parametrize("size_bytes", [0, 1, _LARGE], ids=["empty", "one byte", "several parts"])
+    def test_what_was_written_in_pieces_is_seen_when_it_is_committed_and_read_back_whole(
+        self, sandbox: Sandbox, size_bytes: int
+    ) -> None:
+        path, data = f"{sandbox.root}/a/b/object", os.urandom(size_bytes)
+        with sandbox.storage.create(path) as writer:
+            write_in_pieces(writer, data)
+            assert (writer.size_bytes, writer.closed) == (size_bytes, False)
+            assert sandbox.visible_names() == []
+            assert not sandbox.has("a/b/object")
+            writer.commit()
+            assert sandbox.names() == ["a/b/object"]
+        assert writer.closed
+        assert sandbox.storage.stat(path).size_bytes == size_bytes
+        assert sandbox.storage.read(path) == data
+        writer.abort()
+        with pytest.raises(ValueError, match="committed"):
+            writer.write(b"x")
+        with pytest.raises(ValueError, match="committed"):
+            writer.commit()
+        assert sandbox.storage.read(path) == data
+
+    def test_any_buffer_can_be_written_and_used_again(self, sandbox: Sandbox) -> None:
+        path, data = f"{sandbox.root}/object", os.urandom(_LARGE)
+        buffer = bytearray(data)
+        with sandbox.storage.create(path) as writer:
+            assert writer.write(memoryview(buffer)) == _LARGE
+            buffer[:] = bytes(_LARGE)
+            assert writer.write(array("H", [1, 2])) == 4  # type: ignore[arg-type]
+            assert writer.write(b"") == 0
+            writer.commit()
+        assert sandbox.storage.read(path) == data + array("H", [1, 2]).tobytes()
+
+    @pytest.mark.parametrize("size_bytes", [0, 1, _LARGE], ids=["empty", "one byte", "several parts"])
+    def test_of_what_is_aborted_nothing_stays(self, sandbox: Sandbox, size_bytes: int) -> None:
+        path, uploads = f"{sandbox.root}/object", list[str]()
+        writer = sandbox.storage.create(path, uploads.append)
+        write_in_pieces(writer, os.urandom(size_bytes))
+        for _ in range(2):
+            writer.abort()
+            assert writer.closed
+            assert sandbox.names() == []
+        with pytest.raises(ValueError, match="aborted"):
+            writer.write(b"x")
+        with pytest.raises(ValueError, match="aborted"):
+            writer.commit()
+        for upload_id in uploads:
+            sandbox.storage.abort_upload(path, upload_id)
+        sandbox.storage.put_if_absent(path, b"another's")
+        assert sandbox.storage.read(path) == b"another's"
+
+    @pytest.mark.parametrize("size_bytes", [1, _LARGE], ids=["one byte", "several parts"])
+    def test_who_leaves_without_a_commit_aborts(self, sandbox: Sandbox, size_bytes: int) -> None:
+        path, data = f"{sandbox.root}/object", os.urandom(size_bytes)
+        with sandbox.storage.create(path) as writer:
+            write_in_pieces(writer, data)
+        assert writer.closed
+        left = sandbox.storage.create(path)
+
+        def fail() -> None:
+            with left:
+                write_in_pieces(left, data)
+                raise LookupError
+
+        with pytest.raises(LookupError):
+            fail()
+        assert left.closed
+        assert sandbox.names() == []
+
+    @pytest.mark.parametrize("size_bytes", [0, 1, _LARGE], ids=["empty", "one byte", "several parts"])
+    @pytest.mark.parametrize("came", ["before", "meanwhile"])
+    def test_a_commit_leaves_what_is_there_as_it_is(
+        self, sandbox: Sandbox, size_bytes: int, came: str
+    ) -> None:
+        path, data = f"{sandbox.root}/object", os.urandom(size_bytes)
+        if came == "before":
+            sandbox.storage.put_if_absent(path, b"another's")
+        writer = sandbox.storage.create(path)
+
+        def create() -> None:
+            with writer:
+                write_in_pieces(writer, data)
+                if came == "meanwhile":
+                    sandbox.storage.put_if_absent(path, b"another's")
+                writer.commit()
+
+        for _ in range(2):
+            with pytest.raises(FileExistsError):
+                create()
+        assert sandbox.storage.read(path) == b"another's"
+        assert sandbox.names() == ["object"]
+
+    @pytest.mark.parametrize("size_bytes", [1_000, 9_000_000], ids=["1 kB", "several parts"])
+    def test_of_many_that_create_one_object_piece_by_piece_one_wins(
+        self, sandbox: Sandbox, size_bytes: int
+    ) -> None:
+        def create(number: int) -> int | None:
+            with sandbox.storage.create(f"{sandbox.root}/object") as writer:
+                try:
+                    write_in_pieces(writer, b"%d" % number * size_bytes)
+                    writer.commit()
+                except FileExistsError:
+                    return None
+            return number
+
+        with ThreadPoolExecutor(6) as pool:
+            winners = [number for number in pool.map(create, range(6)) if number is not None]
+        assert len(winners) == 1
+        assert sandbox.storage.read(f"{sandbox.root}/object") == b"%d" % winners[0] * size_bytes
+        assert sandbox.names() == ["object"]
+
+    def test_what_a_process_that_died_had_written_is_removed_by_the_id_that_it_was_told(
+        self, sandbox: Sandbox
+    ) -> None:
+        path, uploads = f"{sandbox.root}/a/object", list[str]()
+        left = sandbox.storage.create(path, uploads.append)
+        write_in_pieces(left, os.urandom(_LARGE))
+        assert len(uploads) <= 1
+        for upload_id in uploads * 2:
+            sandbox.storage.abort_upload(path, upload_id)
+        assert sandbox.names() == []
+        if uploads:
+            with pytest.raises(BackendUnavailable):
+                left.commit()
+            assert sandbox.names() == []
+        left.abort()
+
+    @pytest.mark.parametrize("size_bytes", [1, _LARGE], ids=["one byte", "several parts"])
+    def test_an_upload_that_is_committed_is_not_removed(self, sandbox: Sandbox, size_bytes: int) -> None:
+        path, uploads, data = f"{sandbox.root}/object", list[str](), os.urandom(size_bytes)
+        with sandbox.storage.create(path, uploads.append) as writer:
+            write_in_pieces(writer, data)
+            writer.commit()
+        for upload_id in uploads:
+            sandbox.storage.abort_upload(path, upload_id)
+        assert sandbox.storage.read(path) == data
+
+    def test_who_is_told_the_id_of_an_upload_and_fails_leaves_nothing(self, sandbox: Sandbox) -> None:
+        seen = list[list[str]]()
+
+        def on_upload(_: str) -> None:
+            seen.append(sandbox.names())
+            raise LookupError
+
+        path, data = f"{sandbox.root}/object", os.urandom(_LARGE)
+        with sandbox.storage.create(path, on_upload) as writer:
+            try:
+                write_in_pieces(writer, data)
+            except LookupError:
+                with pytest.raises(LookupError):
+                    writer.commit()
+        assert seen in ([], [[]])
+        assert sandbox.names() == []
+
+    def test_a_parquet_file_is_written_to_it(self, sandbox: Sandbox) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path, rows = f"{sandbox.root}/rows.parquet", pa.table({"noise": [os.urandom(900_000)] * 10})
+        with sandbox.storage.create(path) as sink:
+            with pq.ParquetWriter(sink, rows.schema, use_dictionary=False) as writer:
+                for _ in range(2):
+                    writer.write_table(rows)
+                    assert sink.tell() == sink.size_bytes > 0
+            assert not sink.closed
+            sink.commit()
+        data = sandbox.storage.read(path)
+        assert len(data) == sink.size_bytes
+        assert pq.read_table(io.BytesIO(data)).equals(pa.concat_tables([rows, rows]))
 
     @pytest.mark.parametrize("data", [b"", b"new", os.urandom(3_000_000)], ids=["empty", "short", "3 MB"])
     def test_replacing_puts_other_bytes_in_an_objects_place_or_creates_it(
