@@ -73,28 +73,22 @@ class _RecordedWriter(Writer):
     """Writes a file whose record others may delete, who take its process for dead: then the file goes, too."""
 
     def __init__(self, writer: Writer, storage: Storage, path: str, record: str) -> None:
-        self._writer, self._storage, self._path, self._record = writer, storage, path, record
+        super().__init__(path)
+        self._writer, self._storage, self._record = writer, storage, record
 
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        """See `Writer`."""
-        return self._writer.write(data)
+    def _write(self, data: memoryview) -> None:
+        self._writer.write(data)
 
-    def commit(self) -> None:
-        """See `Writer`.
+    def _abort(self) -> None:
+        self._writer.abort()
 
-        Raises:
-            TakenOver: others have ended the operation.
-        """
+    def _commit(self) -> None:
         self._writer.commit()
         if self._storage.stat_many([self._record]) == [None]:
             self._storage.erase([self._path])
             raise TakenOver(
                 f"Cannot go on: another process has ended the operation that {self._path} was for"
             )
-
-    def abort(self) -> None:
-        """See `Writer`."""
-        self._writer.abort()
 
 
 def kept_path(folder: str, number: int, attempt: str, name: str) -> str:
