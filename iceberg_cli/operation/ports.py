@@ -137,16 +137,17 @@ class Retries:
 
 
 class Table(Protocol):
-    """What `apply` needs of a table, whatever its format."""
+    """What `apply` needs of a table, whatever its format.
+
+    Args:
+        engine: runs tasks over its files.
+    """
+
+    engine: Engine
 
     @property
     def workspace(self) -> Workspace:
         """The files of its operations."""
-        ...
-
-    @property
-    def engine(self) -> Engine:
-        """What runs tasks over its files."""
         ...
 
     @property

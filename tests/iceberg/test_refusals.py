@@ -14,12 +14,12 @@ import iceberg_cli as ic
 from iceberg_cli.api import new_runtime
 from iceberg_cli.errors import Refused
 from iceberg_cli.formats.open import open_table
+from iceberg_cli.iceberg.branch.new_manifests import schema_for
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft, assign_first_row_ids, bind_snapshot
 from iceberg_cli.iceberg.rows.table_columns import columns_of
 from iceberg_cli.iceberg.spec.manifests.manifest import MANIFEST_LIST_SCHEMA
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.schema import Schema
-from iceberg_cli.iceberg.verbs.merge_dvs.build import schema_for
 from iceberg_cli.operation.apply import resume
 from iceberg_cli.testing.iceberg_files import ADDED
 from tests.builders import LOCATION, a_snapshot, a_table

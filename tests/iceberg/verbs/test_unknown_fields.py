@@ -264,8 +264,8 @@ def test_repair_manifests_does_not_drop_unknown_fields_of_a_list(tmp_path: Path)
 def test_a_task_that_meets_unknown_fields_stops(tmp_path: Path) -> None:
     """The same for whoever writes entries anew without a plan that looked."""
     from iceberg_cli.errors import Refused
+    from iceberg_cli.iceberg.branch.opened_manifests import by_schema
     from iceberg_cli.iceberg.spec.manifests.manifest import ManifestSource, open_manifest
-    from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import by_schema
 
     table = two_manifests(tmp_path / "t")
     path = change_manifest(table, "m1", of_lower_bounds)

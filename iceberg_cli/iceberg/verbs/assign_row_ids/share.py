@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.string_hash import among
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.branch.opened_manifests import refuse_unknown_fields
 from iceberg_cli.iceberg.reachability.keys import Keys, key_set, live, sources_of
 from iceberg_cli.iceberg.spec.manifests.manifest import (
     ENTRY_COLUMNS,
@@ -31,7 +32,6 @@ from iceberg_cli.iceberg.spec.table_metadata.columns import schema_of
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.assign_row_ids import rules
-from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import refuse_unknown_fields
 from iceberg_cli.plan.plan import StagedFile, Task
 
 _IDS = pa.schema([("file_path", pa.string()), ("record_count", pa.int64()), ("first_row_id", pa.int64())])

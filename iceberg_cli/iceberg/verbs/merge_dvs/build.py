@@ -8,7 +8,7 @@ Spec: "Manifest Entry Fields", "Sequence Number Inheritance", "Manifest Lists".
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,118 +17,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.engines import Scan, Source
-from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import SYNC_BYTES, Block, Container, container_header
 from iceberg_cli.iceberg.avro.encoder import NULL, encoded, joined
-from iceberg_cli.iceberg.avro.projection import Ints
 from iceberg_cli.iceberg.avro.schema import AvroType, parse_schema
+from iceberg_cli.iceberg.branch.carried_entries import EntryBuilder
+from iceberg_cli.iceberg.branch.new_manifests import list_row, manifest_codec, schema_for
 from iceberg_cli.iceberg.reachability.keys import sources_of
-from iceberg_cli.iceberg.spec.manifests.field_summaries import sort_key, summary_of
 from iceberg_cli.iceberg.spec.manifests.manifest import (
     ADDED,
     DELETED,
-    ENTRY_COLUMNS,
+    DELETES,
     EXISTING,
-    STATUSES,
     ManifestSource,
     open_manifest,
     read_entries,
 )
-from iceberg_cli.iceberg.spec.manifests.splice import encoded as encoded_slowly
-from iceberg_cli.iceberg.spec.manifests.splice import payload_of, recipe, spliced
 from iceberg_cli.iceberg.spec.manifests.writer import (
     encoded_partitions,
     encodings,
     entry_blocks,
     manifest_header,
 )
-from iceberg_cli.iceberg.spec.table_metadata.columns import column_types, schema_of
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
-from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
-from iceberg_cli.iceberg.spec.types.schema import Schema
-from iceberg_cli.iceberg.spec.types.transforms import parse, result_type
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import ManifestJob, Merge
 from iceberg_cli.iceberg.verbs.merge_dvs.tasks import offsets_of
-from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import (
-    Opened,
-    by_schema,
-    partition_type,
-    record_type,
-)
 from iceberg_cli.plan.plan import StagedFile, Step, Task
-
-_CODECS: Final = {
-    "gzip": "deflate", "zstd": "zstandard", "snappy": "snappy", "none": "null", "uncompressed": "null",
-}  # fmt: skip
-
-
-def list_row(
-    entries: pa.Table, tuples: Iterable[tuple[Any, ...]], spec: PartitionSpec, metadata: TableMetadata
-) -> dict[str, Any]:
-    """The manifest list row of a delete manifest, without path, length and what the commit assigns.
-
-    Args:
-        entries: `status`, `record_count` and `sequence_number` of all entries.
-        tuples: the partitions of all entries, in Avro's representation.
-        spec: of the manifest.
-        metadata: the table's.
-    """
-    row: dict[str, Any] = {"content": 1, "partition_spec_id": spec.spec_id, "key_metadata": None}
-    for name, status in STATUSES.items():
-        mine = entries.filter(pc.equal(entries["status"], status))
-        row |= {
-            f"{name}_files_count": len(mine),
-            f"{name}_rows_count": pc.sum(mine["record_count"]).as_py() or 0,
-        }
-    live = entries.filter(pc.not_equal(entries["status"], DELETED))
-    row["min_sequence_number"] = pc.min(live["sequence_number"]).as_py()
-    row["partitions"] = _summaries(set(tuples), spec, metadata)
-    return row
-
-
-def _summaries(
-    tuples: set[tuple[Any, ...]], spec: PartitionSpec, metadata: TableMetadata
-) -> list[dict[str, Any]]:
-    types = column_types(metadata)
-    summaries = []
-    for index, spec_field in enumerate(spec.fields):
-        source = types.get(spec_field.source_id, "unknown")
-        type_ = result_type(parse(spec_field.transform), source) if isinstance(source, str) else "unknown"
-        # A decimal's values may be of several lengths, as its precision grew.
-        column = pa.array([values[index] for values in tuples])
-        if type_ == "unknown":
-            summaries.append(
-                {
-                    "contains_null": bool(column.null_count),
-                    "contains_nan": None,
-                    "lower_bound": None,
-                    "upper_bound": None,
-                }
-            )
-        else:
-            summaries.append(summary_of(sort_key(column, type_), type_).to_row(type_))
-    return summaries
-
-
-def schema_for(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
-    """As `schema_of`.
-
-    Raises:
-        Refused: no schema has every source column.
-    """
-    schema = schema_of(spec, metadata)
-    if schema is not None:
-        return schema
-    raise Refused(
-        f"Cannot write a manifest of partition spec {spec.spec_id}: no schema of the table has all its source columns"
-    )
-
-
-def manifest_codec(metadata: TableMetadata) -> str:
-    """Avro's name of `write.manifest.compression-codec`, which is gzip where it is not set."""
-    return _CODECS.get(metadata.properties.get("write.manifest.compression-codec", "gzip").lower(), "deflate")
-
 
 _PLACES_SCHEMA = pa.schema({"path": pa.string(), "file_size": pa.int64(), "offset": pa.int64()})
 
@@ -190,7 +105,7 @@ def _manifest(work: MergeBuild, job: ManifestJob, path: str) -> StagedFile:
     tuples = {key: work.reader.tuples[key] for key in keys.to_pylist()}
     try:
         added = added_entries(vectors, tuples, text)
-        row = list_row(entries, tuples.values(), spec, work.metadata)
+        row = list_row(DELETES, entries, tuples.values(), spec, work.metadata)
     except (ValueError, OverflowError, pa.ArrowException) as error:
         raise CorruptFile(_manifest_of(work, keys), "field partition", str(error)) from error
     values = pa.concat_arrays([added, *_carried(work, job, old, text)])
@@ -301,7 +216,6 @@ IDENTITY_SCHEMA: Final = pa.schema(
         "referenced_data_file": pa.string(),
     }
 )
-_SPLICED: Final = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
 _STATUS, _CONTENT, _FORMAT, _PARTITION = 0, 134, 101, 102  # field ids
 _PIECES: Final = {_STATUS: b"\x02", _CONTENT: b"\x02", _FORMAT: b"\x0cPUFFIN"}  # ADDED, 1, "PUFFIN"
 _COLUMNS: Final = {
@@ -348,58 +262,6 @@ def _fields(
         else:
             assert part.type.kind == "union"
             yield NULL
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryBuilder:
-    """Encodes the entries that new manifests take over from old ones, maybe in another process.
-
-    Args:
-        schema_text: of the new manifests.
-        removed: for each old manifest, by its row of the manifest list, the indices of the entries that go.
-    """
-
-    schema_text: str
-    removed: Mapping[int, Ints]
-
-    def __call__(self, batch: Opened) -> list[tuple[int, pa.Array]]:
-        """Of each manifest its row and the encodings of its live entries, as EXISTING or DELETED."""
-        return [found for numbers, sources in by_schema(batch) for found in self._carried(numbers, sources)]
-
-    def _carried(
-        self, numbers: Sequence[int], sources: Sequence[ManifestSource]
-    ) -> Iterator[tuple[int, pa.Array]]:
-        avro = record_type(sources[0])
-        found = recipe(avro, parse_schema(self.schema_text.encode())[1])
-        edges = found.edges if found else ()
-        (batch,) = read_entries(sources, columns=_SPLICED if found else ENTRY_COLUMNS, edges=edges)
-        entries = batch.table
-        starts = np.searchsorted(entries["manifest"].to_numpy(), np.arange(len(sources)))
-        gone = np.zeros(len(entries), np.bool_)
-        for number, start in zip(numbers, starts.tolist(), strict=True):
-            gone[start + self.removed[number]] = True
-        # Null inherits the id of the snapshot that deletes it.
-        ids = pc.if_else(pa.array(gone), pa.scalar(None, pa.int64()), entries["snapshot_id"])
-        entries = entries.set_column(entries.column_names.index("snapshot_id"), "snapshot_id", ids)
-        rows = np.flatnonzero(entries["status"].to_numpy() != DELETED)
-        statuses = np.where(gone[rows], DELETED, EXISTING).astype(np.uint8)
-        if found:
-            payload, begins = payload_of(sources)
-            moved = pa.array(begins[entries["manifest"].to_numpy()])
-            for edge in edges:
-                place = entries.column_names.index(edge.name)
-                entries = entries.set_column(place, edge.name, pc.add(entries[edge.name], moved))
-            values = spliced(found, entries, payload, rows, statuses=statuses)
-        else:
-            try:
-                values = encoded_slowly(
-                    self.schema_text, partition_type(avro), entries, rows, statuses=statuses
-                )
-            except ValueError as error:
-                raise CorruptFile(sources[0].path, None, f"here or in one written alike: {error}") from error
-        bounds = [*np.searchsorted(rows, starts).tolist(), len(rows)]
-        for index, number in enumerate(numbers):
-            yield number, values.slice(bounds[index], bounds[index + 1] - bounds[index])
 
 
 def check_manifest(

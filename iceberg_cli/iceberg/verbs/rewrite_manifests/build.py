@@ -19,6 +19,7 @@ from iceberg_cli.encoding.arrow import array_of
 from iceberg_cli.engines import BATCH_BYTES, BuiltFile, Scan, ShuffleStage, Source
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.iceberg.avro.container import SYNC_BYTES, Block, container_header
+from iceberg_cli.iceberg.branch.opened_manifests import Opened
 from iceberg_cli.iceberg.reachability.keys import sources_of
 from iceberg_cli.iceberg.spec.manifests.field_summaries import FieldSummary
 from iceberg_cli.iceberg.spec.manifests.manifest import ManifestSource, open_manifest, read_entries
@@ -26,7 +27,6 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import (
     IDENTITY,
     Identities,
-    Opened,
     Placement,
     Regroup,
     Runs,

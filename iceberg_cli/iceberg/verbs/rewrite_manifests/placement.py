@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import array_of
-from iceberg_cli.errors import Refused
 from iceberg_cli.iceberg.avro.projection import Ints
-from iceberg_cli.iceberg.avro.schema import AvroType, parse_schema, record_of
+from iceberg_cli.iceberg.avro.schema import parse_schema
+from iceberg_cli.iceberg.branch.opened_manifests import Opened, by_schema, partition_type, record_type
 from iceberg_cli.iceberg.spec.manifests.field_summaries import FieldSummary, sort_key, summary_of
 from iceberg_cli.iceberg.spec.manifests.manifest import (
     DATA,
@@ -34,16 +34,10 @@ from iceberg_cli.iceberg.spec.manifests.manifest import (
     read_entries,
 )
 from iceberg_cli.iceberg.spec.manifests.splice import encoded, payload_of, recipe, spliced
-from iceberg_cli.iceberg.spec.manifests.unknown_fields import unknown_entry_fields, unknown_fields_reason
 from iceberg_cli.iceberg.spec.manifests.writer import entry_blocks, manifest_header
 
-_BATCH_BYTES = 16 << 20  # of inflated blocks that are decoded at once
 _ENCODED_BYTES = 1 << 20  # of new entries that are made at once, before they are compressed
 _LENGTH_BYTES = 8
-_PARTITION_ID = 102
-_DATA_FILE_ID = 2
-
-Opened = Sequence[tuple[int, ManifestSource | None]]  # manifests with their indices
 
 Encode = Callable[[Ints], pa.Array]  # the new encodings of some entries, by their rows
 
@@ -195,50 +189,8 @@ def place(runs: pa.Table, weights: npt.NDArray[np.float64], outputs: int, *, sor
     )
 
 
-def by_schema(batch: Opened) -> Iterator[tuple[list[int], list[ManifestSource]]]:
-    """Manifests of one writer schema, a bounded number of bytes at a time, in their order.
-
-    Raises:
-        Refused: a manifest has fields that a new one would lose.
-    """
-    groups: dict[bytes, tuple[list[int], list[ManifestSource]]] = {}
-    sizes: dict[bytes, int] = {}
-    for number, source in batch:
-        assert source is not None
-        assert source.container is not None
-        schema = source.container.schema_text
-        if schema not in groups:
-            refuse_unknown_fields(source)
-        numbers, sources = groups.setdefault(schema, ([], []))
-        numbers.append(number)
-        sources.append(source)
-        sizes[schema] = sizes.get(schema, 0) + sum(len(block.payload) for block in source.container.blocks)
-        if sizes[schema] >= _BATCH_BYTES:
-            yield groups.pop(schema)
-            del sizes[schema]
-    yield from groups.values()
-
-
 def _live(entries: pa.Table) -> pa.Table:
     return entries.filter(array_of(entries["status"].to_numpy() != DELETED))
-
-
-def record_type(source: ManifestSource) -> AvroType:
-    """The writer's type of an entry."""
-    assert source.container is not None
-    return record_of(source.container.type, source.path)
-
-
-def refuse_unknown_fields(source: ManifestSource) -> None:
-    """Raises Refused where a manifest has fields that a new one would lose."""
-    if unknown := unknown_entry_fields(record_type(source), None):
-        raise Refused(f"Cannot write entries anew: {unknown_fields_reason(source.path, unknown)}")
-
-
-def partition_type(record: AvroType) -> AvroType:
-    """The partition struct's type; `read_entries` has found it to be a record, or the field to be missing."""
-    data_file = next(field.type for field in record.fields if field.field_id == _DATA_FILE_ID)
-    return next(field.type for field in data_file.fields if field.field_id == _PARTITION_ID)
 
 
 def sort_keys(entries: pa.Table, source: ManifestSource, target: Target) -> list[pa.Array]:

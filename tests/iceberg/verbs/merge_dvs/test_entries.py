@@ -17,6 +17,8 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.container import container_header
 from iceberg_cli.iceberg.avro.encoder import encoded as encoded_column
 from iceberg_cli.iceberg.avro.schema import AvroType, parse_schema
+from iceberg_cli.iceberg.branch.carried_entries import EntryBuilder
+from iceberg_cli.iceberg.branch.opened_manifests import partition_type, record_type
 from iceberg_cli.iceberg.spec.manifests.manifest import (
     ENTRY_COLUMNS,
     ManifestSource,
@@ -27,11 +29,9 @@ from iceberg_cli.iceberg.spec.manifests.splice import encoded
 from iceberg_cli.iceberg.spec.manifests.writer import entry_blocks, manifest_header, write_manifest
 from iceberg_cli.iceberg.verbs.merge_dvs.build import (
     IDENTITY_SCHEMA,
-    EntryBuilder,
     added_entries,
     check_manifest,
 )
-from iceberg_cli.iceberg.verbs.rewrite_manifests.placement import partition_type, record_type
 from tests.fixtures.iceberg_tables import ALL
 from tests.manifest_tables import avro, by_id, of_fixture
 from tests.paths import FIXTURES, needs_fixtures

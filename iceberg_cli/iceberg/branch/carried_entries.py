@@ -1,0 +1,82 @@
+"""Entries that a new manifest takes over from old ones, as EXISTING or as DELETED.
+
+Spec: "Manifest Entry Fields", "Sequence Number Inheritance".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.avro.projection import Ints
+from iceberg_cli.iceberg.avro.schema import parse_schema
+from iceberg_cli.iceberg.branch.opened_manifests import Opened, by_schema, partition_type, record_type
+from iceberg_cli.iceberg.spec.manifests.manifest import (
+    DELETED,
+    ENTRY_COLUMNS,
+    EXISTING,
+    ManifestSource,
+    read_entries,
+)
+from iceberg_cli.iceberg.spec.manifests.splice import encoded as encoded_slowly
+from iceberg_cli.iceberg.spec.manifests.splice import payload_of, recipe, spliced
+
+_SPLICED: Final = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryBuilder:
+    """Encodes the entries that new manifests take over from old ones, maybe in another process.
+
+    Args:
+        schema_text: of the new manifests.
+        removed: for each old manifest, by its row of the manifest list, the indices of the entries that go.
+    """
+
+    schema_text: str
+    removed: Mapping[int, Ints]
+
+    def __call__(self, batch: Opened) -> list[tuple[int, pa.Array]]:
+        """Of each manifest its row and the encodings of its live entries, as EXISTING or DELETED."""
+        return [found for numbers, sources in by_schema(batch) for found in self._carried(numbers, sources)]
+
+    def _carried(
+        self, numbers: Sequence[int], sources: Sequence[ManifestSource]
+    ) -> Iterator[tuple[int, pa.Array]]:
+        avro = record_type(sources[0])
+        found = recipe(avro, parse_schema(self.schema_text.encode())[1])
+        edges = found.edges if found else ()
+        (batch,) = read_entries(sources, columns=_SPLICED if found else ENTRY_COLUMNS, edges=edges)
+        entries = batch.table
+        starts = np.searchsorted(entries["manifest"].to_numpy(), np.arange(len(sources)))
+        gone = np.zeros(len(entries), np.bool_)
+        for number, start in zip(numbers, starts.tolist(), strict=True):
+            gone[start + self.removed[number]] = True
+        # Null inherits the id of the snapshot that deletes it.
+        ids = pc.if_else(pa.array(gone), pa.scalar(None, pa.int64()), entries["snapshot_id"])
+        entries = entries.set_column(entries.column_names.index("snapshot_id"), "snapshot_id", ids)
+        rows = np.flatnonzero(entries["status"].to_numpy() != DELETED)
+        statuses = np.where(gone[rows], DELETED, EXISTING).astype(np.uint8)
+        if found:
+            payload, begins = payload_of(sources)
+            moved = pa.array(begins[entries["manifest"].to_numpy()])
+            for edge in edges:
+                place = entries.column_names.index(edge.name)
+                entries = entries.set_column(place, edge.name, pc.add(entries[edge.name], moved))
+            values = spliced(found, entries, payload, rows, statuses=statuses)
+        else:
+            try:
+                values = encoded_slowly(
+                    self.schema_text, partition_type(avro), entries, rows, statuses=statuses
+                )
+            except ValueError as error:
+                raise CorruptFile(sources[0].path, None, f"here or in one written alike: {error}") from error
+        bounds = [*np.searchsorted(rows, starts).tolist(), len(rows)]
+        for index, number in enumerate(numbers):
+            yield number, values.slice(bounds[index], bounds[index + 1] - bounds[index])

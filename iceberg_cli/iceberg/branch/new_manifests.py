@@ -1,0 +1,97 @@
+"""What a new manifest of a table needs besides its entries: schema, codec, and its row of the manifest list.
+
+Spec: "Manifests", "Manifest Lists".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.errors import Refused
+from iceberg_cli.iceberg.spec.manifests.field_summaries import sort_key, summary_of
+from iceberg_cli.iceberg.spec.manifests.manifest import DELETED, STATUSES
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types, schema_of
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
+from iceberg_cli.iceberg.spec.types.schema import Schema
+from iceberg_cli.iceberg.spec.types.transforms import parse, result_type
+
+_CODECS: Final = {
+    "gzip": "deflate", "zstd": "zstandard", "snappy": "snappy", "none": "null", "uncompressed": "null",
+}  # fmt: skip
+
+
+def list_row(
+    content: int,
+    entries: pa.Table,
+    tuples: Iterable[tuple[Any, ...]],
+    spec: PartitionSpec,
+    metadata: TableMetadata,
+) -> dict[str, Any]:
+    """The manifest list row of a manifest, without path, length and what the commit assigns.
+
+    Args:
+        content: of the manifest: data or deletes.
+        entries: `status`, `record_count` and `sequence_number` of all entries.
+        tuples: the partitions of all entries, in Avro's representation.
+        spec: of the manifest.
+        metadata: the table's.
+    """
+    row: dict[str, Any] = {"content": content, "partition_spec_id": spec.spec_id, "key_metadata": None}
+    for name, status in STATUSES.items():
+        mine = entries.filter(pc.equal(entries["status"], status))
+        row |= {
+            f"{name}_files_count": len(mine),
+            f"{name}_rows_count": pc.sum(mine["record_count"]).as_py() or 0,
+        }
+    live = entries.filter(pc.not_equal(entries["status"], DELETED))
+    row["min_sequence_number"] = pc.min(live["sequence_number"]).as_py()
+    row["partitions"] = _summaries(set(tuples), spec, metadata)
+    return row
+
+
+def _summaries(
+    tuples: set[tuple[Any, ...]], spec: PartitionSpec, metadata: TableMetadata
+) -> list[dict[str, Any]]:
+    types = column_types(metadata)
+    summaries = []
+    for index, spec_field in enumerate(spec.fields):
+        source = types.get(spec_field.source_id, "unknown")
+        type_ = result_type(parse(spec_field.transform), source) if isinstance(source, str) else "unknown"
+        # A decimal's values may be of several lengths, as its precision grew.
+        column = pa.array([values[index] for values in tuples])
+        if type_ == "unknown":
+            summaries.append(
+                {
+                    "contains_null": bool(column.null_count),
+                    "contains_nan": None,
+                    "lower_bound": None,
+                    "upper_bound": None,
+                }
+            )
+        else:
+            summaries.append(summary_of(sort_key(column, type_), type_).to_row(type_))
+    return summaries
+
+
+def schema_for(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
+    """As `schema_of`.
+
+    Raises:
+        Refused: no schema has every source column.
+    """
+    schema = schema_of(spec, metadata)
+    if schema is not None:
+        return schema
+    raise Refused(
+        f"Cannot write a manifest of partition spec {spec.spec_id}: no schema of the table has all its source columns"
+    )
+
+
+def manifest_codec(metadata: TableMetadata) -> str:
+    """Avro's name of `write.manifest.compression-codec`, which is gzip where it is not set."""
+    return _CODECS.get(metadata.properties.get("write.manifest.compression-codec", "gzip").lower(), "deflate")
