@@ -194,7 +194,7 @@ def _absent(field: Field, count: int, constants: Mapping[int, pa.Scalar]) -> pa.
     if isinstance(field.type, StructOf):
         children = [_absent(each, count, {}) for each in field.type.fields]
         return _struct(children, field.type, pa.array([False] * count))
-    if isinstance(type_, pa.ExtensionType):
+    if isinstance(type_, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(type_, pa.repeat(value, count))
     return pa.repeat(value, count)
 
@@ -257,9 +257,10 @@ def _like(array: pa.Array, kind: pa.DataType, child: pa.Array) -> pa.Array:
 
 
 def _cast(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    storage = kind.storage_type if isinstance(kind, pa.ExtensionType) else kind
+    storage = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     if array.type != storage:
-        if _is_text(array.type) != _is_text(storage) and not pa.types.is_null(array.type):
+        is_text = _is_text(array.type) != _is_text(storage) and not pa.types.is_null(array.type)
+        if is_text or _loses_digits(array.type, storage):
             raise Mismatch(f"{name}: a column of type {array.type} where {storage} is expected")
         try:
             array = array.cast(storage)
@@ -268,6 +269,12 @@ def _cast(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
                 f"{name}: a column of type {array.type} where {storage} is expected: {error}"
             ) from error
     return pa.ExtensionArray.from_storage(kind, array) if storage is not kind else array
+
+
+def _loses_digits(kind: pa.DataType, storage: pa.DataType) -> bool:
+    """Whether numbers are rounded, which Arrow's cast does without a word."""
+    floating = pa.types.is_floating
+    return bool(floating(kind) and floating(storage) and kind.bit_width > storage.bit_width)
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -154,7 +154,7 @@ def parquet_batches(
     """
     if file.read(max(0, file.size_bytes - 4), 4) == _ENCRYPTED_MAGIC:
         raise encrypted(path)
-    with _readable(path, "Parquet"):
+    with readable(path, "Parquet"):
         opened = _opened(file, "us")
         own = list(opened.schema_arrow)
         fields = [own[place] for place in sorted(choose(own))]
@@ -208,7 +208,7 @@ def _check_microseconds(opened: Any, fine: Any, names: Sequence[str], index: int
 
     Arrow has nanoseconds of some three centuries around 1970, and wraps other times: those are not looked at.
     """
-    with _readable(path, "Parquet"):
+    with readable(path, "Parquet"):
         tables = [each.read_row_group(index, columns=names) for each in (opened, fine)]
         for name in names:
             columns = [leaf_arrays(one_array(table.column(name))) for table in tables]
@@ -235,10 +235,10 @@ def _of_group(
             )
         return
     names = [field.name for field in fields]  # `a.b` may bring `a` along, if that is a struct
-    with _readable(path, "Parquet"):
+    with readable(path, "Parquet"):
         batches = opened.iter_batches(batch_rows, row_groups=[index], columns=names, use_threads=False)
     while True:
-        with _readable(path, "Parquet"):
+        with readable(path, "Parquet"):
             batch = next(batches, None)
         if batch is None:
             return
@@ -253,13 +253,13 @@ def orc_batches(file: RandomAccess, path: str, choose: Choose, *, batch_rows: in
     """
     from pyarrow import orc
 
-    with _readable(path, "ORC"):
+    with readable(path, "ORC"):
         opened = orc.ORCFile(pa.PythonFile(_Stream(file), mode="r"))
         own = list(opened.schema)
         names = [own[place].name for place in sorted(choose(own))]
     first = 0
     for index in range(opened.nstripes):
-        with _readable(path, "ORC"):
+        with readable(path, "ORC"):
             # Of no column there would be no rows either.
             stripe = opened.read_stripe(index, columns=names or [own[0].name])
         fields = [stripe.schema.field(name) for name in names]
@@ -278,7 +278,7 @@ def encrypted(path: str) -> Refused:
     )
 
 
-class _readable:  # noqa: N801 - a context manager
+class readable:  # noqa: N801 - a context manager
     """Turns what a reader of files says into `CorruptFile`."""
 
     def __init__(self, path: str, kind: str) -> None:

@@ -36,6 +36,7 @@ from iceberg_cli.encoding.row_batches import (
     stream_of,
 )
 from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.iceberg.rows.table_columns import NAME_MAPPING
 from iceberg_cli.iceberg.spec.deletes.dv_blobs import positions_in
 from iceberg_cli.iceberg.spec.table_metadata.columns import ROW_LINEAGE
 from iceberg_cli.iceberg.spec.types.partition_keys import spelled
@@ -96,10 +97,12 @@ class LiveRows:
     Args:
         rows: n, with the columns of the reader.
         positions: of each in the file, ascending.
+        count: of all rows of the file that these are left of.
     """
 
     rows: pa.Table
     positions: npt.NDArray[np.int64]
+    count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +146,8 @@ class RowReader:
         """The rows of a part that are not deleted, a bounded number at a time, in the order of the file.
 
         Raises:
-            CorruptFile: the file cannot be read, or a column has another type. Refused: it is encrypted.
+            CorruptFile: the file cannot be read, or a column has another type. Refused: it is encrypted, or nothing
+            says which columns it has.
         """
         compared = [(self.equality[ids], paths) for ids, paths in file.equality_deletes]
         others = [each for columns, _ in compared for each in columns.fields]
@@ -160,7 +164,7 @@ class RowReader:
             stays = positions_that_stay(batch.first, batch.count, gone)
             if compared:
                 stays &= ~self._marks(batch, file, compared)
-            yield LiveRows(rows_that_stay(rows, stays), batch.first + np.flatnonzero(stays))
+            yield LiveRows(rows_that_stay(rows, stays), batch.first + np.flatnonzero(stays), batch.count)
 
     def _marks(
         self, batch: RowBatch, file: DataFile, compared: Sequence[tuple[EqualityColumns, Sequence[str]]]
@@ -205,14 +209,28 @@ def batches(
     limit: int | None,
     exact: bool = False,
 ) -> Iterator[RowBatch]:
-    """Rows of a file with the columns that are asked for, a bounded number at a time; `exact` as in `parquet_batches`.
+    """Rows of a file with the columns that are asked for, a bounded number at a time.
+
+    Args:
+        file: the file.
+        parts: of it.
+        fields: columns of the table.
+        limit: see `rows_at_once`.
+        exact: as in `parquet_batches`; nor is a file read whose columns have neither ids nor names that are mapped.
 
     Raises:
-        CorruptFile: it cannot be read. Refused: its format is not known here, or it is encrypted.
+        CorruptFile: it cannot be read. Refused: its format is not known here, it is encrypted, or see `exact`.
     """
 
     def choose(own: Sequence[pa.Field]) -> list[int]:
         by_ids = has_ids(own)
+        if exact and own and not by_ids and not any(each.names for each in fields):
+            raise Refused(
+                f"Cannot read {file.path}: its columns have no field ids, and no names are mapped to columns of the"
+                " table",
+                next_step=f"Map them by the table's property {NAME_MAPPING}, or rewrite the file by the engine that"
+                " reads it.",
+            )
         places = {find(each, own, by_ids=by_ids) for each in fields if each.is_readable}
         return sorted(place for place in places if place is not None)
 

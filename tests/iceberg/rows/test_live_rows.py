@@ -99,6 +99,38 @@ def test_a_column_whose_type_cannot_become_the_tables_is_an_error_and_not_null()
     assert read(file, reader_of(data), mismatch_is_null=True) == [(0, None)]
 
 
+@pytest.mark.parametrize("stored", [pa.binary(16), pa.uuid()])
+def test_uuids_are_read_whether_the_file_calls_them_so_or_not(stored: pa.DataType) -> None:
+    values = [bytes(range(16)), None, b"\xff" * 16]
+    data = one_column(pa.array(values, pa.binary(16)).cast(stored))
+    file = DataFile(path="data.parquet", file_format="parquet", size_bytes=len(data), record_count=3)
+    field = Field(name="u", type=pa.uuid(), field_id=1)
+    column = RowReader(fields=(field,))(file, reader_of(data))["u"]
+    assert column.type == pa.uuid()
+    assert column.combine_chunks().storage.to_pylist() == values
+    absent = replace(field, field_id=2, default=pa.scalar(bytes(16), pa.binary(16)))
+    rows = RowReader(fields=(absent,))(file, reader_of(data))
+    assert rows["u"].combine_chunks().storage.to_pylist() == [bytes(16)] * 3
+
+
+def test_numbers_are_not_rounded_to_a_narrower_type() -> None:
+    data = one_column(pa.array([0.5, 0.1]))
+    file = DataFile(path="data.parquet", file_format="parquet", size_bytes=len(data), record_count=2)
+    narrow = Field(name="f", type=pa.float32(), field_id=1)
+    with pytest.raises(CorruptFile, match=r"a column of type double where float is expected"):
+        RowReader(fields=(narrow,))(file, reader_of(data))
+    wide = RowReader(fields=(replace(narrow, type=pa.float64()),))(file, reader_of(data))
+    assert wide["f"].to_pylist() == [0.5, 0.1]
+
+
+def one_column(values: pa.Array) -> bytes:
+    """A file with a column of id 1."""
+    sink = io.BytesIO()
+    field = pa.field("c", values.type, metadata={"PARQUET:field_id": "1"})
+    pq.write_table(pa.table([values], schema=pa.schema([field])), sink)
+    return sink.getvalue()
+
+
 FAR = 253_402_300_799_000_000  # the last second of the year 9999, which nanoseconds cannot have
 
 
@@ -291,9 +323,22 @@ def test_columns_of_a_file_without_ids_are_found_by_the_names_that_are_mapped() 
     pq.write_table(pa.table({"old": pa.array([1, 2], pa.int64()), "id": pa.array([3, 4], pa.int64())}), sink)
     data = sink.getvalue()
     file = DataFile(path="data.parquet", file_format="parquet", size_bytes=len(data), record_count=2)
-    for field, values in ((replace(ID, names=("first", "old")), [1, 2]), (ID, [None, None])):
-        (live,) = RowReader(fields=(field,)).stream(file, reader_of(data))
+    mapped, other = replace(ID, names=("first", "old")), replace(ID, name="k", names=("of another file",))
+    for fields, values in (((mapped,), [1, 2]), ((ID, other), [None, None])):
+        (live,) = RowReader(fields=fields).stream(file, reader_of(data))
         assert live.rows["id"].to_pylist() == values
+
+
+def test_a_file_without_ids_is_not_read_by_nothing_where_no_names_are_mapped() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": pa.array([3, 4], pa.int64())}), sink)
+    data = sink.getvalue()
+    file = DataFile(path="data.parquet", file_format="parquet", size_bytes=len(data), record_count=2)
+    with pytest.raises(Refused, match=r"Cannot read data\.parquet: its columns have no field ids") as caught:
+        RowReader(fields=(ID,))(file, reader_of(data))
+    assert "schema.name-mapping.default" in caught.value.next_step
+    shown = RowReader(fields=(ID,), mismatch_is_null=True)(file, reader_of(data))
+    assert shown["id"].to_pylist() == [None, None]
 
 
 def test_a_format_that_is_not_read_is_refused_by_its_name() -> None:
