@@ -16,6 +16,7 @@ import pyarrow as pa
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.rows.file_metrics import FileMetrics, SeenValues, file_metrics
 from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema, leaf_columns
+from iceberg_cli.iceberg.rows.schema_fit import MisfitError, fit
 from iceberg_cli.iceberg.spec.types.schema import StructType
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class ParquetWriter:
         self._held: list[pa.Table] = []
         self._held_rows = 0
         self._held_bytes = 0
+        self._written_rows = 0
         self._writer: Any = None
         self._footers: list[Any] = []
 
@@ -81,15 +83,30 @@ class ParquetWriter:
         """Encoded, in the last row group; None before there is one."""
         return self._bytes_per_row
 
+    @property
+    def written_rows(self) -> int:
+        """In the row groups that are closed."""
+        return self._written_rows
+
     def write(self, rows: pa.Table) -> None:
-        """Add rows with the columns of the file, in its order.
+        """Add rows with the columns of the file, in its order, and write the row groups that they complete.
+
+        Raises:
+            CorruptFile: a value is null that must not be, or is no value of its column's type.
+        """
+        self.add(rows)
+        while self.write_group():
+            pass
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows as `write` does, and write nothing yet.
 
         Raises:
             CorruptFile: a value is null that must not be, or is no value of its column's type.
         """
         try:
-            rows = rows.cast(self._schema)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+            rows = fit(rows, self._schema)
+        except MisfitError as error:
             raise CorruptFile(self._path, "rows", f"they do not fit the schema: {error}") from error
         self._held.append(rows)
         self._held_rows += rows.num_rows
@@ -97,8 +114,13 @@ class ParquetWriter:
         enough = min(_TRIAL_BYTES, self._properties.row_group_bytes, self._most_held_bytes)
         if self._bytes_per_row is None and self._held_bytes >= enough:
             self._bytes_per_row = self._tried()
-        while self._is_full():
-            self._write_group(self._group_rows())
+
+    def write_group(self) -> bool:
+        """Write a row group if the rows that are held make one, and say whether they did."""
+        if not self._is_full():
+            return False
+        self._write_group(self._group_rows())
+        return True
 
     def _is_full(self) -> bool:
         """Whether the rows that are held make a row group, or are as many as may be held."""
@@ -129,6 +151,7 @@ class ParquetWriter:
         self._seen.see(rows)
         self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._bytes_per_row = max((self._sink.tell() - before) / rows.num_rows, _LEAST_BYTES_PER_ROW)
+        self._written_rows += rows.num_rows
 
     def _opened(self, sink: BinaryIO, rows: pa.Table, footers: list[Any]) -> Any:
         """A writer of files such as these; where it is closed, its footer is in `footers`."""
@@ -181,6 +204,14 @@ class ParquetWriter:
         """
         if self._held_rows:
             self._write_group(self._held_rows)
+        return self.close_at_group_end()
+
+    def close_at_group_end(self) -> FileMetrics | None:
+        """Write the footer, and none of the rows that are in no row group yet: they are for another file.
+
+        Raises:
+            CorruptFile: see `close`.
+        """
         if self._writer is None:
             return None
         self._writer.add_key_value_metadata({_SCHEMA_KEY: self._document})

@@ -352,6 +352,46 @@ def test_a_row_group_is_closed_before_more_is_held_than_may_be() -> None:
     ]
 
 
+def test_a_file_may_end_with_a_row_group_and_leave_the_rows_after_it_to_another() -> None:
+    sink = io.BytesIO()
+    fields = [WIDE[0]]
+    writer = ParquetWriter(
+        sink,
+        "new.parquet",
+        fields=fields,
+        properties=parquet_properties(leaf_columns(fields), {}),
+        modes=metrics_modes(fields, {})[0],
+        bytes_per_row=8.0,
+        most_held_bytes=8 * 300,
+    )
+    rows = many_rows(0, 1000).select(["id"])
+    writer.add(rows.slice(0, 299))
+    assert (writer.write_group(), writer.written_rows, writer.written_bytes) == (False, 0, 0)
+    writer.add(rows.slice(299))
+    assert writer.write_group()
+    assert writer.written_rows == 1000  # all that were held when these were too many
+    writer.add(rows)
+    metrics = writer.close_at_group_end()
+    assert metrics is not None
+    assert metrics.record_count == 1000
+    assert pq.read_table(pa.BufferReader(sink.getvalue())).equals(rows)
+
+
+def test_without_a_row_group_there_is_no_file_that_ends_with_one() -> None:
+    sink = io.BytesIO()
+    writer = ParquetWriter(
+        sink,
+        "new.parquet",
+        fields=WIDE,
+        properties=parquet_properties(leaf_columns(WIDE), {}),
+        modes=metrics_modes(WIDE, {})[0],
+        most_held_bytes=MIB,
+    )
+    writer.add(many_rows(0, 10))
+    assert writer.close_at_group_end() is None
+    assert sink.getvalue() == b""
+
+
 def test_large_values_have_pages_of_their_own() -> None:
     """A page has one value at least; a thousand of these would not fit any page."""
     values = [bytes([n]) * (3 * MIB) for n in range(8)]
