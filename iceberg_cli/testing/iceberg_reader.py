@@ -16,7 +16,15 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from iceberg_cli.storage import Storage
-from iceberg_cli.testing.iceberg_files import ADDED, DATA, DELETED, DELETES, Json, records
+from iceberg_cli.testing.iceberg_files import (
+    ADDED,
+    DATA,
+    DELETED,
+    DELETES,
+    EQUALITY_DELETES,
+    Json,
+    records,
+)
 
 Row = tuple[str, int]  # data file, position
 Lineage = tuple[int | None, int]  # row id, last updated sequence number
@@ -26,17 +34,19 @@ def entries_of(storage: Storage, manifest: Mapping[str, Any]) -> list[Json]:
     """The entries of a manifest with what they inherit, in file order. Spec: "Manifests", "Row Lineage"."""
     found = []
     next_row_id = manifest.get("first_row_id")
+    # In version 1 there are no numbers, and they are read as 0.
+    content, sequence_number = manifest.get("content") or DATA, manifest.get("sequence_number") or 0
     for record in records(storage.read(manifest["manifest_path"])):
         entry = {**record.pop("data_file"), **record}
         entry["content"] = entry.get("content") or 0
         if entry["status"] == ADDED:
             for name in ("sequence_number", "file_sequence_number"):
-                if entry[name] is None:
-                    entry[name] = manifest["sequence_number"]
+                if entry.get(name) is None:
+                    entry[name] = sequence_number
         if entry["snapshot_id"] is None:
             entry["snapshot_id"] = manifest["added_snapshot_id"]
         row_id = entry.get("first_row_id")
-        waits = manifest["content"] == DATA and entry["status"] != DELETED and row_id is None
+        waits = content == DATA and entry["status"] != DELETED and row_id is None
         if waits and next_row_id is not None:
             row_id, next_row_id = next_row_id, next_row_id + entry["record_count"]
         entry["first_row_id"] = row_id if manifest.get("first_row_id") is not None else None
@@ -95,7 +105,7 @@ def deleted_positions(storage: Storage, data: Mapping[str, Any], deletes: Iterab
         return set(vector_of(storage, vectors[0]))
     found: set[int] = set()
     for delete in mine:
-        if delete["file_format"].upper() == "PARQUET":
+        if delete["file_format"].upper() == "PARQUET" and delete["content"] != EQUALITY_DELETES:
             named = pq.read_table(io.BytesIO(storage.read(delete["file_path"]))).to_pylist()
             found |= {row["pos"] for row in named if row["file_path"] == data["file_path"]}
     return found

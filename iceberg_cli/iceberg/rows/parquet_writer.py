@@ -124,7 +124,7 @@ class ParquetWriter:
 
     def _is_full(self) -> bool:
         """Whether the rows that are held make a row group, or are as many as may be held."""
-        if self._bytes_per_row is None:
+        if self._bytes_per_row is None or not self._held_rows:
             return False
         return self._held_rows >= self._group_rows() or self._held_bytes >= self._most_held_bytes
 
@@ -217,6 +217,11 @@ class ParquetWriter:
         self._writer.add_key_value_metadata({_SCHEMA_KEY: self._document})
         self._writer.close()
         return file_metrics(self._footers[0], self._seen, self._path)
+
+    def abandon(self) -> None:
+        """Write nothing more: Arrow would write a footer when the writer is no longer used."""
+        if self._writer is not None:
+            self._writer.is_open = False
 
 
 def distinct_values_within(bloom: BloomFilter, rows: int, most_bytes: int) -> int:

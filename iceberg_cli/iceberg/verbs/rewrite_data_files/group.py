@@ -1,0 +1,316 @@
+"""A group of data files whose rows are written anew together: what is to be done, and what was done.
+
+A group has one partition spec and one partition. It is written whole or not at all.
+
+Spec: "Data File Fields", "Row Lineage".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+
+from iceberg_cli.encoding.transport import from_ipc, to_ipc
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.rows.data_files import DataFile
+from iceberg_cli.iceberg.rows.file_metrics import FileMetrics
+from iceberg_cli.iceberg.spec.json_fields import Fields
+from iceberg_cli.layout.position_map import PositionMap
+from iceberg_cli.layout.row_proof import RowProof
+
+_HASH: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_FIELD_ID: Final = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
+_EXACT_BELOW: Final = 1 << 53  # not every reader of JSON has more than doubles
+_LARGE: Final = re.compile(r"[1-9]\d{15,18}", re.ASCII)
+_CLOSED_FROM: Final = 0.95  # of the target
+_REST_BELOW: Final = 0.3  # of the target: too little for a file of its own
+_AIMED_ABOVE: Final = 1.02  # times the target
+_LEAST_ROW_GROUPS: Final = 4  # of an output: it ends with one, so its size is off by at most so much
+_COUNTS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+_BOUNDS: Final = ("lower_bounds", "upper_bounds")
+
+
+class Rolling(Protocol):
+    """Decides where outputs end; a value."""
+
+    def closes(self, written_bytes: int, left_bytes: int, /) -> bool:
+        """Whether an output ends with a row group.
+
+        Args:
+            written_bytes: of the output.
+            left_bytes: that are expected of the group's rows after it.
+        """
+        ...
+
+    def row_group_bytes(self, expected_bytes: int, most_bytes: int, /) -> int:
+        """The size of an output's row groups.
+
+        Args:
+            expected_bytes: of the group's rows from this output on.
+            most_bytes: of a row group.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearTarget:
+    """Outputs end near a target, unless what is left is too little for a file and fits into this one.
+
+    Args:
+        target_bytes: of an output.
+        max_bytes: of an output.
+    """
+
+    target_bytes: int
+    max_bytes: int
+
+    def closes(self, written_bytes: int, left_bytes: int, /) -> bool:
+        """See `Rolling`."""
+        if written_bytes < _CLOSED_FROM * self.target_bytes:
+            return False
+        return left_bytes >= _REST_BELOW * self.target_bytes or written_bytes + left_bytes > self.max_bytes
+
+    def row_group_bytes(self, expected_bytes: int, most_bytes: int, /) -> int:  # noqa: ARG002 - see `Rolling`
+        """Equal shares of a little more than the target, for what adds up to just below it needs one share more."""
+        aimed_at = int(_AIMED_ABOVE * self.target_bytes)
+        return max(1, aimed_at // max(_LEAST_ROW_GROUPS, -(-aimed_at // most_bytes)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTask:
+    """A group that is to be written anew; a value that engines send to their workers.
+
+    Args:
+        number: of the group in its operation.
+        spec_id: of its partition spec.
+        partition: a value for each field of the spec, as `single_value` has them.
+        inputs: in the order of their rows: by sequence number, then by path.
+        expected_bytes: of all outputs, about.
+        rolling: where outputs end.
+    """
+
+    number: int
+    spec_id: int
+    partition: tuple[Any, ...]
+    inputs: tuple[DataFile, ...]
+    expected_bytes: int
+    rolling: Rolling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputFile:
+    """A new data file.
+
+    Args:
+        path: of the file.
+        size_bytes: as the storage says.
+        metrics: of its rows.
+        sort_order_id: of the order in which they are; 0: none.
+    """
+
+    path: str
+    size_bytes: int
+    metrics: FileMetrics
+    sort_order_id: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Maps go by the field id as text, bounds are in base64, and counts that a double does not have are text."""
+        metrics = self.metrics
+        return {
+            "path": self.path,
+            "size_bytes": self.size_bytes,
+            "sort_order_id": self.sort_order_id,
+            "record_count": metrics.record_count,
+            **{
+                name: {str(i): _wire(count) for i, count in getattr(metrics, name).items()}
+                for name in _COUNTS
+            },
+            **{
+                name: {
+                    str(i): base64.b64encode(bound).decode() for i, bound in getattr(metrics, name).items()
+                }
+                for name in _BOUNDS
+            },
+            "split_offsets": list(metrics.split_offsets),
+        }
+
+    @classmethod
+    def from_json(cls, value: object, path: str, where: str) -> Self:
+        """Inverse of `to_json`.
+
+        Args:
+            value: the JSON object.
+            path: of the file that has it.
+            where: in that file, for messages.
+
+        Raises:
+            CorruptFile: it is none.
+        """
+        fields = Fields(value, path, where)
+        metrics: dict[str, Any] = {name: _map(fields, name, _count) for name in _COUNTS}
+        metrics |= {name: _map(fields, name, _bound) for name in _BOUNDS}
+        offsets = fields.integers("split_offsets")
+        if list(offsets) != sorted(set(offsets)) or min(offsets, default=0) < 0:
+            raise fields.wrong("split_offsets", "the offsets do not ascend")
+        return cls(
+            path=fields.string("path"),
+            size_bytes=_natural(fields, "size_bytes"),
+            metrics=FileMetrics(
+                record_count=_natural(fields, "record_count"), split_offsets=offsets, **metrics
+            ),
+            sort_order_id=_natural(fields, "sort_order_id"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupResult:
+    """A group that was written anew.
+
+    Args:
+        number: of the group in its operation.
+        outputs: in the order of their rows; none where all rows were deleted.
+        positions: where the rows went; files go by their places in `inputs` of the task and in `outputs`.
+        rows_read: all that the inputs have.
+        rows_deleted: those that deletes hid, and that are in no output.
+        rows_written: in all outputs.
+        input_bytes: as the storage says.
+        output_bytes: likewise.
+        proof: of the rows on both sides; None where they were counted alone.
+    """
+
+    number: int
+    outputs: tuple[OutputFile, ...]
+    positions: PositionMap
+    rows_read: int
+    rows_deleted: int
+    rows_written: int
+    input_bytes: int
+    output_bytes: int
+    proof: RowProof | None
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the positions; hashes are in hexadecimal."""
+        sums = None if self.proof is None else [f"{each:016x}" for each in self.proof.sums]
+        return {
+            "number": self.number,
+            "outputs": [each.to_json() for each in self.outputs],
+            "rows_read": self.rows_read,
+            "rows_deleted": self.rows_deleted,
+            "rows_written": self.rows_written,
+            "input_bytes": self.input_bytes,
+            "output_bytes": self.output_bytes,
+            "row_hashes": sums,
+        }
+
+    def position_data(self) -> bytes:
+        """The positions as the bytes of a file, in Arrow's IPC format."""
+        return to_ipc(self.positions.to_table())
+
+    @classmethod
+    def from_json(cls, value: object, position_data: bytes, path: str, *, position_path: str) -> Self:
+        """Inverse of `to_json` and `position_data`.
+
+        Args:
+            value: the JSON object.
+            position_data: see there.
+            path: of the file that has the object, for messages.
+            position_path: of the file that has the positions, for messages.
+
+        Raises:
+            CorruptFile: one of them is none, or they do not belong together.
+        """
+        fields = Fields(value, path)
+        outputs = tuple(
+            OutputFile.from_json(each, path, f"outputs[{place}]")
+            for place, each in enumerate(fields.array("outputs"))
+        )
+        read, deleted, written = (
+            _natural(fields, name) for name in ("rows_read", "rows_deleted", "rows_written")
+        )
+        if read - deleted != written:
+            raise fields.wrong("rows_written", f"{written} of {read} rows, of which {deleted} were deleted")
+        output_bytes = _natural(fields, "output_bytes")
+        if output_bytes != sum(each.size_bytes for each in outputs):
+            raise fields.wrong("output_bytes", f"{output_bytes}, and the outputs have other sizes")
+        positions = _positions(position_data, position_path)
+        counts = [each.metrics.record_count for each in outputs]
+        if sum(counts) != written or rows_by_output(positions, len(outputs)) != counts:
+            raise CorruptFile(position_path, "runs", "they do not have the rows of the outputs")
+        return cls(
+            number=_natural(fields, "number"),
+            outputs=outputs,
+            positions=positions,
+            rows_read=read,
+            rows_deleted=deleted,
+            rows_written=written,
+            input_bytes=_natural(fields, "input_bytes"),
+            output_bytes=output_bytes,
+            proof=_proof(fields, written),
+        )
+
+
+def rows_by_output(positions: PositionMap, outputs: int) -> list[int]:
+    """How many rows went into each of the outputs, and last into others, if any did."""
+    found = np.zeros(max(outputs, int(positions.outputs.max(initial=-1)) + 1), np.int64)
+    np.add.at(found, positions.outputs, positions.lengths)
+    return [int(each) for each in found]
+
+
+def _positions(data: bytes, path: str) -> PositionMap:
+    try:
+        table = from_ipc(data)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(path, None, f"no readable Arrow file: {str(error)[:200]}") from error
+    return PositionMap.from_table(table, path)
+
+
+def _proof(fields: Fields, count: int) -> RowProof | None:
+    if fields.value.get("row_hashes", 0) is None:
+        return None
+    texts = fields.strings("row_hashes")
+    if len(texts) != 2 or not all(map(_HASH.fullmatch, texts)):
+        raise fields.wrong("row_hashes", f"two numbers of 16 digits are expected, not {texts!r:.80}")
+    return RowProof(count, (int(texts[0], 16), int(texts[1], 16)))
+
+
+def _natural(fields: Fields, key: str) -> int:
+    found = fields.integer(key)
+    if found < 0:
+        raise fields.wrong(key, f"{found} is negative")
+    return found
+
+
+def _wire(count: int) -> int | str:
+    return count if count < _EXACT_BELOW else str(count)
+
+
+def _count(fields: Fields, key: str) -> int:
+    text = fields.value.get(key)
+    if not isinstance(text, str):
+        return _natural(fields, key)
+    if not _LARGE.fullmatch(text) or int(text) < _EXACT_BELOW:
+        raise fields.wrong(key, f"{text!r:.40} is no number that is written as text")
+    return int(text)
+
+
+def _map(fields: Fields, key: str, parse: Callable[[Fields, str], Any]) -> dict[int, Any]:
+    """An object whose names are field ids."""
+    inner = Fields(fields.value.get(key), fields.path, fields.name(key))
+    for name in inner.value:
+        if not _FIELD_ID.fullmatch(name):
+            raise inner.wrong(name, "no field id")
+    return {int(name): parse(inner, name) for name in inner.value}
+
+
+def _bound(fields: Fields, key: str) -> bytes:
+    try:
+        return base64.b64decode(fields.string(key), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise fields.wrong(key, f"no base64: {error}") from error

@@ -1,0 +1,141 @@
+"""The new data files of a group: how they are created, and how what is in them is read back.
+
+They are read by the plain library and by field ids, and not by what reads the inputs: so what is proved of them holds
+for the writer and for the storage alike.
+
+Spec: Appendix A, "Parquet".
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from iceberg_cli.encoding.row_batches import readable, rows_at_once, stream_of
+from iceberg_cli.engines import FileParts
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.layout.row_proof import RowProof, row_proof
+from iceberg_cli.storage import Storage
+
+
+class Writer(Protocol):
+    """A new file while it is written: nobody sees it before it is committed."""
+
+    @property
+    def path(self) -> str:
+        """Of the file."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Written so far."""
+        ...
+
+    def write(self, data: bytes) -> int:
+        """Add bytes, all of them; how many these are."""
+        ...
+
+    def commit(self) -> None:
+        """Make the file whole, durable and visible."""
+        ...
+
+    def abort(self) -> None:
+        """Leave no file; after this nothing is written to it."""
+        ...
+
+
+class Creator(Protocol):
+    """What creates the new files of one group."""
+
+    @property
+    def storage(self) -> Storage:
+        """By which files are read."""
+        ...
+
+    def create(self, place: Callable[[str], str]) -> Writer:
+        """A new file.
+
+        Args:
+            place: gives the path for a file's name, which ends in `.parquet`.
+        """
+        ...
+
+
+class Sink(io.RawIOBase):
+    """A new file as a stream that is written to; closing it does nothing to the file."""
+
+    def __init__(self, writer: Writer) -> None:
+        super().__init__()
+        self._writer = writer
+        self._is_aborted = False
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """How many bytes were written."""
+        return self._writer.size_bytes
+
+    def write(self, data: Any) -> int:
+        """Add bytes; how many these are."""
+        # What Arrow opened writes its last bytes when it goes, whatever happened before.
+        return len(data) if self._is_aborted else self._writer.write(bytes(data))
+
+    def abort(self) -> None:
+        """Abort the file; what is written from now on goes nowhere."""
+        self._is_aborted = True
+        self._writer.abort()
+
+
+def parts_of(storage: Storage, path: str) -> FileParts:
+    """A stored file of which parts are read, as large as the storage says.
+
+    Raises:
+        FileNotFoundError: it is gone. BackendUnavailable.
+    """
+    size_bytes = storage.stat(path).size_bytes
+    return FileParts(path, size_bytes, partial(_span, storage, path))
+
+
+def _span(storage: Storage, path: str, offset: int, length: int) -> bytes:
+    return storage.read(path, (offset, length))
+
+
+def check_stored(storage: Storage, path: str, *, size_bytes: int, count: int, proof: RowProof | None) -> None:
+    """Hold a finished Parquet file against what was put into it: its size, its footer, and the rows in its bytes.
+
+    Args:
+        storage: where it is.
+        path: of the file.
+        size_bytes: that were written.
+        count: of rows.
+        proof: of these rows; None where they are counted alone. No more of them than a bounded number is read at once.
+
+    Raises:
+        CorruptFile: they differ, or it cannot be read. FileNotFoundError: it is gone. BackendUnavailable.
+    """
+    import pyarrow.parquet as pq
+
+    parts = parts_of(storage, path)
+    if parts.size_bytes != size_bytes:
+        reason = f"{size_bytes} bytes were written, and the storage has {parts.size_bytes}"
+        raise CorruptFile(path, None, reason)
+    with readable(path, "Parquet"):
+        opened = pq.ParquetFile(stream_of(parts), pre_buffer=False)
+    stored = opened.metadata.num_rows
+    if stored != count:
+        raise CorruptFile(path, "num_rows", f"{count} rows were written, and the footer says {stored}")
+    if proof is None:
+        return
+    found = RowProof()
+    with readable(path, "Parquet"):
+        for batch in opened.iter_batches(rows_at_once(size_bytes, count, None), use_threads=False):
+            found += row_proof(pa.Table.from_batches([batch]))
+    if found != proof:
+        reason = f"read back they are not the {count} rows that were written: their hashes are others"
+        raise CorruptFile(path, "rows", reason)
