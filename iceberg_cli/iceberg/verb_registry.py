@@ -14,4 +14,5 @@ VERBS: Final = Verbs(
     "upgrade-v3",
     "assign-row-ids",
     seen_by_inspect=("expire-snapshots", "rewrite-manifests", "merge-dvs"),
+    unlisted=("rewrite-data-files",),
 )

@@ -38,6 +38,7 @@ class Verbs(FormatVerbs):
         names: of the verbs.
         instead: for verbs that other formats have, what does the same here, as an error can advise it.
         seen_by_inspect: those of the names that have a `suggestion`.
+        unlisted: verbs that are found by their names, so that what they began is finished, and that no command has.
     """
 
     def __init__(
@@ -46,9 +47,11 @@ class Verbs(FormatVerbs):
         *names: str,
         instead: Mapping[str, str] | None = None,
         seen_by_inspect: Sequence[str] = (),
+        unlisted: Sequence[str] = (),
     ) -> None:
         self._package = package
         self._names = names
+        self._unlisted = unlisted
         self._instead = instead or {}
         self._seen_by_inspect = seen_by_inspect
 
@@ -57,7 +60,7 @@ class Verbs(FormatVerbs):
         return verb
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names
+        return name in self._names or name in self._unlisted
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -97,6 +100,6 @@ class Verbs(FormatVerbs):
         raise AttributeError(f"{self._package!r} has no policy {name!r}")
 
     def _module(self, name: str, module: str) -> Any:
-        if name not in self._names:
+        if name not in self:
             raise KeyError(name)
         return import_module(f"{self._package}.{name.replace('-', '_')}.{module}")

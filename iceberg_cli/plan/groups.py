@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.encoding.strict_json import check_shape
 from iceberg_cli.errors import CorruptFile
 
 GROUPS_SCHEMA: Final = pa.schema(
@@ -23,10 +24,12 @@ GROUPS_SCHEMA: Final = pa.schema(
         pa.field("rows", pa.int64(), nullable=False),
         pa.field("expected_files", pa.int64(), nullable=False),
         pa.field("expected_bytes", pa.int64(), nullable=False),
+        pa.field("leaves_rest", pa.bool_(), nullable=False),
         pa.field("reason", pa.string(), nullable=False),
     ]
 )
-"""Of each group: its number from 0, its partition in words, what it has, what is expected of it, and why it is one."""
+"""Of each group: its number from 0, its partition in words, what it has, what is expected of it, whether its last file
+may be small, and why it is one."""
 
 _PREFIX, _SUFFIX = "inputs-", ".arrow"
 
@@ -38,10 +41,12 @@ class Groups:
     Args:
         rows: n groups by number: `GROUPS_SCHEMA`.
         inputs: their files, by `group`; the other columns are the format's.
+        base: which state of the table they were planned on, in the format's own words.
     """
 
     rows: pa.Table
     inputs: pa.Table
+    base: Mapping[str, str]
 
     def __len__(self) -> int:
         """The number of groups."""
@@ -79,6 +84,7 @@ class Groups:
         return {
             "count": len(self),
             "bytes": self.size_bytes,
+            "base": dict(self.base),
             "rows": self.rows.to_pylist(),
             "inputs": self.file,
         }
@@ -110,4 +116,6 @@ class Groups:
             inputs = pa.ipc.open_file(data).read_all()
         except pa.ArrowException as error:
             raise CorruptFile(f"{folder}/{name}", None, f"not an Arrow file: {error}") from error
-        return cls(rows=rows, inputs=inputs)
+        base = value["base"]
+        check_shape(list(base.values()), [str], "base")
+        return cls(rows=rows, inputs=inputs, base=base)

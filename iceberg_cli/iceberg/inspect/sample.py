@@ -26,12 +26,7 @@ from iceberg_cli.iceberg.rows.data_files import (
     RowReader,
 )
 from iceberg_cli.iceberg.rows.live_entries import ENTRY_COLUMNS, LiveEntries, LiveEntryReader
-from iceberg_cli.iceberg.rows.row_deletes import (
-    DELETE_COLUMNS,
-    RowDeletes,
-    refuse_unfit,
-    with_path_bounds,
-)
+from iceberg_cli.iceberg.rows.row_deletes import RowDeletes, row_deletes
 from iceberg_cli.iceberg.rows.table_columns import columns_of
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
 from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
@@ -183,25 +178,7 @@ class SnapshotSample(SampleInspector[Sequence[LiveEntries]]):
 
     @cached_property
     def _deletes(self) -> RowDeletes:
-        manifests = self._manifests.filter(pc.equal(self._manifests["content"], 1))
-        parts = self._reachability.from_entries(
-            manifests, DELETE_COLUMNS, self._entry_reader, phase="reading delete manifests"
-        )
-        metadata = self._table.metadata
-        tables = [with_path_bounds(each.table) for part in parts for each in part]
-        for each in tables:
-            refuse_unfit(each, metadata)
-        schemas = [metadata.current_schema(), *reversed(metadata.schemas)]
-        path = self._table.metadata_location
-        return RowDeletes(
-            entries=pa.concat_tables(tables).combine_chunks() if tables else None,
-            schemas=[
-                [field for field, _, _ in columns_of(each, metadata.properties, path=path)]
-                for each in schemas
-            ],
-            table=self._table,
-            notes=self.notes,
-        )
+        return row_deletes(self._table, self._reachability, self._manifests, self.notes)
 
 
 def schema_of(metadata: TableMetadata, snapshot: Snapshot | None, state: StateSelector) -> Schema:

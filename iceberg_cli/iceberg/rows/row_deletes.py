@@ -26,13 +26,15 @@ from iceberg_cli.iceberg.rows.data_files import (
     keys_of,
 )
 from iceberg_cli.iceberg.rows.data_files import rows_of as projected
-from iceberg_cli.iceberg.rows.live_entries import ENTRY_COLUMNS
+from iceberg_cli.iceberg.rows.live_entries import ENTRY_COLUMNS, LiveEntryReader
+from iceberg_cli.iceberg.rows.table_columns import columns_of
 from iceberg_cli.iceberg.spec.deletes.position_deletes import FILE_PATH_ID, POS_ID, read_position_deletes
 from iceberg_cli.iceberg.spec.manifests.unfit_entries import VECTOR_FIELDS, unfit_entries
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
 from iceberg_cli.table.stored_files import true_sizes
 
 if TYPE_CHECKING:
+    from iceberg_cli.iceberg.reachability.scan import Reachability
     from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
     from iceberg_cli.iceberg.table import IcebergTable
 
@@ -262,6 +264,45 @@ class RowDeletes:
         )
         self.notes += [note for note in notes if note not in self.notes]
         return [file._replace(size_bytes=size) for file, size in zip(files, sizes, strict=True)]
+
+
+def row_deletes(
+    table: IcebergTable, reachability: Reachability, manifests: pa.Table, notes: list[str]
+) -> RowDeletes:
+    """The deletes that delete manifests list.
+
+    Args:
+        table: as loaded.
+        reachability: reads manifests.
+        manifests: rows of a manifest list; those of data are left out.
+        notes: see `RowDeletes`.
+
+    Raises:
+        CorruptFile: one cannot be read whole, or has an entry that cannot be applied.
+    """
+    metadata = table.metadata
+    reader = LiveEntryReader(
+        specs={spec.spec_id: spec for spec in metadata.partition_specs}, types=column_types(metadata)
+    )
+    parts = reachability.from_entries(
+        manifests.filter(pc.equal(manifests["content"], 1)),
+        DELETE_COLUMNS,
+        reader,
+        phase="reading delete manifests",
+    )
+    tables = [with_path_bounds(each.table) for part in parts for each in part]
+    for each in tables:
+        refuse_unfit(each, metadata)
+    path = table.metadata_location
+    return RowDeletes(
+        entries=pa.concat_tables(tables).combine_chunks() if tables else None,
+        schemas=[
+            [field for field, _, _ in columns_of(each, metadata.properties, path=path)]
+            for each in (metadata.current_schema(), *reversed(metadata.schemas))
+        ],
+        table=table,
+        notes=notes,
+    )
 
 
 class _Vector(NamedTuple):

@@ -32,6 +32,7 @@ class Creator:
         operation_id: which the names have in them.
         number: of the group.
         attempt: the mark of the try.
+        suffix: of the names.
     """
 
     storage: Storage
@@ -39,19 +40,16 @@ class Creator:
     operation_id: str
     number: int
     attempt: str
+    suffix: str
     _files: int = 0
 
-    def create(self, place: Callable[[str], str], suffix: str) -> tuple[str, Writer]:
-        """Begin a new data file.
+    def create(self, place: Callable[[str], str]) -> NewFile:
+        """Begin a new data file, which is there once it is committed.
 
         Args:
             place: gives the path for a file's name.
-            suffix: of the name.
-
-        Returns:
-            Its path, and what writes it: it is there once that commits.
         """
-        path = place(f"{self._files:05d}-{self.operation_id}-{self.number}-{self.attempt}{suffix}")
+        path = place(f"{self._files:05d}-{self.operation_id}-{self.number}-{self.attempt}{self.suffix}")
         begun = f"{self.folder}/{_BEGUN}/{self.number}-{self.attempt}-{self._files}"
         self._files += 1
         self.storage.put_if_absent(f"{begun}.json", _encoded({"path": path}))
@@ -62,19 +60,24 @@ class Creator:
             )
 
         writer = self.storage.create(path, on_upload=record)
-        return path, _RecordedWriter(writer, self.storage, path, f"{begun}.json")
+        return NewFile(writer, self.storage, path, f"{begun}.json")
 
     def keep(self, name: str, data: bytes) -> None:
         """Keep something beside the result, such as where rows went."""
         self.storage.put_if_absent(kept_path(self.folder, self.number, self.attempt, name), data)
 
 
-class _RecordedWriter(Writer):
-    """Writes a file whose record others may delete, who take its process for dead: then the file goes, too."""
+class NewFile(Writer):
+    """A file whose record others may delete, who take its process for dead: then the file goes, too."""
 
     def __init__(self, writer: Writer, storage: Storage, path: str, record: str) -> None:
         super().__init__(path)
         self._writer, self._storage, self._record = writer, storage, record
+
+    @property
+    def path(self) -> str:
+        """Of the file."""
+        return self._path
 
     def _write(self, data: memoryview) -> None:
         self._writer.write(data)
@@ -114,6 +117,7 @@ class GroupWork:
         folder: of the operation's groups.
         operation_id: its id.
         owner: the mark of the process that has it run, which begins that of each try.
+        suffix: of the names of new files.
         rewrite: writes the new files of a group; gets what creates them, and the format's own description of the group.
     """
 
@@ -121,6 +125,7 @@ class GroupWork:
     folder: str
     operation_id: str
     owner: str
+    suffix: str
     rewrite: Callable[[Creator, Any], Written]
 
     def __call__(self, item: tuple[int, Any]) -> FinishedGroup:
@@ -133,6 +138,7 @@ class GroupWork:
             operation_id=self.operation_id,
             number=number,
             attempt=attempt,
+            suffix=self.suffix,
         )
         written = self.rewrite(creator, task)
         data = GroupResult(

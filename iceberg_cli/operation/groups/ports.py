@@ -20,12 +20,14 @@ class GroupTasks:
 
     Args:
         rewrite: see `GroupWork`; picklable, as are the groups, and run by an engine.
-        groups: by number, the format's own description of each.
+        groups: by number, the format's own description of each; one that cannot be rewritten any more is left out.
+        suffix: of the names of new files.
         processes: at most so many are rewritten side by side.
     """
 
     rewrite: Callable[[Creator, Any], Written]
     groups: Mapping[int, Any]
+    suffix: str
     processes: int
 
 

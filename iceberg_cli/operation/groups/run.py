@@ -129,8 +129,10 @@ class GroupsRun(CommittingRun):
             folder=self.folder,
             operation_id=self.journal.operation_id,
             owner=self._owner,
+            suffix=tasks.suffix,
             rewrite=tasks.rewrite,
         )
+        todo = [number for number in todo if number in tasks.groups]
         items = [(number, tasks.groups[number]) for number in todo]
         pace = self.verb.pace(self.shown)
         ends = self.table.engine.run(work, items, may_begin=self._may_begin, processes=tasks.processes)

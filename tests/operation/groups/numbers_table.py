@@ -327,7 +327,7 @@ class RewriteVerb(GroupVerb):
         rows = [
             {
                 "number": number, "partition": "", "files": len(group), "bytes": size, "rows": 0,
-                "expected_files": 1, "expected_bytes": size, "reason": "small",
+                "expected_files": 1, "expected_bytes": size, "leaves_rest": True, "reason": "small",
             }
             for number, (group, size) in enumerate(zip(groups, sizes, strict=True))
         ]  # fmt: skip
@@ -342,6 +342,7 @@ class RewriteVerb(GroupVerb):
             steps=(Step(name=STEP),) if groups else (),
             removals=Removals.of(SCHEMA.empty_table()),
             groups=Groups(
+                base={},
                 rows=pa.Table.from_pylist(rows, schema=GROUPS_SCHEMA),
                 inputs=pa.table(
                     {
@@ -356,7 +357,7 @@ class RewriteVerb(GroupVerb):
     def tasks(self, table: NumbersTable, plan: Plan, numbers: Sequence[int]) -> GroupTasks:
         assert plan.groups is not None
         groups = {number: plan.groups.inputs_of(number)["path"].to_pylist() for number in numbers}
-        return GroupTasks(rewrite=rewrite, groups=groups, processes=1)
+        return GroupTasks(rewrite=rewrite, groups=groups, suffix=".txt", processes=1)
 
     def pace(self, plan: Plan) -> CommitPace:
         return CommitPace(every_bytes=self.every_bytes, every_ms=1_000_000, most_commits=self.most_commits)
@@ -400,11 +401,11 @@ def rewrite(creator: Creator, inputs: Sequence[str]) -> Written:
         numbers += lines
     paths = []
     for start in range(0, len(numbers), _PER_FILE):
-        path, writer = creator.create(lambda name: f"{LOCATION}/data/{name}", ".txt")
+        writer = creator.create(lambda name: f"{LOCATION}/data/{name}")
         for line in numbers[start : start + _PER_FILE]:
             writer.write(line)
         writer.commit()
-        paths.append(path)
+        paths.append(writer.path)
     creator.keep("map", b"where they went")
     return Written(paths=tuple(paths))
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.external_sort import Span, SpillFile
 from iceberg_cli.encoding.transport import from_ipc, to_ipc
-from iceberg_cli.iceberg.verbs.merge_dvs.index import Ints
+from iceberg_cli.iceberg.branch.entry_columns import Ints
 
 _BLOCK_BYTES: Final = 1 << 20
 _HELD_BYTES: Final = 8 << 20

@@ -13,15 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.verbs.merge_dvs.index import (
-    EQUALITY,
-    POSITIONS,
-    SOUND,
-    VECTOR,
-    Bools,
-    DeleteIndex,
-    Ints,
-)
+from iceberg_cli.iceberg.branch.entry_columns import EQUALITY, POSITIONS, VECTOR, Bools, Ints
+from iceberg_cli.iceberg.verbs.merge_dvs.index import SOUND, DeleteIndex
 
 FOOTER_BYTES: Final = 200  # of one deletion vector in a Puffin footer, without its data file's path
 

@@ -27,13 +27,13 @@ from iceberg_cli.encoding.deletion_vector import encode, union
 from iceberg_cli.encoding.deletion_vector.framing import framed
 from iceberg_cli.encoding.deletion_vector.roaring import Roaring32
 from iceberg_cli.engines import BATCH_BYTES
+from iceberg_cli.iceberg.branch.entry_columns import Bools, Ints
 from iceberg_cli.iceberg.spec.deletes.dv_blobs import (
     merge_vectors,
     missing_positions,
     positions_in,
     vector_of,
 )
-from iceberg_cli.iceberg.verbs.merge_dvs.index import Bools, Ints
 
 CONTAINER: Final = 1 << 16
 _EMPTY: Final = BitMap().serialize()

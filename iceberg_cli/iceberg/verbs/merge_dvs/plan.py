@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.iceberg.branch.entry_columns import POSITIONS, VECTOR, Bools, Ints
 from iceberg_cli.iceberg.branch.head import BranchHead, head_of
 from iceberg_cli.iceberg.branch.manifest_headers import losses
 from iceberg_cli.iceberg.branch.row_ids import given_again
+from iceberg_cli.iceberg.branch.where import parse_where
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
@@ -31,22 +33,12 @@ from iceberg_cli.iceberg.verbs.merge_dvs.choice import (
     small,
 )
 from iceberg_cli.iceberg.verbs.merge_dvs.due import early, reason_of
-from iceberg_cli.iceberg.verbs.merge_dvs.index import (
-    BEHIND_END,
-    LOST_DELETES,
-    POSITIONS,
-    SOUND,
-    VECTOR,
-    Bools,
-    DeleteIndex,
-    Ints,
-)
+from iceberg_cli.iceberg.verbs.merge_dvs.index import BEHIND_END, LOST_DELETES, SOUND, DeleteIndex
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import VERB_NAME, MergeDvs
 from iceberg_cli.iceberg.verbs.merge_dvs.read import DeleteReader
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import MOVED, NEW, OUTPUTS_SCHEMA, Merge, MergeSettings
 from iceberg_cli.iceberg.verbs.merge_dvs.vectors import MergedVectors
 from iceberg_cli.iceberg.verbs.merge_dvs.verdicts import delete_file_verdicts, puffin_verdicts, warnings_of
-from iceberg_cli.iceberg.verbs.merge_dvs.where import parse_where
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
 

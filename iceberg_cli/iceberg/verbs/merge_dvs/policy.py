@@ -58,7 +58,7 @@ class MergeDvs(Policy):
     def check_together(self) -> None:
         """Refuse an expression that cannot be read."""
         if self.where is not None:
-            from iceberg_cli.iceberg.verbs.merge_dvs.where import parse_where
+            from iceberg_cli.iceberg.branch.where import parse_where
 
             parse_where(self.where)
 

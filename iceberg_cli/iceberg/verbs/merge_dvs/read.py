@@ -12,6 +12,20 @@ import pyarrow.compute as pc
 
 from iceberg_cli.engines import Engine, OnEvent, Scan
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.branch.entry_columns import (
+    BOUNDS,
+    DATA_COLUMNS,
+    DELETE_COLUMNS,
+    EQUALITY,
+    POSITIONS,
+    EntryReader,
+    Ints,
+    PathKeys,
+    all_data,
+    all_deletes,
+    lowest_of,
+)
+from iceberg_cli.iceberg.branch.where import Condition, check_fields
 from iceberg_cli.iceberg.spec.deletes.position_deletes import PARTS_SCHEMA, rows_differ
 from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
@@ -19,26 +33,10 @@ from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.merge_dvs import tasks
 from iceberg_cli.iceberg.verbs.merge_dvs.blobs import BlobSpill
-from iceberg_cli.iceberg.verbs.merge_dvs.index import (
-    BOUNDS,
-    DATA_COLUMNS,
-    DELETE_COLUMNS,
-    EQUALITY,
-    POSITIONS,
-    DeleteIndex,
-    EntryReader,
-    Ints,
-    PathKeys,
-    all_data,
-    all_deletes,
-    index,
-    lowest_of,
-    target_paths,
-)
+from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex, index, target_paths
 from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import MergeLimits
 from iceberg_cli.iceberg.verbs.merge_dvs.tasks import DeleteFile
 from iceberg_cli.iceberg.verbs.merge_dvs.vectors import DeletionVectors, limits_of, splits_of
-from iceberg_cli.iceberg.verbs.merge_dvs.where import Condition, check_fields
 from iceberg_cli.paths import path_key_column
 
 

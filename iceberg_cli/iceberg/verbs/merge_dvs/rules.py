@@ -19,17 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.iceberg.branch.entry_columns import EQUALITY, POSITIONS, UNREADABLE, VECTOR, Bools, Ints
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import rolled, weights_of
-from iceberg_cli.iceberg.verbs.merge_dvs.index import (
-    EQUALITY,
-    POSITIONS,
-    UNREADABLE,
-    VECTOR,
-    Bools,
-    DeleteIndex,
-    Ints,
-)
+from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.plan.plan import Option, Plan, Task
 

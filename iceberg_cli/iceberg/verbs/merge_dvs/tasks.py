@@ -16,6 +16,7 @@ import pyarrow as pa
 from iceberg_cli.encoding.transport import from_ipc, to_ipc
 from iceberg_cli.engines import BuiltFile, Source
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
+from iceberg_cli.iceberg.branch.entry_columns import Ints
 from iceberg_cli.iceberg.spec.deletes.dv_blobs import (
     ExtractedBlobs,
     positions_in,
@@ -34,7 +35,6 @@ from iceberg_cli.iceberg.spec.deletes.position_deletes import (
 )
 from iceberg_cli.iceberg.spec.deletes.puffin import MAGIC
 from iceberg_cli.iceberg.verbs.merge_dvs.blobs import BlobSpill
-from iceberg_cli.iceberg.verbs.merge_dvs.index import Ints
 from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
     NUMBERS_SCHEMA,
     REPORTED_SCHEMA,

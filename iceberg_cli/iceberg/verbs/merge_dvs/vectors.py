@@ -23,11 +23,12 @@ import pyarrow as pa
 from iceberg_cli.encoding.transport import from_ipc
 from iceberg_cli.engines import Engine, OnEvent, Scan, ShuffleStage
 from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.iceberg.branch.entry_columns import Ints
 from iceberg_cli.iceberg.spec.deletes.position_deletes import FileSplit
 from iceberg_cli.iceberg.verbs.merge_dvs import tasks
 from iceberg_cli.iceberg.verbs.merge_dvs.blobs import BlobSpill
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import Puffins
-from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex, Ints
+from iceberg_cli.iceberg.verbs.merge_dvs.index import DeleteIndex
 from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import (
     LIMITS,
     MISSING_SCHEMA,

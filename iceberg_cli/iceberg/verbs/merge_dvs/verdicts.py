@@ -8,18 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from iceberg_cli.iceberg.branch.entry_columns import EQUALITY, POSITIONS, UNREADABLE, Bools, Ints
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import Conversion, Puffins
-from iceberg_cli.iceberg.verbs.merge_dvs.index import (
-    BEHIND_END,
-    EQUALITY,
-    FROZEN,
-    POSITIONS,
-    SOUND,
-    UNREADABLE,
-    Bools,
-    DeleteIndex,
-    Ints,
-)
+from iceberg_cli.iceberg.verbs.merge_dvs.index import BEHIND_END, FROZEN, SOUND, DeleteIndex
 from iceberg_cli.iceberg.verbs.merge_dvs.rules import SUBJECTS, MergeSettings
 from iceberg_cli.plan.plan import Verdict
 

@@ -1,0 +1,333 @@
+"""The commit of groups that are rewritten: which of them still can be committed, and what becomes of the manifests.
+
+Spec: "Snapshots", "Manifests", "Sequence Numbers", "Delete Formats".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.errors import Refused
+from iceberg_cli.iceberg.branch.entry_columns import EQUALITY, VECTOR, Bools, Ints
+from iceberg_cli.iceberg.branch.head import head_of
+from iceberg_cli.iceberg.branch.manifest_headers import losses
+from iceberg_cli.iceberg.branch.row_ids import given_again
+from iceberg_cli.iceberg.commit.draft import SnapshotDraft
+from iceberg_cli.iceberg.commit.summary import carried_totals
+from iceberg_cli.iceberg.commit.verification import read_kept
+from iceberg_cli.iceberg.rows.row_deletes import row_deletes
+from iceberg_cli.iceberg.spec.manifests.manifest import DATA, DELETES
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
+from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
+from iceberg_cli.iceberg.verbs.rewrite_data_files.group import OutputFile
+from iceberg_cli.iceberg.verbs.rewrite_data_files.manifests import (
+    AddedFiles,
+    CarriedEntries,
+    ManifestsBuild,
+)
+from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import unpartitioned
+from iceberg_cli.operation.groups.ports import Batch
+from iceberg_cli.operation.groups.results import GroupResult
+from iceberg_cli.plan.groups import Groups
+from iceberg_cli.plan.plan import Change, Plan, Step, Task
+
+_TARGET: Final = "commit.manifest.target-size-bytes"
+_DEFAULT_TARGET_BYTES: Final = 8 << 20
+_DROPPED_ROWS: Final = "iceberg-cli.rows-dropped-by-deletes"
+
+
+def batch_of(table: IcebergTable, plan: Plan, results: Sequence[GroupResult]) -> Batch:
+    """The commit of finished groups on the table as loaded last; see `GroupVerb`."""
+    assert plan.groups is not None
+    metadata, groups = table.metadata, plan.groups
+    ref, until = groups.base["ref"], int(groups.base["sequence_number"])
+    numbers = [each.number for each in results]
+    if metadata.format_version != plan.table["format_version"]:
+        return _all_dropped(numbers, f"the table has format version {metadata.format_version} by now")
+    if ref not in metadata.refs:
+        return _all_dropped(numbers, f"branch {ref} is gone")
+    head = head_of(table, ref)
+    if head.blocked_by:
+        raise Refused(f"Cannot commit to {table.name}: {'; '.join(head.blocked_by)}")
+    files = branch_files(table, head)
+    inputs = groups.inputs.filter(pc.is_in(groups.inputs["group"], value_set=pa.array(numbers, pa.int64())))
+    inputs = inputs.combine_chunks()
+    dropped, places = _dropped(table, files, inputs, until=until)
+    kept = [each for each in results if each.number not in dropped]
+    if not kept:
+        return Batch(step=None, dropped=dropped)
+    is_kept = ~np.isin(inputs["group"].to_numpy(), list(dropped))
+    inputs, places = inputs.filter(pa.array(is_kept)), places[is_kept]
+    commit = _Commit(
+        table=table,
+        files=files,
+        groups=groups,
+        results=kept,
+        inputs=inputs,
+        places=places,
+        outputs={each.number: _outputs(each) for each in kept},
+        until=until,
+    )
+    step, build = commit.step(plan.steps[-1].name)
+    read_kept(table.reachability, metadata, replace(plan, steps=(step,), groups=None))
+    return Batch(step=step, build=build, dropped=dropped)
+
+
+def _all_dropped(numbers: Sequence[int], reason: str) -> Batch:
+    return Batch(step=None, dropped=dict.fromkeys(numbers, reason))
+
+
+def _dropped(
+    table: IcebergTable, files: BranchFiles, inputs: pa.Table, *, until: int
+) -> tuple[dict[int, str], Ints]:
+    """The groups that cannot be committed any more, each with the reason; and the places of all inputs."""
+    metadata = table.metadata
+    everywhere = unpartitioned(metadata)
+    codes, places = rules.differences(inputs, files.data, files.deletes, everywhere=everywhere, until=until)
+    for path in _named_by_unread(table, files, inputs, until=until):
+        rows = pc.equal(inputs["path"], path).to_numpy()
+        codes[rows & (codes == rules.Difference.NONE)] = rules.Difference.NEWER_DELETES
+    lost = rules.compared_columns_lost(
+        inputs, files.deletes, column_types(metadata).keys(), everywhere=everywhere, until=until
+    )
+    codes[lost & (codes == rules.Difference.NONE)] = rules.Difference.NEWER_DELETES
+    known = [spec.spec_id for spec in metadata.partition_specs]
+    codes[~np.isin(inputs["spec_id"].to_numpy(), known)] = rules.Difference.LISTED_ANEW
+    dropped: dict[int, str] = {}
+    numbers = inputs["group"].to_numpy()
+    for row in np.flatnonzero(codes != rules.Difference.NONE).tolist():
+        text = rules.DIFFERENCES[rules.Difference(int(codes[row]))]
+        dropped.setdefault(int(numbers[row]), f"{inputs['path'][row].as_py()} {text}")
+    return dropped, places
+
+
+def _named_by_unread(
+    table: IcebergTable, files: BranchFiles, inputs: pa.Table, *, until: int
+) -> Sequence[str]:
+    """The inputs that newer position deletes name, of which only their rows tell that."""
+    newer = rules.unread_newer(inputs, files.deletes, until=until)
+    if not len(newer):
+        return ()
+    deletes = row_deletes(table, table.reachability, files.head.rows, [])
+    assert deletes.entries is not None
+    chosen = pc.is_in(deletes.entries["file_path"], value_set=newer["path"].combine_chunks())
+    deletes.entries = deletes.entries.filter(chosen).combine_chunks()
+    names = ["file_path" if name == "path" else name for name in inputs.column_names]
+    return list(deletes.of(inputs.rename_columns(names)).vectors)
+
+
+def _outputs(result: GroupResult) -> tuple[OutputFile, ...]:
+    path = f"the result of group {result.number}"
+    found = tuple(
+        OutputFile.from_json(each, path, f"outputs[{place}]")
+        for place, each in enumerate(result.content["outputs"])
+    )
+    if tuple(each.path for each in found) != result.paths:
+        raise Refused(f"Cannot commit {path}: it names other files than were written")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Commit:
+    """A commit while it is made.
+
+    Args:
+        table: as loaded.
+        files: of the branch's head.
+        groups: of the plan.
+        results: of the groups that are committed.
+        inputs: of these groups: `INPUTS_SCHEMA`.
+        places: of the inputs in `files.data`.
+        outputs: new files by group.
+        until: their sequence number.
+    """
+
+    table: IcebergTable
+    files: BranchFiles
+    groups: Groups
+    results: Sequence[GroupResult]
+    inputs: pa.Table
+    places: Ints
+    outputs: Mapping[int, tuple[OutputFile, ...]]
+    until: int
+
+    def step(self, name: str) -> tuple[Step, ManifestsBuild]:
+        """The step, and what builds its manifests."""
+        metadata, head = self.table.metadata, self.files.head
+        has_outputs = np.array(
+            [bool(self.outputs[each]) for each in self.inputs["group"].to_pylist()], np.bool_
+        )
+        dead = rules.dead_deletes(
+            self.files.data,
+            self.files.deletes,
+            removed=self.places,
+            replaced_by=has_outputs,
+            everywhere=unpartitioned(metadata),
+            until=self.until,
+        )
+        added = self._added()
+        carried = [
+            *self._carried(DATA, self.files.data, np.isin(np.arange(len(self.files.data)), self.places)),
+            *self._carried(DELETES, self.files.deletes, dead),
+        ]
+        replaced = sorted({row for job in carried for row in job.replaced})
+        lost = losses(self.table, metadata, head.rows.take(pa.array(replaced, pa.int64())))
+        if reasons := (*lost.blocked_by, *given_again(self.table, metadata, head)):
+            raise Refused(f"Cannot commit to {self.table.name}: {'; '.join(reasons)}")
+        stays = np.ones(len(head.rows), np.bool_)
+        stays[replaced] = False
+        tasks = (*(job.task for job in added), *(job.task for job in carried))
+        counted, differences, counts = self._counted(dead)
+        counted |= {
+            "manifests-created": len(tasks),
+            "manifests-kept": int(stays.sum()),
+            "manifests-replaced": len(replaced),
+        }
+        draft = SnapshotDraft(
+            ref=head.ref,
+            parent_snapshot_id=head.snapshot.snapshot_id,
+            operation="replace",
+            added=tasks,
+            kept=head.rows.filter(pa.array(stays)),
+            summary={key: str(number) for key, number in counted.items()}
+            | carried_totals(head.snapshot.summary, differences),
+        )
+        step = Step(name=name, tasks=tasks, change=Change(draft=draft, counts=counts))
+        return step, ManifestsBuild(table=self.table, files=self.files, added=added, carried=carried)
+
+    def _added(self) -> list[AddedFiles]:
+        """The manifests of new files, one for each partition spec."""
+        first = {
+            number: (spec_id, key)
+            for number, spec_id, key in zip(
+                *(self.inputs[name].to_pylist() for name in ("group", "spec_id", "key")), strict=True
+            )
+        }
+        by_spec: dict[int, list[tuple[OutputFile, bytes]]] = {}
+        for result in self.results:
+            spec_id, key = first[result.number]
+            by_spec.setdefault(spec_id, []).extend((each, key) for each in self.outputs[result.number])
+        return [
+            AddedFiles(
+                task=Task(name=f"added-{_digest(file.path for file, _ in own)}.avro", kind="manifest"),
+                spec_id=spec_id,
+                files=tuple(own),
+                sequence_number=self.until,
+            )
+            for spec_id, own in sorted(by_spec.items())
+            if own
+        ]
+
+    def _carried(self, content: int, entries: pa.Table, removed: Bools) -> list[CarriedEntries]:
+        """The manifests in whose place others come, which say of some entries that they are removed."""
+        owners, indices = entries["manifest"].to_numpy(), entries["entry"].to_numpy()
+        rows = self.files.head.rows
+        replaced = np.unique(owners[removed]).tolist()
+        target = self.table.metadata.property_int(_TARGET, _DEFAULT_TARGET_BYTES)
+        packed: dict[int, list[tuple[list[int], int]]] = {}
+        for row in replaced:
+            spec_id, length = rows["partition_spec_id"][row].as_py(), rows["manifest_length"][row].as_py()
+            bins = packed.setdefault(spec_id, [])
+            if not bins or bins[-1][1] + length > target:
+                bins.append(([], 0))
+            members, size_bytes = bins[-1]
+            bins[-1] = ([*members, row], size_bytes + length)
+        order = np.argsort(owners[removed], kind="stable")
+        sorted_owners, sorted_indices = owners[removed][order], indices[removed][order]
+        found = []
+        for spec_id, bins in sorted(packed.items()):
+            for members, _ in bins:
+                own = {
+                    row: np.sort(
+                        sorted_indices[
+                            np.searchsorted(sorted_owners, row) : np.searchsorted(sorted_owners, row + 1)
+                        ]
+                    )
+                    for row in members
+                }
+                names = (f"{rows['manifest_path'][row].as_py()} {own[row].tolist()}" for row in members)
+                task = Task(name=f"carried-{_digest(names)}.avro", kind="manifest")
+                found.append(
+                    CarriedEntries(
+                        task=task, content=content, spec_id=spec_id, replaced=tuple(members), removed=own
+                    )
+                )
+        return found
+
+    def _counted(self, dead: Bools) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+        """Counts of the summary, differences of its totals, and result columns.
+
+        Raises:
+            Refused: rows are missing, or too many.
+        """
+        removed = self.files.data.take(pa.array(self.places))
+        outputs = [each for own in self.outputs.values() for each in own]
+        rows = int(pc.sum(removed["record_count"]).as_py() or 0)
+        added_rows = sum(each.metrics.record_count for each in outputs)
+        dropped_rows = sum(each.content["rows_deleted"] for each in self.results)
+        if added_rows != rows - dropped_rows:
+            raise Refused(
+                f"Cannot commit to {self.table.name}: {rows} rows were read, {dropped_rows} of them were deleted, "
+                f"and {added_rows} were written"
+            )
+        deletes = self.files.deletes.filter(pa.array(dead))
+        kinds = deletes["kind"].to_numpy()
+        sizes = np.where(
+            kinds == VECTOR, pc.fill_null(deletes["size"], 0).to_numpy(), deletes["file_size"].to_numpy()
+        )
+        records = deletes["record_count"].to_numpy()
+        removed_bytes = int(pc.sum(removed["size_bytes"]).as_py() or 0)
+        added_bytes = sum(each.size_bytes for each in outputs)
+        is_equality = kinds == EQUALITY
+        is_file = ~is_equality & (kinds != VECTOR)
+        counts = {
+            "added-data-files": len(outputs),
+            "deleted-data-files": len(removed),
+            "added-records": added_rows,
+            "deleted-records": rows,
+            "added-files-size": added_bytes,
+            "removed-files-size": removed_bytes + int(sizes.sum()),
+            "removed-delete-files": len(deletes),
+            "removed-dvs": int((kinds == VECTOR).sum()),
+            "removed-position-delete-files": int(is_file.sum()),
+            "removed-position-deletes": int(records[~is_equality].sum()),
+            "removed-equality-delete-files": int(is_equality.sum()),
+            "removed-equality-deletes": int(records[is_equality].sum()),
+        }
+        keys = pa.chunked_array([*self.inputs["key"].chunks, *deletes["key"].chunks], pa.binary())
+        summary = {key: number for key, number in counts.items() if number}
+        summary |= {"changed-partition-count": len(pc.unique(keys)), _DROPPED_ROWS: dropped_rows}
+        differences = {
+            "total-records": added_rows - rows,
+            "total-files-size": added_bytes - counts["removed-files-size"],
+            "total-data-files": len(outputs) - len(removed),
+            "total-delete-files": -len(deletes),
+            "total-position-deletes": -counts["removed-position-deletes"],
+            "total-equality-deletes": -counts["removed-equality-deletes"],
+        }
+        columns = {
+            "rewritten_data_files_count": len(removed),
+            "added_data_files_count": len(outputs),
+            "rewritten_bytes_count": removed_bytes,
+            "added_bytes_count": added_bytes,
+            "removed_delete_files_count": len(deletes),
+            "rewritten_rows_count": added_rows,
+            "dropped_rows_count": dropped_rows,
+        }
+        return summary, differences, columns
+
+
+def _digest(parts: Any) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(f"{part}\n".encode())
+    return found.hexdigest()[:16]

@@ -1,0 +1,274 @@
+"""The manifests of a commit of rewritten files, written and read back: those of new files, and those that take over.
+
+Spec: "Manifests", "Manifest Entry Fields", "Sequence Number Inheritance", "First Row ID Inheritance".
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.engines import Scan, Source
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.avro.container import SYNC_BYTES, container_header
+from iceberg_cli.iceberg.branch.carried_entries import EntryBuilder
+from iceberg_cli.iceberg.branch.entry_columns import Ints
+from iceberg_cli.iceberg.branch.new_manifests import list_row, manifest_codec, schema_for
+from iceberg_cli.iceberg.reachability.keys import sources_of
+from iceberg_cli.iceberg.spec.manifests.manifest import (
+    ADDED,
+    DATA,
+    DELETED,
+    EXISTING,
+    ManifestSource,
+    open_manifest,
+    read_entries,
+)
+from iceberg_cli.iceberg.spec.manifests.writer import encoded_entries, entry_blocks, manifest_header
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles
+from iceberg_cli.iceberg.verbs.rewrite_data_files.group import OutputFile
+from iceberg_cli.plan.plan import StagedFile, Step, Task
+
+_WITH_ROW_IDS: Final = 3
+_UNBOUND: Final = (1 << 62) + 7  # stands for what the commit gives
+_IDENTITY: Final = pa.schema(
+    {
+        "status": pa.int32(),
+        "file_path": pa.string(),
+        "content_offset": pa.int64(),
+        "sequence_number": pa.int64(),
+        "record_count": pa.int64(),
+    }
+)
+"""What identifies an entry, and is compared when a new manifest is read back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedFiles:
+    """A manifest of new files.
+
+    Args:
+        task: that writes it.
+        spec_id: of its partition spec.
+        files: with the key of the partition of each.
+        sequence_number: of all their rows.
+    """
+
+    task: Task
+    spec_id: int
+    files: tuple[tuple[OutputFile, bytes], ...]
+    sequence_number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedEntries:
+    """A manifest in the place of others.
+
+    Args:
+        task: that writes it.
+        content: data or deletes.
+        spec_id: of its partition spec.
+        replaced: rows of the manifest list.
+        removed: by row, the indices of the entries that are removed, ascending.
+    """
+
+    task: Task
+    content: int
+    spec_id: int
+    replaced: tuple[int, ...]
+    removed: Mapping[int, Ints]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestsBuild:
+    """Writes the manifests of a commit; see `Build`.
+
+    Args:
+        table: as loaded.
+        files: of the branch's head.
+        added: manifests of new files.
+        carried: manifests in the place of others.
+    """
+
+    table: IcebergTable
+    files: BranchFiles
+    added: Sequence[AddedFiles]
+    carried: Sequence[CarriedEntries]
+
+    def __call__(self, _step: Step, paths: Mapping[Task, str]) -> dict[Task, StagedFile]:
+        """Write the files of some tasks, each to its path.
+
+        Raises:
+            CorruptFile: what was read back is not what was planned. BackendUnavailable.
+        """
+        found = {job.task: self._added(job, paths[job.task]) for job in self.added if job.task in paths}
+        for job in self.carried:
+            if job.task in paths:
+                found[job.task] = self._carried(job, paths[job.task])
+        return found
+
+    def _added(self, job: AddedFiles, path: str) -> StagedFile:
+        text, header = self._header(job.spec_id, DATA)
+        spec = self.table.metadata.partition_spec(job.spec_id)
+        assert spec is not None  # without it there is no commit
+        ids = [field.field_id for field in spec.fields]
+        partitions = {key: self.files.tuples[key] for _, key in job.files}
+        entries = [
+            entry_of(file, dict(zip(ids, partitions[key], strict=True)), job.sequence_number)
+            for file, key in job.files
+        ]
+        columns = {
+            "status": pa.array([ADDED] * len(entries), pa.int32()),
+            "file_path": pa.array([file.path for file, _ in job.files], pa.string()),
+            "content_offset": pa.nulls(len(entries), pa.int64()),
+            "sequence_number": pa.array([job.sequence_number] * len(entries), pa.int64()),
+            "record_count": pa.array([file.metrics.record_count for file, _ in job.files], pa.int64()),
+        }
+        identities = pa.table(columns, schema=_IDENTITY)
+        try:
+            values = pa.array(encoded_entries(entries, text), pa.binary())
+        except ValueError as error:
+            raise CorruptFile(path, "entries", str(error)) from error
+        row = list_row(DATA, identities, partitions.values(), spec, self.table.metadata)
+        return self._written(path, text, header, values, row, identities)
+
+    def _carried(self, job: CarriedEntries, path: str) -> StagedFile:
+        text, header = self._header(job.spec_id, job.content)
+        spec = self.table.metadata.partition_spec(job.spec_id)
+        assert spec is not None  # its entries were read by it
+        entries = self.files.data if job.content == DATA else self.files.deletes
+        owners, indices = entries["manifest"].to_numpy(), entries["entry"].to_numpy()
+        mine = np.flatnonzero(np.isin(owners, job.replaced))
+        mine = mine[np.lexsort((indices[mine], owners[mine]))]
+        own = entries.take(pa.array(mine))
+        is_removed = np.concatenate(
+            [np.isin(indices[mine][owners[mine] == row], job.removed[row]) for row in sorted(job.replaced)]
+        )
+        columns = {
+            "status": pa.array(np.where(is_removed, DELETED, EXISTING).astype(np.int32)),
+            "file_path": own["path"],
+            "content_offset": own["offset"] if job.content != DATA else pa.nulls(len(own), pa.int64()),
+            "sequence_number": own["sequence_number"],
+            "record_count": own["record_count"],
+        }
+        identities = pa.table(columns, schema=_IDENTITY)
+        keys = pc.unique(own["key"]).to_pylist()
+        row = list_row(
+            job.content, identities, [self.files.tuples[key] for key in keys], spec, self.table.metadata
+        )
+        if job.content == DATA and self.table.metadata.format_version >= _WITH_ROW_IDS:
+            has_ids = own["first_row_id"].is_valid().to_numpy()
+            row["all_rows_have_ids"] = bool(has_ids[~is_removed].all())
+        return self._written(path, text, header, self._values(job, text), row, identities)
+
+    def _values(self, job: CarriedEntries, schema_text: str) -> pa.Array:
+        """The encodings of the entries of the manifests that are replaced, manifest by manifest."""
+        order = sorted(job.replaced)
+        rows = self.files.head.rows.take(pa.array(order, pa.int64()))
+        sources = dict(zip(order, sources_of(rows), strict=True))
+        found: dict[int, list[pa.Array]] = {row: [] for row in order}
+        scan: Scan[int, ManifestSource, list[tuple[int, pa.Array]]] = Scan(
+            lambda row: Source(sources[row].path, sources[row].length or 0),
+            lambda row, data: open_manifest(sources[row], data),
+            EntryBuilder(schema_text=schema_text, removed=job.removed),
+            phase="reading manifests again",
+        )
+        for batch in self.table.engine.scan(scan, order, on_event=self.table.on_event):
+            for row, values in batch:
+                found[row].append(values)
+        return pa.concat_arrays([values for row in order for values in found[row]])
+
+    def _header(self, spec_id: int, content: int) -> tuple[str, dict[str, bytes]]:
+        metadata = self.table.metadata
+        spec = metadata.partition_spec(spec_id)
+        assert spec is not None  # its entries were read by it
+        return manifest_header(
+            schema=schema_for(metadata, spec).to_json(),
+            partition_spec=spec.to_json(),
+            format_version=metadata.format_version,
+            content=content,
+        )
+
+    def _written(
+        self,
+        path: str,
+        text: str,
+        header: dict[str, bytes],
+        values: pa.Array,
+        row: dict[str, Any],
+        identities: pa.Table,
+    ) -> StagedFile:
+        codec = manifest_codec(self.table.metadata)
+        sync = hashlib.sha256(path.encode()).digest()[:SYNC_BYTES]
+        start = container_header(text, header, codec=codec, sync=sync)
+        data = b"".join([start, *entry_blocks(values, codec=codec, sync=sync)])
+        storage = self.table.storage
+        storage.put_if_absent(path, data)
+        try:
+            back = storage.read(path)
+        except FileNotFoundError:
+            raise CorruptFile(path, None, "it was written, and was not there to be read back") from None
+        if back != data:
+            raise CorruptFile(path, None, "read back: other bytes than were written")
+        _check(back, path, row, identities)
+        return StagedFile(path=path, row={**row, "manifest_path": path, "manifest_length": len(data)})
+
+
+def entry_of(file: OutputFile, partition: Mapping[int, Any], sequence_number: int) -> dict[str, Any]:
+    """The entry of a new file: what the commit gives is inherited, and so are row ids that no row has yet.
+
+    Args:
+        file: the file.
+        partition: by field id, in Avro's representation.
+        sequence_number: of its rows, that of the snapshot that they were read of.
+    """
+    metrics = file.metrics
+    return {
+        "status": ADDED,
+        "snapshot_id": None,
+        "sequence_number": sequence_number,
+        "file_sequence_number": None,
+        "content": DATA,
+        "file_path": file.path,
+        "file_format": "PARQUET",
+        "partition": partition,
+        "record_count": metrics.record_count,
+        "file_size_in_bytes": file.size_bytes,
+        "column_sizes": metrics.column_sizes,
+        "value_counts": metrics.value_counts,
+        "null_value_counts": metrics.null_value_counts,
+        "nan_value_counts": metrics.nan_value_counts,
+        "lower_bounds": metrics.lower_bounds,
+        "upper_bounds": metrics.upper_bounds,
+        "split_offsets": list(metrics.split_offsets),
+        "sort_order_id": file.sort_order_id,
+        "first_row_id": None,
+    }
+
+
+def _check(data: bytes, path: str, row: Mapping[str, Any], identities: pa.Table) -> None:
+    """Compare a manifest that was read back, decoded as the next reader will, with what was planned.
+
+    Raises:
+        CorruptFile: they differ.
+    """
+    counts = {f"{kind}_files_count": row[f"{kind}_files_count"] for kind in ("added", "existing", "deleted")}
+    source = ManifestSource(
+        path=path,
+        length=len(data),
+        content=row["content"],
+        sequence_number=_UNBOUND,
+        added_snapshot_id=_UNBOUND,
+        **counts,
+    )
+    (batch,) = read_entries([open_manifest(source, data)], columns=_IDENTITY.names)
+    for name in _IDENTITY.names:
+        if not batch.table[name].combine_chunks().equals(identities[name].combine_chunks()):
+            raise CorruptFile(path, f"field {name}", "read back: other values than were written")

@@ -1,0 +1,289 @@
+"""rewrite-data-files: which groups of a branch's data files are rewritten, and why the others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.iceberg.branch.entry_columns import Ints
+from iceberg_cli.iceberg.branch.head import head_of
+from iceberg_cli.iceberg.branch.where import check_fields, parse_where
+from iceberg_cli.iceberg.spec.manifests.manifest import waiting
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
+from iceberg_cli.iceberg.spec.types.partition_path import partition_path
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
+from iceberg_cli.iceberg.verbs.rewrite_data_files.batch import batch_of
+from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
+from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_values, unpartitioned
+from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import VERB_NAME, RewriteDataFiles
+from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import fields_in_files
+from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
+    WITH_ROW_IDS,
+    compaction_of,
+    pace_of,
+    write_settings,
+)
+from iceberg_cli.iceberg.verbs.rewrite_data_files.tasks import tasks_of
+from iceberg_cli.layout.choice import choose
+from iceberg_cli.layout.compaction import (
+    Compaction,
+    CompactionInputs,
+    CompactionSettings,
+    RewriteReason,
+    reason_text,
+)
+from iceberg_cli.operation.groups.ports import Batch, CommitPace, GroupTasks, GroupVerb
+from iceberg_cli.operation.groups.results import GroupResult
+from iceberg_cli.operation.ports import Build, Planned
+from iceberg_cli.plan.groups import GROUPS_SCHEMA, Groups
+from iceberg_cli.plan.plan import Option, Plan, Step, Verdict
+from iceberg_cli.plan.text import count, size
+
+_WITH_NULL_SNAPSHOTS: Final = (
+    2  # the first format version whose entries inherit the id of the commit's snapshot
+)
+_READ_FORMATS: Final = ("parquet", "avro", "orc")
+_REASONS: Final = {
+    RewriteReason.SIZE: "size",
+    RewriteReason.DELETES: "deletes",
+    RewriteReason.REWRITE_ALL: "rewrite-all",
+}
+
+
+class RewriteDataFilesVerb(GroupVerb):
+    """Few files of a good size, without deletes."""
+
+    name: Final = VERB_NAME
+    policy: Final = RewriteDataFiles
+    result_columns: Final = (
+        "rewritten_data_files_count",
+        "added_data_files_count",
+        "rewritten_bytes_count",
+        "added_bytes_count",
+        "removed_delete_files_count",
+        "rewritten_rows_count",
+        "dropped_rows_count",
+        "failed_data_files_count",
+    )
+
+    def plan(
+        self,
+        table: IcebergTable,
+        policy: RewriteDataFiles,
+        *,
+        as_of_ms: int,
+        within: Plan | None = None,  # noqa: ARG002 - groups are compared when they are committed
+        earlier: Build | None = None,  # noqa: ARG002 - as above
+    ) -> Planned:
+        """The plan for the head of a branch.
+
+        Raises:
+            UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
+        """
+        return Planned(plan=table.resolve(_plan(table, policy, as_of_ms=as_of_ms)))
+
+    def options(
+        self,
+        table: IcebergTable,
+        policy: RewriteDataFiles,
+        *,
+        as_of_ms: int,  # noqa: ARG002 - no age decides
+    ) -> Mapping[str, Option]:
+        """As `Verb`."""
+        return compaction_of(table.metadata, policy)[1]
+
+    def tasks(self, table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTasks:
+        """As `GroupVerb`."""
+        return tasks_of(table, plan, numbers)
+
+    def pace(self, plan: Plan) -> CommitPace:
+        """As `GroupVerb`."""
+        return pace_of(RewriteDataFiles.of_plan(plan))
+
+    def batch(self, table: IcebergTable, plan: Plan, results: Sequence[GroupResult]) -> Batch:
+        """As `GroupVerb`."""
+        return batch_of(table, plan, results)
+
+
+VERB: Final = RewriteDataFilesVerb()
+
+
+def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int) -> Plan:
+    metadata, ref = table.metadata, policy.branch
+    settings, options = compaction_of(metadata, policy)
+    plan = Plan(
+        verb=VERB_NAME,
+        table=table.describe(),
+        base=table.base(),
+        as_of_ms=as_of_ms,
+        options=options,
+        policy=policy.to_json(),
+    )
+    if ref not in metadata.refs and ref == RewriteDataFiles().branch:
+        return replace(plan, not_applicable=f"{ref} has no snapshot")
+    _check_branch(metadata, ref)
+    conditions = () if policy.where is None else parse_where(policy.where)
+    check_fields(conditions, metadata.partition_specs)
+    head = head_of(table, ref)
+    blocked, warnings = _obstacles(table, policy)
+    blocked += head.blocked_by
+    if head.rows["key_metadata"].null_count < len(head.rows):
+        return replace(plan, blocked_by=("the table's manifests are encrypted",))
+    if metadata.format_version >= WITH_ROW_IDS and waiting(head.rows).any():
+        blocked += ("some rows of the branch have no ids yet; `assign-row-ids` gives them some",)
+    files = branch_files(table, head, conditions)
+    found = _chosen(metadata, files, settings)
+    plan = replace(
+        plan, verdicts=found.verdicts, warnings=(*warnings, *found.warnings), blocked_by=tuple(blocked)
+    )
+    if not len(found.groups):
+        return plan
+    return replace(
+        plan,
+        steps=(Step(name=f"{VERB_NAME} {ref}"),),
+        groups=found.groups,
+        reason=f"{count(len(found.groups.inputs), 'data files')} of {size(found.groups.size_bytes)} in "
+        f"{count(len(found.groups), 'groups')}",
+    )
+
+
+def _check_branch(metadata: TableMetadata, name: str) -> None:
+    ref = metadata.refs.get(name)
+    if ref is None or ref.type != BRANCH:
+        branches = sorted(each for each, ref in metadata.refs.items() if ref.type == BRANCH)
+        what = "is a tag" if ref is not None else "is no branch of the table"
+        raise UsageError(f"--branch: {name} {what}", next_step=f"Its branches: {', '.join(branches)}.")
+
+
+def _obstacles(table: IcebergTable, policy: RewriteDataFiles) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Why the table's files cannot be written as it asks for, and what of its properties has no effect."""
+    metadata = table.metadata
+    if metadata.format_version < _WITH_NULL_SNAPSHOTS:
+        return (f"tables of format version {metadata.format_version} are not rewritten yet",), ()
+    if "encryption.key-id" in metadata.properties:
+        return (
+            "its writers encrypt data files (table property encryption.key-id), and nothing here has keys",
+        ), ()
+    fields, _ = fields_in_files(metadata.current_schema(), metadata.properties, path=table.metadata_location)
+    settings = write_settings(metadata, fields, policy)
+    blocked = tuple(
+        f"table property {name} cannot be obeyed: {reason}"
+        for name, reason in sorted(settings.refused.items())
+    )
+    if not settings.without_effect:
+        return blocked, ()
+    return blocked, (f"Without effect on files that are written here: {', '.join(settings.without_effect)}.",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    groups: Groups
+    verdicts: tuple[Verdict, ...]
+    warnings: tuple[str, ...]
+
+
+def _chosen(metadata: TableMetadata, files: BranchFiles, settings: CompactionSettings) -> _Chosen:
+    snapshot = files.head.snapshot
+    data = files.data.take(
+        pc.sort_indices(files.data, [("sequence_number", "ascending"), ("path", "ascending")])
+    )
+    data = data.combine_chunks()
+    applied = rules.applied_deletes(
+        data, files.deletes, everywhere=unpartitioned(metadata), until=snapshot.sequence_number or 0
+    )
+    is_sound = (applied.doubts == rules.Doubt.NONE) & ~data["encrypted"].to_numpy()
+    is_sound &= pc.is_in(data["file_format"], value_set=pa.array(_READ_FORMATS)).to_numpy()
+    keys = data["key"].combine_chunks().dictionary_encode()
+    codes = keys.indices.to_numpy().astype(np.int64)
+    found = choose(
+        CompactionInputs(
+            partition=codes,
+            size_bytes=data["size_bytes"].to_numpy(),
+            record_count=data["record_count"].to_numpy(),
+            delete_files=applied.delete_files,
+            deleted_rows=applied.deleted_rows,
+            eligible=is_sound & data["chosen"].to_numpy(),
+        ),
+        settings,
+    )
+    names = _PartitionNames(metadata, files, keys.dictionary.to_pylist(), data["spec_id"].to_numpy(), codes)
+    inputs = data.take(pa.array(found.file)).append_column("group", pa.array(found.group, pa.int64()))
+    inputs = inputs.append_column("deletes_digest", pa.array(applied.digests[found.file]))
+    groups = Groups(
+        rows=_group_rows(found, names),
+        inputs=inputs.select(rules.INPUTS_SCHEMA.names).cast(rules.INPUTS_SCHEMA),
+        base={
+            "ref": files.head.ref,
+            "snapshot_id": str(snapshot.snapshot_id),
+            "sequence_number": str(snapshot.sequence_number or 0),
+        },
+    )
+    reasons = found.reasons
+    verdicts = tuple(
+        Verdict(
+            subject="partition",
+            id=names.of(int(code)),
+            keep=True,
+            reason=reason_text(reasons, row, settings),
+        )
+        for row, code in enumerate(reasons.partition.tolist())
+    )
+    return _Chosen(groups=groups, verdicts=verdicts, warnings=tuple(_doubts(data, applied.doubts)))
+
+
+def _doubts(data: pa.Table, doubts: Any) -> list[str]:
+    """A sentence for each kind of doubt about data files, with the first of them."""
+    found = []
+    for doubt, text in rules.DOUBTS.items():
+        rows = np.flatnonzero(doubts == doubt)
+        if len(rows):
+            more = f", and {len(rows) - 1:,} more like it" if len(rows) > 1 else ""
+            found.append(f"Not rewritten: {data['path'][int(rows[0])].as_py()}{more}: {text}.")
+    return found
+
+
+def _group_rows(found: Compaction, names: _PartitionNames) -> pa.Table:
+    groups = found.groups
+    columns = {
+        "number": np.arange(len(groups.files), dtype=np.int64),
+        "partition": pa.array([names.of(code) for code in groups.partition.tolist()], pa.string()),
+        "files": groups.files,
+        "bytes": groups.size_bytes,
+        "rows": groups.record_count,
+        "expected_files": groups.expected_files,
+        "expected_bytes": groups.expected_bytes,
+        "leaves_rest": groups.leaves_rest,
+        "reason": pa.array([_REASONS[RewriteReason(code)] for code in groups.reason.tolist()], pa.string()),
+    }
+    return pa.table(columns, schema=GROUPS_SCHEMA)
+
+
+class _PartitionNames:
+    """The names of partitions by their codes, as paths of data files have them."""
+
+    def __init__(
+        self, metadata: TableMetadata, files: BranchFiles, keys: Sequence[bytes], spec_ids: Ints, codes: Ints
+    ) -> None:
+        self._metadata, self._files, self._keys = metadata, files, keys
+        first = np.unique(codes, return_index=True)[1] if len(codes) else codes
+        self._spec_ids = spec_ids[first]
+        self._known: dict[int, str] = {}
+
+    def of(self, code: int) -> str:
+        """Of one partition."""
+        if code not in self._known:
+            spec = self._metadata.partition_spec(int(self._spec_ids[code]))
+            assert spec is not None  # its entries were read by it
+            types = column_types(self._metadata)
+            values = partition_values(spec, types, self._files.tuples[self._keys[code]])
+            self._known[code] = partition_path(spec, types, values)
+        return self._known[code]

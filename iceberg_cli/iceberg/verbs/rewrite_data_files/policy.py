@@ -1,0 +1,133 @@
+"""rewrite-data-files on an Iceberg table: the policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, cast
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.plan.policy import Choice, Policy, Ratio, Size, Switch, Text, Whole, option
+from iceberg_cli.plan.text import duration_ms, size_bytes
+from iceberg_cli.plan.verb_place import VerbPlace
+
+VERB_NAME: Final = "rewrite-data-files"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RewriteDataFiles(Policy):
+    """The options of rewrite-data-files; None where the table's property or a default decides."""
+
+    verb: ClassVar[str] = VERB_NAME
+    place: ClassVar = VerbPlace(
+        order=1, names_elsewhere=("compact", "compaction", "rewrite-datafiles", "bin-pack", "optimize")
+    )
+    about: ClassVar[str] = """
+        Write the rows of small files, and of files with many deleted rows, to few files without deletes.
+
+        The rows of the branch stay the same, with their row ids. Groups of files of one partition are rewritten side by
+        side, proved equal, and committed as they are finished; where another writer changes a file meanwhile, its group
+        is left to the next run and no other one. No file is deleted: expire-snapshots does that once no snapshot needs
+        it.
+        """
+    examples: ClassVar = (
+        ("All partitions, without a question:", "rewrite-data-files prod.sales.orders --yes"),
+        (
+            "One day, to files of 128 MiB:",
+            "rewrite-data-files prod.sales.orders --where \"day = '2026-11-01'\" --target-size 128MiB",
+        ),
+    )
+
+    strategy: str = option(
+        Choice(("bin-pack",)),
+        "How rows are brought together: in the order in which they are.",
+        default="bin-pack",
+    )
+    branch: str = option(Text("NAME", empty=False), "The branch; default: main.", default="main")
+    where: str | None = option(
+        Text("EXPR"), "Only these partitions: field = 'value' AND field IN (1, 2), by partition field."
+    )
+    target_size: int | str | None = option(
+        Size(),
+        "About how large new files are; default: write.target-file-size-bytes, else 512MiB.",
+        json_name="target_size_bytes",
+    )
+    min_size: int | str | None = option(
+        Size(), "Smaller files are rewritten; default: 0.75 of the target.", json_name="min_size_bytes"
+    )
+    max_size: int | str | None = option(
+        Size(), "Larger files are rewritten; default: 1.8 of the target.", json_name="max_size_bytes"
+    )
+    min_input_files: int | None = option(
+        Whole(), "Fewer small files of a partition stay, unless they are more than the target; default: 5."
+    )
+    delete_files: int | None = option(
+        Whole(), "Rewrite a file to which so many delete files apply; default: however many."
+    )
+    delete_ratio: float | None = option(
+        Ratio(), "Rewrite a file from this part of deleted rows on; default: 0.3."
+    )
+    rewrite_all: bool = option(Switch(), "Rewrite all files, whatever their sizes.", default=False)
+    max_group_size: int | str | None = option(
+        Size(),
+        "Of what is expected to be written of a group; default: 8 targets.",
+        json_name="max_group_size_bytes",
+    )
+    max_files: int | None = option(Whole(), "Rewrite at most so many files.")
+    max_rewrite_bytes: int | str | None = option(
+        Size(), "Rewrite files of at most so many bytes together.", json_name="max_rewrite_bytes"
+    )
+    output_format: str | None = option(
+        Choice(("parquet",)), "Write Parquet, though the table's files are of another format."
+    )
+    group_order: str | None = option(
+        Choice(("bytes-desc", "bytes-asc", "files-desc", "files-asc")),
+        "Which groups are rewritten first; default: by partition.",
+    )
+    commit_every: str | None = option(
+        Text("SIZE|DURATION", empty=False),
+        "Commit when files of so many bytes are rewritten, or as often as that; default: a tenth of all, or 10m.",
+    )
+    max_commits: int | None = option(Whole(), "At most so many commits; default: 10.")
+    single_commit: bool = option(Switch(), "Commit all groups at once, at the end.", default=False)
+    processes: int | None = option(
+        Whole(), "Groups that are rewritten side by side; default: as many as there are processors."
+    )
+    memory: int | str | None = option(
+        Size(), "For all rows that are held at a time; default: 1GiB.", json_name="memory_bytes"
+    )
+    no_verify_rows: bool = option(
+        Switch(),
+        "Count the rows that are written, and do not compare them with those that were read.",
+        default=False,
+    )
+
+    def bytes_of(self, name: str) -> int | None:
+        """A size, in bytes; None where it was not given."""
+        return cast("int | None", getattr(self, name))
+
+    @property
+    def commit_pace(self) -> tuple[int | None, int | None]:
+        """The bytes and the ms of `commit_every`, of which one is given at most.
+
+        Raises:
+            UsageError: it is neither.
+        """
+        if self.commit_every is None:
+            return None, None
+        try:
+            return None, duration_ms(self.commit_every, "--commit-every")
+        except UsageError:
+            return size_bytes(self.commit_every, "--commit-every"), None
+
+    def check_together(self) -> None:
+        """Refuse an expression that cannot be read, and numbers that exclude each other."""
+        _ = self.commit_pace
+        if self.single_commit and self.max_commits is not None:
+            raise UsageError("--single-commit and --max-commits exclude each other")
+        if self.where is not None:
+            from iceberg_cli.iceberg.branch.where import parse_where
+
+            parse_where(self.where)
+
+
+POLICY: Final = RewriteDataFiles

@@ -1,0 +1,142 @@
+"""What a rewrite of data files goes by: its policy, the table's properties, and documented defaults, in this order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+from iceberg_cli.errors import UsageError
+from iceberg_cli.iceberg.rows.data_locations import DataLocations, data_locations
+from iceberg_cli.iceberg.rows.leaf_columns import leaf_columns
+from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode, metrics_modes
+from iceberg_cli.iceberg.rows.parquet_properties import ParquetProperties, parquet_properties
+from iceberg_cli.iceberg.spec.table_metadata.columns import ROW_LINEAGE
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.types.schema import NestedField
+from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
+from iceberg_cli.layout.compaction import CompactionSettings, GroupOrder, compaction_settings
+from iceberg_cli.operation.groups.ports import CommitPace
+from iceberg_cli.plan.plan import Option
+
+_TARGET: Final = "write.target-file-size-bytes"
+_FORMAT: Final = "write.format.default"
+_DEFAULT_TARGET_BYTES: Final = 512 << 20
+_DEFAULT_MEMORY_BYTES: Final = 1 << 30
+_DEFAULT_COMMITS: Final = 10
+_DEFAULT_COMMIT_MS: Final = 600_000
+WITH_ROW_IDS: Final = 3  # the first format version whose rows have ids
+
+
+def compaction_of(
+    metadata: TableMetadata, policy: RewriteDataFiles
+) -> tuple[CompactionSettings, Mapping[str, Option]]:
+    """Which files are chosen, and the options that say so.
+
+    Raises:
+        UsageError: sizes do not go together. InvalidMetadata: a property is no number.
+    """
+    target = policy.chosen("target_size", _DEFAULT_TARGET_BYTES)
+    if policy.target_size is None and _TARGET in metadata.properties:
+        number = metadata.property_int(_TARGET, _DEFAULT_TARGET_BYTES)
+        target = Option(value=max(1, number), source=f"table property {_TARGET}")
+    processes = policy.chosen("processes", len(os.sched_getaffinity(0)))
+    try:
+        settings = compaction_settings(
+            target.value,
+            min_bytes=policy.bytes_of("min_size"),
+            max_bytes=policy.bytes_of("max_size"),
+            min_input_files=policy.chosen("min_input_files", 5).value,
+            delete_files=policy.delete_files,
+            delete_ratio=policy.chosen("delete_ratio", 0.3).value,
+            rewrite_all=policy.rewrite_all,
+            max_group_bytes=policy.bytes_of("max_group_size"),
+            max_files=policy.max_files,
+            max_rewrite_bytes=policy.bytes_of("max_rewrite_bytes"),
+            group_order=cast("GroupOrder | None", policy.group_order),
+            processes=processes.value,
+        )
+    except ValueError as error:
+        raise UsageError(f"--{error}") from error
+    options = {
+        "branch": policy.chosen("branch"),
+        "where": policy.chosen("where"),
+        "target_size_bytes": target,
+        "min_size_bytes": policy.chosen("min_size", settings.min_bytes),
+        "max_size_bytes": policy.chosen("max_size", settings.max_bytes),
+        "min_input_files": policy.chosen("min_input_files", settings.min_input_files),
+        "delete_files": policy.chosen("delete_files"),
+        "delete_ratio": policy.chosen("delete_ratio", settings.delete_ratio),
+        "rewrite_all": policy.chosen("rewrite_all"),
+        "max_group_size_bytes": policy.chosen("max_group_size", settings.max_group_bytes),
+        "max_files": policy.chosen("max_files"),
+        "max_rewrite_bytes": policy.chosen("max_rewrite_bytes"),
+        "group_order": policy.chosen("group_order"),
+        "processes": processes,
+        "memory_bytes": policy.chosen("memory", _DEFAULT_MEMORY_BYTES),
+        "no_verify_rows": policy.chosen("no_verify_rows"),
+    }
+    return settings, options
+
+
+def pace_of(policy: RewriteDataFiles) -> CommitPace:
+    """How often finished groups are committed."""
+    every_bytes, every_ms = policy.commit_pace
+    commits = _DEFAULT_COMMITS if policy.max_commits is None else policy.max_commits
+    return CommitPace(
+        every_bytes=every_bytes,
+        every_ms=_DEFAULT_COMMIT_MS if every_ms is None else every_ms,
+        most_commits=1 if policy.single_commit else commits,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSettings:
+    """How new data files of a table are written, by its properties.
+
+    Args:
+        properties: of Parquet files.
+        modes: of metrics, by field id.
+        locations: of the files.
+        refused: why properties are not obeyed, by their names.
+        without_effect: names of properties that change nothing of the files.
+    """
+
+    properties: ParquetProperties
+    modes: Mapping[int, MetricsMode]
+    locations: DataLocations
+    refused: Mapping[str, str]
+    without_effect: tuple[str, ...]
+
+
+def write_settings(
+    metadata: TableMetadata, fields: tuple[NestedField, ...], policy: RewriteDataFiles
+) -> WriteSettings:
+    """How new data files are written.
+
+    Args:
+        metadata: of the table.
+        fields: that files have, see `fields_in_files`.
+        policy: what the operator asked for.
+    """
+    own = (*fields, *ROW_LINEAGE) if metadata.format_version >= WITH_ROW_IDS else fields
+    properties = parquet_properties(leaf_columns(own), metadata.properties)
+    order = next(each for each in metadata.sort_orders if each.order_id == metadata.default_sort_order_id)
+    modes, refused_modes = metrics_modes(
+        own,
+        metadata.properties,
+        sorted_ids=[source_id for field in order.fields for source_id in field.source_ids],
+    )
+    locations = data_locations(metadata.location, metadata.properties)
+    refused = {**properties.refused, **refused_modes, **locations.refused}
+    file_format = metadata.properties.get(_FORMAT, "parquet").lower()
+    if file_format != "parquet" and policy.output_format is None:
+        refused[_FORMAT] = f"{file_format} is not written here; --output-format parquet writes Parquet"
+    return WriteSettings(
+        properties=properties,
+        modes=modes,
+        locations=locations,
+        refused=refused,
+        without_effect=properties.without_effect,
+    )

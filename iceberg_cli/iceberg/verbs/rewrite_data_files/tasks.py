@@ -1,0 +1,172 @@
+"""The groups of a plan as engines get them: their files with the deletes that apply, and how they are written.
+
+Spec: "Column Projection", "Scan Planning".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.iceberg.reachability.question import snapshot_files
+from iceberg_cli.iceberg.rows.data_files import DataFile
+from iceberg_cli.iceberg.rows.row_deletes import HiddenRows, row_deletes
+from iceberg_cli.iceberg.rows.table_columns import scalar_of
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask
+from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_tuples, partition_values
+from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
+from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import GroupRewriter, fields_in_files
+from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
+    WITH_ROW_IDS,
+    compaction_of,
+    write_settings,
+)
+from iceberg_cli.layout.rolling import Rolling
+from iceberg_cli.operation.groups.creator import Creator, Written
+from iceberg_cli.operation.groups.ports import GroupTasks
+from iceberg_cli.plan.plan import Plan
+
+POSITIONS_NAME = "positions.arrow"
+
+
+def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTasks:
+    """How some groups of a plan are rewritten; none where the snapshot that they were planned on is gone.
+
+    Raises:
+        CorruptFile: a delete file cannot be read whole. Refused: one is encrypted.
+    """
+    assert plan.groups is not None
+    metadata = table.metadata
+    policy = RewriteDataFiles.of_plan(plan)
+    compaction, options = compaction_of(metadata, policy)
+    processes = compaction.processes
+    snapshot = metadata.snapshot(int(plan.groups.base["snapshot_id"]))
+    fields, columns = fields_in_files(
+        metadata.current_schema(), metadata.properties, path=table.metadata_location
+    )
+    settings = write_settings(metadata, fields, policy)
+    wanted = pc.is_in(plan.groups.inputs["group"], value_set=pa.array(numbers, pa.int64()))
+    inputs = plan.groups.inputs.filter(wanted).combine_chunks()
+    groups: dict[int, GroupTask] = {}
+    hidden = HiddenRows(vectors={}, equality=[], columns={}, keys={})
+    if snapshot is not None:
+        manifests = table.reachability.manifests(
+            [snapshot_files(snapshot)], phase="reading the manifest list", required=True
+        ).rows
+        deletes = row_deletes(table, table.reachability, manifests, [])
+        hidden = deletes.of(
+            inputs.rename_columns(["file_path" if n == "path" else n for n in inputs.column_names])
+        )
+        tuples = partition_tuples(table, manifests, inputs)
+        rows = plan.groups.rows.to_pylist()
+        files = _data_files(metadata, inputs, hidden, tuples)
+        starts = _starts(inputs)
+        for number, (begin, end) in starts.items():
+            row, spec_id = rows[number], inputs["spec_id"][begin].as_py()
+            spec = metadata.partition_spec(spec_id)
+            assert spec is not None  # planned by it
+            groups[number] = GroupTask(
+                number=number,
+                spec_id=spec_id,
+                partition=partition_values(
+                    spec, column_types(metadata), tuples[inputs["key"][begin].as_py()]
+                ),
+                inputs=tuple(files[begin:end]),
+                expected_bytes=row["expected_bytes"],
+                rolling=Rolling(
+                    target_bytes=compaction.target_bytes,
+                    min_bytes=compaction.min_bytes,
+                    max_bytes=compaction.max_bytes,
+                    leaves_rest=row["leaves_rest"],
+                ),
+            )
+    rewriter = GroupRewriter(
+        fields=fields,
+        columns=columns,
+        keeps_row_ids=metadata.format_version >= WITH_ROW_IDS,
+        properties=settings.properties,
+        modes=settings.modes,
+        locations=settings.locations,
+        specs={spec.spec_id: spec for spec in metadata.partition_specs},
+        types=column_types(metadata),
+        equality=hidden.columns,
+        deleted=hidden.keys,
+        memory_bytes=options["memory_bytes"].value // max(1, min(processes, len(groups))),
+        is_proved=not policy.no_verify_rows,
+    )
+    return GroupTasks(rewrite=RewriteTask(rewriter), groups=groups, suffix=".parquet", processes=processes)
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTask:
+    """Rewrites a group, keeps where its rows went, and says what it wrote."""
+
+    rewriter: GroupRewriter
+
+    def __call__(self, creator: Creator, task: GroupTask) -> Written:
+        """See `GroupRewriter`."""
+        result = self.rewriter(creator, task)
+        creator.keep(POSITIONS_NAME, result.position_data())
+        return Written(paths=tuple(each.path for each in result.outputs), content=result.to_json())
+
+
+def _starts(inputs: pa.Table) -> dict[int, tuple[int, int]]:
+    """By group where its files begin and end; they lie together."""
+    numbers = inputs["group"].to_pylist()
+    found: dict[int, tuple[int, int]] = {}
+    for place, number in enumerate(numbers):
+        begin = found.get(number, (place, place))[0]
+        found[number] = (begin, place + 1)
+    return found
+
+
+def _data_files(
+    metadata: TableMetadata,
+    inputs: pa.Table,
+    hidden: HiddenRows,
+    tuples: Mapping[bytes, tuple[Any, ...]],
+) -> list[DataFile]:
+    types = column_types(metadata)
+    specs = {spec.spec_id: spec for spec in metadata.partition_specs}
+    spec_of_key = dict(zip(inputs["key"].to_pylist(), inputs["spec_id"].to_pylist(), strict=True))
+    constants = {
+        key: _identities(specs[spec_of_key[key]], types, values)
+        for key, values in tuples.items()
+        if key in spec_of_key
+    }
+    names = (
+        "path", "file_format", "size_bytes", "record_count", "key", "sequence_number", "first_row_id",
+    )  # fmt: skip
+    return [
+        DataFile(
+            path=path,
+            file_format=file_format,
+            size_bytes=size_bytes,
+            record_count=records,
+            constants=constants[key],
+            vectors=hidden.vectors.get(path, ()),
+            equality_deletes=hidden.equality[place],
+            sequence_number=sequence_number,
+            first_row_id=first_row_id,
+        )
+        for place, (path, file_format, size_bytes, records, key, sequence_number, first_row_id) in enumerate(
+            zip(*(inputs[name].to_pylist() for name in names), strict=True)
+        )
+    ]
+
+
+def _identities(spec: PartitionSpec, types: Mapping[int, Any], values: Sequence[Any]) -> dict[int, pa.Scalar]:
+    """Of a partition the values of identity fields, by the id of the column."""
+    return {
+        field.source_id: scalar_of(types[field.source_id], value)
+        for field, value in zip(spec.fields, values, strict=True)
+        if field.transform == "identity" and isinstance(types.get(field.source_id), str) and value is not None
+    }
