@@ -49,14 +49,11 @@ def choose(inputs: CompactionInputs, settings: CompactionSettings) -> Compaction
     bounds = _bound_codes(groups.files[order], groups.size_bytes[order], settings)
     groups.code[order] = bounds
     chosen = order[bounds == _WORTH_IT]
-    places, lengths, is_last = (
-        _ranges(starts[chosen], groups.files[chosen]),
-        groups.files[chosen],
-        groups.is_last[chosen],
-    )
+    lengths, is_last = groups.files[chosen], groups.is_last[chosen]
+    places = _ranges(starts[chosen], lengths)
     if not len(chosen):
         places = _part_of_a_group(candidates, groups, order, settings)
-        lengths = np.array([len(places)][: len(places)], np.int64)
+        lengths = np.array([len(places)] if len(places) else [], np.int64)
         is_last = np.zeros(len(lengths), np.bool_)  # the others of the group come after it, in the next run
     rewritten = candidates.take(places)
     found = replace(_groups(rewritten, np.cumsum(lengths) - lengths, settings), is_last=is_last)

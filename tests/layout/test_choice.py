@@ -170,6 +170,7 @@ def test_files_are_chosen_by_their_sizes(found: list[File], numbers: list[int], 
         (File(1000, deletes=2), {"delete_files": 2}, True),
         (File(1000, deletes=1), {"delete_files": 2}, False),
         (File(1000, rows=0, deletes=2), {"delete_files": 2}, False),  # no row leaves
+        (File(1000, rows=1, deletes=2), {"delete_files": 2}, True),
         (File(1000), {"rewrite_all": True}, True),
         (File(1000, eligible=False), {"rewrite_all": True}, False),
     ],
@@ -188,6 +189,8 @@ def test_a_large_file_that_becomes_one_is_not_split() -> None:
     """H47: of 1,801 bytes 71 % stay, 1,279; half of them would be 900, one file."""
     large = [File(1801, deleted=29)]
     assert chosen(large, compaction_settings(TARGET, delete_ratio=0.5)).file.tolist() == [0]
+    assert chosen(files(2000), compaction_settings(TARGET, ratio=0.5)).file.tolist() == []
+    assert chosen(files(2002), compaction_settings(TARGET, ratio=0.5)).file.tolist() == [0]
     shrinking = compaction_settings(TARGET, delete_ratio=0.5, ratio=0.5)
     result = chosen(large, shrinking)
     assert (result.file.tolist(), reasons_of(result, shrinking)) == (
@@ -202,6 +205,9 @@ def test_what_a_run_measures_makes_no_group_worth_it_that_was_not() -> None:
         assert chosen(files(700, 700, 700), compaction_settings(TARGET, ratio=ratio)).file.tolist() == []
     assert chosen(files(500, 500, 500), compaction_settings(TARGET, ratio=1.3)).file.tolist() == [0, 1, 2]
     assert chosen(files(500, 500, 500), compaction_settings(TARGET, ratio=1.34)).file.tolist() == []
+    assert (
+        chosen(files(700, 700), compaction_settings(TARGET, ratio=1.6)).file.tolist() == []
+    )  # none is too large
 
 
 def test_a_small_file_beside_deletes_goes_in_where_it_does_not_stay_alone() -> None:
@@ -210,6 +216,15 @@ def test_a_small_file_beside_deletes_goes_in_where_it_does_not_stay_alone() -> N
     assert chosen([File(300), deleted]).file.tolist() == [1]  # 1,080 would be two again
     assert chosen([File(300), File(100), deleted]).file.tolist() == [0, 1, 2]
     assert chosen([File(1801), deleted]).file.tolist() == [0, 1]
+    larger = File(1700, deleted=40)  # 1,020 stay
+    assert chosen([File(300), larger, larger]).file.tolist() == [1, 2]
+    assert chosen([File(700), larger, File(700)]).file.tolist() == [
+        0,
+        1,
+        2,
+    ]  # as many, but they are not alone
+    both = [File(300), deleted, File(300, partition=1), replace(deleted, partition=1)]
+    assert groups_of(chosen(both)) == [[1], [3]]
     assert chosen([File(300), deleted], compaction_settings(TARGET, min_input_files=2)).file.tolist() == [
         0,
         1,
@@ -246,8 +261,14 @@ def test_groups_say_what_they_are() -> None:
     assert groups.reason.tolist() == [RewriteReason.DELETES, RewriteReason.SIZE, RewriteReason.DELETES]
     assert groups.leaves_rest.tolist() == [True, True, True]
     assert chosen([File(0, rows=5)] * 5).groups.expected_files.tolist() == [1]  # H24: rows of unknown size
+    assert chosen([File(100, rows=1)] * 5).groups.expected_bytes.tolist() == [500]
     halves = chosen(found, compaction_settings(TARGET, ratio=0.5)).groups
     assert halves.expected_bytes.tolist() == [250, 1250, 0]
+
+
+def test_each_reason_has_a_number_of_its_own() -> None:
+    assert [reason.value for reason in RewriteReason] == [0, 1, 2]
+    assert [reason.value for reason in SkipReason] == [0, 1, 2, 3, 4]
 
 
 # -- groups ----------------------------------------------------------------------------------------------------
@@ -373,6 +394,7 @@ def test_a_group_that_does_not_fit_is_left_and_smaller_ones_are_taken() -> None:
         (files(100, 2000, 100), {"max_files": 1}, [1], 2),
         (files(100, 100), {"max_files": 1, "rewrite_all": True}, [0], 1),
         (files(100, 100), {"max_rewrite_bytes": 99, "rewrite_all": True}, [], 2),
+        (files(100, 100), {"max_rewrite_bytes": 100, "rewrite_all": True}, [0], 1),
     ],
 )
 def test_where_no_group_fits_a_part_of_one_is_taken_that_does_some_good(
@@ -380,7 +402,7 @@ def test_where_no_group_fits_a_part_of_one_is_taken_that_does_some_good(
 ) -> None:
     result = chosen(found, compaction_settings(TARGET, **options))
     assert groups_of(result) == ([numbers] if numbers else [])
-    assert result.reasons.files.tolist() == [left]
+    assert (result.reasons.files.tolist(), result.reasons.expected_files.tolist()) == ([left], [0])
     assert (
         result.reasons.size_bytes.sum() == sum(each.size for each in found) - result.groups.size_bytes.sum()
     )

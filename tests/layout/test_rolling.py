@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import cycle, repeat
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iceberg_cli.layout.rolling import Rolling
+from iceberg_cli.layout.rolling import Rolling, output_files
 
 TARGET = 1000
 ROLLING = Rolling(target_bytes=TARGET, min_bytes=750, max_bytes=1800)
 WITHOUT_REST = Rolling(target_bytes=TARGET, min_bytes=750, max_bytes=1800, leaves_rest=False)
+EARLY = Rolling(target_bytes=TARGET, min_bytes=750, max_bytes=1300, leaves_rest=False)
 TIGHT = Rolling(target_bytes=TARGET, min_bytes=900, max_bytes=1050, leaves_rest=False)
 
 
@@ -56,6 +58,8 @@ def outputs(rolling: Rolling, total: int, shares: Iterator[float]) -> list[int]:
         (WITHOUT_REST, 1300, 1, 1300),
         (WITHOUT_REST, 1599, 1, 1599),
         (WITHOUT_REST, 1600, 2, 800),
+        (EARLY, 1300, 1, 1300),
+        (EARLY, 1301, 2, 1000),
         (TIGHT, 1050, 1, 1050),
         (TIGHT, 1051, 2, 1000),  # shares of 525 would all be small
         (TIGHT, 1799, 2, 1000),
@@ -80,6 +84,13 @@ def test_files_are_equal_or_of_the_target(
     assert (rolling.files(expected_bytes), rolling.goal_bytes(expected_bytes)) == (files, goal_bytes)
 
 
+def test_files_of_many_groups_are_those_of_each() -> None:
+    expected_bytes = np.array([0, 1200, 1300, 1300, 2401, 8400])
+    leaves_rest = np.array([True, True, True, False, False, True])
+    found = output_files(expected_bytes, leaves_rest, target_bytes=TARGET, min_bytes=750, max_bytes=1800)
+    assert found.tolist() == [1, 1, 2, 1, 3, 8]
+
+
 @pytest.mark.parametrize(
     ("rolling", "written_bytes", "remaining_bytes", "closes"),
     [
@@ -100,6 +111,13 @@ def test_files_are_equal_or_of_the_target(
         (WITHOUT_REST, 1000, 750, True),
         (WITHOUT_REST, 1051, 749, False),
         (WITHOUT_REST, 1052, 749, True),
+        # one more row group, a quarter of the goal, would leave less than 750, and both would be above 1,800
+        (WITHOUT_REST, 840, 976, True),
+        (WITHOUT_REST, 839, 977, False),
+        (EARLY, 750, 750, True),
+        (EARLY, 749, 751, False),
+        (EARLY, 750, 749, False),
+        (Rolling(target_bytes=TARGET, min_bytes=750, max_bytes=1500), 750, 750, False),
         (TIGHT, 899, 901, False),  # 855 would be 0.95 of the goal, and small
         (TIGHT, 900, 900, True),
         (TIGHT, 949, 1152, False),
