@@ -1,0 +1,92 @@
+"""Whatever a table has been through, and whoever commits meanwhile: its rows and their ids stay the same."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from iceberg_cli.testing.crash.world import World
+from tests.iceberg.verbs.rewrite_data_files.writers import (
+    OtherWriter,
+    check_own_snapshots,
+    plan_of,
+    rewritten,
+)
+
+
+def drawn_options(drawn: random.Random) -> dict[str, object]:
+    target = drawn.choice([4096, 16384, 1 << 20])
+    return {
+        "target_size": target,
+        "max_group_size": target * drawn.choice([1, 2, 8]),
+        "min_input_files": drawn.choice([2, 5]),
+        "delete_ratio": drawn.choice([0.1, 0.3]),
+        "rewrite_all": drawn.random() < 0.3,
+        "processes": 1,
+        "max_files": drawn.choice([None, None, 2, 3, 5]),
+        "commit_every": drawn.choice([None, "1KiB"]),
+    }
+
+
+@pytest.mark.few(0.25)
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("seed", range(40))
+def test_a_rewrite_of_any_table_keeps_its_rows(seed: int, version: int) -> None:
+    drawn = random.Random(seed)
+    writer = OtherWriter(drawn=drawn, version=version)
+    for _ in range(drawn.randint(1, 8)):
+        writer.act()
+    before = writer.rows()
+    assert {row.values[1] for row in before} == writer.numbers.keys()
+    report = rewritten(writer.opened, World(), **drawn_options(drawn))
+    assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()
+    assert len(writer.rows()) == len(before)
+    assert check_own_snapshots(writer) == (0 if report is None else len(report.commits))
+    if report is not None:
+        assert report.status == "done"
+    for _ in range(3):
+        writer.act()
+        assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()
+
+
+@pytest.mark.few(0.25)
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("seed", range(40))
+def test_a_second_rewrite_finds_nothing(seed: int, version: int) -> None:
+    drawn = random.Random(seed)
+    writer = OtherWriter(drawn=drawn, version=version)
+    for _ in range(drawn.randint(1, 8)):
+        writer.act()
+    options = drawn_options(drawn) | {"rewrite_all": False, "max_files": None}
+    rewritten(writer.opened, World(), **options)
+    second = plan_of(writer.opened, **options)
+    assert not second.due, second.to_json()["groups"]
+
+
+@pytest.mark.few(0.25)
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("seed", range(60))
+def test_others_who_commit_before_each_commit_lose_nothing(seed: int, version: int) -> None:
+    drawn = random.Random(seed)
+    writer = OtherWriter(drawn=drawn, version=version)
+    for _ in range(drawn.randint(1, 5)):
+        writer.act()
+    committer = writer.opened.committer
+    left = drawn.randint(1, 4)
+
+    def act() -> None:
+        nonlocal left
+        left -= 1
+        writer.act()
+        if left:
+            committer.meanwhile = act
+
+    committer.meanwhile = act
+    rewritten(writer.opened, World(), **drawn_options(drawn))
+    assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()
+    check_own_snapshots(writer)
+    committer.meanwhile = None
+    for _ in range(3):
+        writer.act()
+        assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()
