@@ -189,6 +189,7 @@ def resume(
     if loaded is not None and loaded[0].groups is not None:
         take_over(journal, runtime)
         table.probe(journal.probe_path)
+        _discard_leftovers(table, operation, journal)
         groups_run = _groups_run(*loaded, table, verb, runtime, journal, resumed=True)
         return groups_run.finish(started_ms, rewrites=rewrites)
     if loaded is not None:
@@ -209,10 +210,7 @@ def resume(
     for state in operation.steps.values():
         if state.sweep_after_ms is not None and not state.done:
             _check_before_sweep(state.sweep_after_ms, journal, before_ms=started_ms)
-    marks = journal.marks()
-    table.workspace.discard(
-        [path for state in operation.steps.values() for path in state.leftovers], marks=marks
-    )
+    marks = _discard_leftovers(table, operation, journal)
     if loaded is None or operation.next_action() == "discard":
         table.workspace.discard(
             [path for state in operation.steps.values() for path in state.staged], marks=marks
@@ -221,6 +219,14 @@ def resume(
         note = "It had stopped before its commit: the table was not changed, and nothing is left to do."
         return Report(verb=operation.verb, operation_id=operation_id, status="nothing_to_do", notes=(note,))
     return run.finish(started_ms)
+
+
+def _discard_leftovers(table: Table, operation: Operation, journal: Journal) -> Sequence[str]:
+    """Delete files of ours that nothing will ever reference; the marks in the names of all of ours."""
+    marks = journal.marks()
+    leftovers = [path for state in operation.steps.values() for path in state.leftovers]
+    table.workspace.discard(leftovers, marks=marks)
+    return marks
 
 
 def abandon(table: Table, operation_id: str, runtime: Runtime) -> OrphanFiles | None:
