@@ -53,10 +53,17 @@ def row_proof(rows: pa.Table) -> RowProof:
         rows: whose fields have ids, those inside of others too; one that has none goes by its name. The order of
             columns, and how values lie in memory, make no difference.
     """
-    columns = [(field, one_array(column)) for field, column in zip(rows.schema, rows.columns, strict=True)]
+    columns = [
+        (field, _in_one_piece(column)) for field, column in zip(rows.schema, rows.columns, strict=True)
+    ]
     hashes = _chained(np.zeros(rows.num_rows, np.uint64), columns)
     sums = [int(_mixed(hashes, constants).sum(dtype=np.uint64)) for constants in (_SPLITMIX, _MURMUR)]
     return RowProof(rows.num_rows, (sums[0], sums[1]))
+
+
+def _in_one_piece(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array; Arrow would copy it also where it is one already."""
+    return column.chunk(0) if column.num_chunks == 1 else one_array(column)
 
 
 def _key(field: pa.Field) -> int:

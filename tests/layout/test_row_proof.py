@@ -124,6 +124,25 @@ def test_how_values_lie_in_memory_makes_no_difference() -> None:
     )  # a promoted value is the same
 
 
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        ([[("a", 1)], None, [], [("b", 2), ("c", None)], [("d", 4)]], MAP),
+        ([{"x": 1}, None, {"x": None}, {"x": 4}, {"x": 5}], pa.struct([("x", pa.int32())])),
+        ([[[1]], None, [], [[], None, [2, 3]], [[4]]], pa.list_(pa.list_(pa.int32()))),
+        ([True, None, False, True, False], pa.bool_()),
+        ([Decimal("1.5"), None, Decimal("-2.5"), Decimal(0), Decimal(4)], pa.decimal128(9, 2)),
+        ([b"abc", None, b"abd", b"\0\0\0", b"abe"], pa.binary(3)),
+        ([0.5, None, float("nan"), -0.0, 1.0], pa.float64()),
+    ],
+    ids=str,
+)
+def test_rows_of_a_slice_are_those_that_are_hashed(values: list[Any], type_: pa.DataType) -> None:
+    column = pa.array(values, type_)
+    assert row_proof(table({"c": column}, c=1).slice(1, 3)) == proof(values[1:4], type_)
+    assert row_proof(table({"c": column.slice(1)}, c=1).slice(0, 3)) == proof(values[1:4], type_)
+
+
 def test_no_rows_prove_nothing() -> None:
     assert proof([], MAP) == RowProof(0, (0, 0))
     assert row_proof(pa.table({})) == RowProof()

@@ -143,7 +143,7 @@ class ParquetWriter:
 
     def _write_group(self, most_rows: int) -> None:
         held = pa.concat_tables(self._held)
-        rows, rest = held.slice(0, most_rows).combine_chunks(), held.slice(most_rows)
+        rows, rest = held.slice(0, most_rows), held.slice(most_rows)
         self._held, self._held_rows, self._held_bytes = [rest], rest.num_rows, rest.nbytes
         if self._writer is None:
             self._writer = self._opened(self._sink, rows, self._footers)

@@ -56,7 +56,7 @@ def _fit(array: pa.Array, field: pa.Field, inside: Bools | None, name: str) -> p
     kind = field.type
     if pa.types.is_struct(kind):
         valid = array.is_valid().to_numpy(zero_copy_only=False)
-        return _struct(array, kind, valid, name, has_nulls=not hides_nulls and not valid.all())
+        return _struct(array, kind, valid, name)
     if pa.types.is_map(kind):
         array = compact(array)
         entries = pa.StructArray.from_arrays(
@@ -78,15 +78,14 @@ def _fit(array: pa.Array, field: pa.Field, inside: Bools | None, name: str) -> p
     return pa.ExtensionArray.from_storage(kind, found) if storage is not array else found
 
 
-def _struct(array: pa.Array, kind: pa.DataType, valid: Bools, name: str, *, has_nulls: bool) -> pa.Array:
+def _struct(array: pa.Array, kind: pa.DataType, valid: Bools, name: str) -> pa.Array:
     if not pa.types.is_struct(array.type) or array.type.names != kind.names:
         raise MisfitError(f"{name} has the type {array.type} where {kind} is expected")
     children = [
         _fit(child, part, valid, f"{name}.{part.name}")
         for child, part in zip(array.flatten(), kind, strict=True)
     ]
-    mask = pa.array(np.invert(valid)) if has_nulls else None
-    return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=pa.array(np.invert(valid)))
 
 
 def _of_parts(

@@ -377,6 +377,15 @@ def test_a_file_may_end_with_a_row_group_and_leave_the_rows_after_it_to_another(
     assert pq.read_table(pa.BufferReader(sink.getvalue())).equals(rows)
 
 
+def test_no_row_group_is_written_of_no_rows_however_little_may_be_held() -> None:
+    fields = [field(1, "l", ListType(element_id=2, element_required=False, element="string"))]
+    rows = pa.table({"l": pa.array([["a", "b"], ["c"]], pa.list_(pa.string()))})
+    data, metrics = write(fields, [rows, rows.slice(0, 0), rows], most_held_bytes=1)
+    assert metrics is not None
+    assert metrics.record_count == 4
+    assert len(pq.read_table(pa.BufferReader(data))) == 4
+
+
 def test_without_a_row_group_there_is_no_file_that_ends_with_one() -> None:
     sink = io.BytesIO()
     writer = ParquetWriter(

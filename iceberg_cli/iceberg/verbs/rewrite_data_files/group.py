@@ -157,7 +157,7 @@ class OutputFile:
         metrics: dict[str, Any] = {name: _map(fields, name, _count) for name in _COUNTS}
         metrics |= {name: _map(fields, name, _bound) for name in _BOUNDS}
         offsets = fields.integers("split_offsets")
-        if list(offsets) != sorted(set(offsets)) or min(offsets, default=0) < 0:
+        if list(offsets) != sorted(set(offsets)) or any(each < 0 for each in offsets):
             raise fields.wrong("split_offsets", "the offsets do not ascend")
         return cls(
             path=fields.string("path"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -207,6 +208,7 @@ class Full(Files):
         class Bounded(Created):
             def write(self, data: bytes) -> int:
                 files.left -= len(data)
+                self.late += self.state != "open"
                 if files.left < 0:
                     raise BackendUnavailable("Cannot write: no more fits")
                 return super().write(data)
@@ -227,6 +229,8 @@ def test_an_output_that_cannot_be_written_is_aborted_and_those_before_it_stay(wh
     with pytest.raises(BackendUnavailable, match="no more fits"):
         plan.rewriter(files, plan.task)
     assert [each.state for each in files.created] == ["committed"] * whole + ["aborted"]
+    gc.collect()
+    assert [each.late for each in files.created] == [0] * (whole + 1)
 
 
 def test_an_output_that_cannot_be_committed_is_aborted() -> None:

@@ -75,10 +75,18 @@ def test_a_result_is_the_same_after_it_was_kept(proof: RowProof | None) -> None:
 def test_bytes_are_in_base64_and_hashes_in_hexadecimal() -> None:
     document = a_result().to_json()
     assert document["row_hashes"] == ["0000000000000001", "ffffffffffffffff"]
+    assert document["outputs"][0]["sort_order_id"] == 0
     assert document["outputs"][0]["lower_bounds"] == {"1": "AP8=", "2": ""}
     assert document["outputs"][0]["column_sizes"] == {
         "1": 40, "2": 9007199254740991, "3": "9007199254740992", "2147483540": "9223372036854775807",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("offsets", [[], [0], [0, 4]])
+def test_offsets_ascend_from_any_place(offsets: list[int]) -> None:
+    document = a_result().to_json()
+    document["outputs"][0]["split_offsets"] = offsets
+    assert read(document).outputs[0].metrics.split_offsets == tuple(offsets)
 
 
 def test_a_group_without_outputs_is_kept_too() -> None:
@@ -142,7 +150,7 @@ CHANGES: list[tuple[Callable[[Json], Any], str]] = [
         (in_output(name, value), f"outputs[1].{name}{place}")
         for name in ("lower_bounds", "upper_bounds")
         for value, place in (
-            (None, ""), ({"1": 1}, ".1"), ({"1": "AP8"}, ".1"), ({"1": "A*8="}, ".1"), ({"1": "ü"}, ".1"),
+            (None, ""), ({"1": 1}, ".1"), ({"1": "AP8"}, ".1"), ({"1": "AA*=="}, ".1"), ({"1": "ü"}, ".1"),
         )
     ],
 ]  # fmt: skip
