@@ -50,7 +50,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.outputs import (
 from iceberg_cli.layout.position_map import PositionMapBuilder
 from iceberg_cli.layout.row_proof import RowProof, row_proof
 
-_SHARES: Final = 3  # of memory: the rows that are held, a copy that is encoded, and what is read meanwhile
+_SHARES: Final = 3  # of memory: rows that are held, what they are encoded into, and what is read meanwhile
 _MOST_HELD_BYTES: Final = 1 << 30  # a column of text has no more than 2 GiB in one piece
 
 
@@ -267,19 +267,17 @@ class _Rewriting:
 
     def _open(self) -> None:
         """Begin an output with the rows that are in none yet."""
+        rewriter = self._rewriter
+        row_group_bytes = self._task.rolling.row_group_bytes(
+            self._left_bytes(), rewriter.properties.row_group_bytes
+        )
         writer = self._creator.create(self._place)
         sink = Sink(writer)
-        rewriter = self._rewriter
         parquet = ParquetWriter(
             cast("Any", sink),
             writer.path,
             fields=rewriter.file_fields,
-            properties=replace(
-                rewriter.properties,
-                row_group_bytes=self._task.rolling.row_group_bytes(
-                    self._left_bytes(), rewriter.properties.row_group_bytes
-                ),
-            ),
+            properties=replace(rewriter.properties, row_group_bytes=row_group_bytes),
             modes=rewriter.modes,
             bytes_per_row=self._bytes_per_row,
             most_held_bytes=min(rewriter.memory_bytes // _SHARES, _MOST_HELD_BYTES),

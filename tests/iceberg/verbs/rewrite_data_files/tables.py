@@ -207,7 +207,7 @@ def planned(
         equality=equality,
         deleted=deleted,
         memory_bytes=memory_bytes,
-        is_proved=is_proved,
+        **({} if is_proved else {"is_proved": False}),
     )
     return Planned(rewriter, tasks)
 
