@@ -1,12 +1,13 @@
 """Emulators of Google Cloud Storage and of Azure that run for one test session, on loopback only.
 
 fake-gcs-server keeps objects in memory. It knows generations and their preconditions, holds to them when many race, and
-knows listings, ranges and uploads with metadata. It checks no credentials, and knows no holds, no retention, no soft
-deletion and no quotas.
+knows listings, ranges and uploads with metadata, but not resumable uploads as Google documents them: see
+`gcs_uploads.py`. It checks no credentials, and knows no holds, no retention, no soft deletion and no quotas.
 
 Azurite is Microsoft's own, and keeps what it has in memory. It checks signatures of keys and SAS, knows conditions,
-snapshots and batches. It has no hierarchical namespace, whose folders are imitated here by blobs that are marked like
-them, no signatures of tokens, and no names of accounts: these are in the path of its URL.
+snapshots and batches. An object whose blocks are in no list yet is there to it where one is put on condition, and not
+where a list of blocks is. It has no hierarchical namespace, whose folders are imitated here by blobs that are marked
+like them, no signatures of tokens, and no names of accounts: these are in the path of its URL.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from iceberg_cli.storage.router import RoutedStorage, open_storage
 from iceberg_cli.testing.conformance.storages import Sandbox, StorageConformance
 from tests.budget import deep_unless
 from tests.emulators import ACCOUNT, KEY, Azurite, FakeGcs, ObjectStore
+from tests.gcs_uploads import with_resumable_uploads
 from tests.s3_front import PassingOn, Request, Response, serving
 
 STORES = ["fake_gcs", "azurite"]
@@ -58,14 +59,15 @@ class TestGcs(Stores):
     """Every sentence of the port on Google Cloud Storage."""
 
     @pytest.fixture
-    def sandbox(self, fake_gcs: FakeGcs) -> Sandbox:
+    def sandbox(self, fake_gcs: FakeGcs) -> Iterator[Sandbox]:
         root = f"{fake_gcs.new_folder()}/wh"
-        return Sandbox(
-            storage=fake_gcs.storage,
-            root=root,
-            other_spelling=root.replace("gs:", "GS:"),
-            create_empty=fake_gcs.create_empty,
-        )
+        with with_resumable_uploads(fake_gcs) as (store, _):
+            yield Sandbox(
+                storage=store.storage,
+                root=root,
+                other_spelling=root.replace("gs:", "GS:"),
+                create_empty=fake_gcs.create_empty,
+            )
 
 
 class TestAzure(Stores):

@@ -211,8 +211,11 @@ class StorageConformance:
             writer.commit()
         for upload_id in uploads:
             sandbox.storage.abort_upload(path, upload_id)
-        sandbox.storage.put_if_absent(path, b"another's")
-        assert sandbox.storage.read(path) == b"another's"
+        data = os.urandom(size_bytes)
+        with sandbox.storage.create(path) as another:
+            write_in_pieces(another, data)
+            another.commit()
+        assert sandbox.storage.read(path) == data
 
     @pytest.mark.parametrize("size_bytes", [1, _LARGE], ids=["one byte", "several parts"])
     def test_who_leaves_without_a_commit_aborts(self, sandbox: Sandbox, size_bytes: int) -> None:
@@ -246,7 +249,7 @@ class StorageConformance:
             with writer:
                 write_in_pieces(writer, data)
                 if came == "meanwhile":
-                    sandbox.storage.put_if_absent(path, b"another's")
+                    sandbox.storage.replace(path, b"another's")
                 writer.commit()
 
         for _ in range(2):

@@ -1,7 +1,7 @@
 """A simulated store: every effect is counted, and the process can be stopped around any of them.
 
-`World` is what survives a process: files, a catalog's pointer and the clock. Effects are puts, single deletions and
-pointer swaps; reads change nothing, so stopping around them adds no case.
+`World` is what survives a process: files, uploads, a catalog's pointer and the clock. Effects are puts, the requests of
+uploads, single deletions and pointer swaps; reads change nothing, so stopping around them adds no case.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.events import AnyEvent
-from iceberg_cli.storage import FileInfo, Storage
+from iceberg_cli.storage import FileInfo, Storage, Writer
 
 DAY_MS = 86_400_000
 NOW_MS = 1_800_000_000_000
@@ -42,9 +42,21 @@ def crash() -> None:
     raise Crash
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """The parts of a file that is not created yet, which nobody sees."""
+
+    path: str
+    parts: tuple[bytes, ...] = ()
+
+
 @dataclass(kw_only=True)
 class World:
-    """What outlives a process."""
+    """What outlives a process.
+
+    `uploads` are those that were neither completed nor aborted, by their ids. A file of more than `part_bytes` is
+    created by one.
+    """
 
     files: dict[str, bytes] = field(default_factory=dict)
     pointer: str | None = None  # None: a table by file names
@@ -55,6 +67,9 @@ class World:
     dated: bool = False  # whether new files are as old as they are
     served: bool = False  # whether the catalog writes the metadata itself
     late: list[Callable[[World], object]] = field(default_factory=list)  # requests on their way to it
+    uploads: dict[str, Upload] = field(default_factory=dict)
+    begun_uploads: int = 0
+    part_bytes: int = 512
 
     def copy(self) -> World:
         """The same, to change it alone."""
@@ -64,6 +79,7 @@ class World:
             deleted=list(self.deleted),
             written_ms=dict(self.written_ms),
             late=list(self.late),
+            uploads=dict(self.uploads),
         )
 
     def write(self, path: str, data: bytes) -> None:
@@ -71,6 +87,21 @@ class World:
         self.files[path] = data
         if self.dated:
             self.written_ms[path] = self.now_ms
+
+    def begin_upload(self, path: str) -> str:
+        """A new upload of a file; its id."""
+        self.begun_uploads += 1
+        upload_id = f"upload-{self.begun_uploads}"
+        self.uploads[upload_id] = Upload(path=path)
+        return upload_id
+
+    @property
+    def leaked_uploads(self) -> dict[str, Upload]:
+        """The uploads whose parts cost something, of which none is left once every operation has ended.
+
+        One that was begun by a request without an answer has no parts, and nobody knows its id.
+        """
+        return {upload_id: upload for upload_id, upload in self.uploads.items() if upload.parts}
 
     def arrive(self) -> None:
         """The requests that were late reach the catalog, which judges them by what is current now."""
@@ -104,6 +135,67 @@ class Script:
     fail_put: Callable[[str], str | None] = allow
     fail_delete: Callable[[str], str | None] = allow
     swaps: Sequence[str] = ()  # "", "lost", "lost after", "refused", "down", or "late" where it is served
+
+
+class SimWriter(Writer):
+    """A new file of a world, as S3 has it: an upload in parts, or where it is small a put."""
+
+    def __init__(self, storage: SimStorage, path: str, on_upload: Callable[[str], None] | None) -> None:
+        super().__init__(path)
+        self._storage = storage
+        self._key = canonical(path)
+        self._on_upload = on_upload
+        self._held = b""
+        self._upload_id: str | None = None
+
+    def _write(self, data: memoryview) -> None:
+        self._held += data
+        size = self._storage.world.part_bytes
+        while len(self._held) > size:
+            part, self._held = self._held[:size], self._held[size:]
+            self._send(part)
+
+    def _send(self, part: bytes) -> None:
+        if self._upload_id is None:
+            begun: list[str] = []
+            self._storage.effect(f"begin {self._key}", partial(self._begin, begun))
+            [self._upload_id] = begun
+            if self._on_upload is not None:
+                self._on_upload(self._upload_id)
+        self._storage.effect(f"part {self._key}", partial(self._add, self._upload_id, part))
+
+    def _begin(self, begun: list[str]) -> None:
+        self._refuse()
+        begun.append(self._storage.world.begin_upload(self._key))
+
+    def _add(self, upload_id: str, part: bytes) -> None:
+        self._refuse()
+        upload = self._begun(upload_id)
+        self._storage.world.uploads[upload_id] = replace(upload, parts=(*upload.parts, part))
+
+    def _refuse(self) -> None:
+        if reason := self._storage.script.fail_put(self._key):
+            raise BackendUnavailable(f"Cannot write {self._path}: {reason}")
+
+    def _begun(self, upload_id: str) -> Upload:
+        if (upload := self._storage.world.uploads.get(upload_id)) is None:
+            raise BackendUnavailable(f"Cannot write {self._path}: its upload is gone")
+        return upload
+
+    def _commit(self) -> None:
+        if self._upload_id is None:
+            self._storage.put_if_absent(self._path, self._held)
+            return
+        self._send(self._held)
+        self._storage.effect(f"complete {self._key}", partial(self._complete, self._upload_id))
+
+    def _complete(self, upload_id: str) -> None:
+        self._storage.write_once(self._path, b"".join(self._begun(upload_id).parts))
+        del self._storage.world.uploads[upload_id]
+
+    def _abort(self) -> None:
+        if self._upload_id is not None:
+            self._storage.abort_upload(self._path, self._upload_id)
 
 
 class SimStorage(Storage):
@@ -159,19 +251,27 @@ class SimStorage(Storage):
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         """One effect."""
+        self.effect(f"put {canonical(path)}", partial(self.write_once, path, data))
+
+    def write_once(self, path: str, data: bytes) -> None:
+        """Create a file where there is none, within an effect."""
         key = canonical(path)
+        if len(self.trace) - 1 == self.held_at:
+            self.held[key] = data
+            raise BackendUnavailable(f"Cannot write {path}: no answer")
+        if key in self.world.files:
+            raise FileExistsError(path)
+        if reason := self.script.fail_put(key):
+            raise BackendUnavailable(f"Cannot write {path}: {reason}")
+        self.world.write(key, data)
 
-        def put() -> None:
-            if len(self.trace) - 1 == self.held_at:
-                self.held[key] = data
-                raise BackendUnavailable(f"Cannot write {path}: no answer")
-            if key in self.world.files:
-                raise FileExistsError(path)
-            if reason := self.script.fail_put(key):
-                raise BackendUnavailable(f"Cannot write {path}: {reason}")
-            self.world.write(key, data)
+    def create(self, path: str, on_upload: Callable[[str], None] | None = None) -> Writer:
+        """An effect for the begin of an upload, for each part and for its end; a small file is put."""
+        return SimWriter(self, path, on_upload)
 
-        self.effect(f"put {key}", put)
+    def abort_upload(self, path: str, upload_id: str) -> None:
+        """One effect."""
+        self.effect(f"abort {canonical(path)}", partial(self.world.uploads.pop, upload_id, None))
 
     def replace(self, path: str, data: bytes) -> None:
         """One effect."""
