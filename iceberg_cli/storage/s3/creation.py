@@ -13,8 +13,11 @@ import os
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from random import random
 from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError
 
 from iceberg_cli.errors import BackendUnavailable, Refused
 from iceberg_cli.storage.parts import PartWriter
@@ -27,8 +30,15 @@ from iceberg_cli.storage.s3.retries import (
 )
 
 MARK: Final = "iceberg-cli-put"
+_IF_ABSENT: Final[Mapping[str, Any]] = {"IfNoneMatch": "*", "again": False}
 _NO_UPLOAD: Final = "NoSuchUpload"
 _CHECKSUM: Final = "ChecksumCRC32"  # by which botocore, unless it is told otherwise, has a part checked
+
+
+class _NoAnswer(BotoCoreError):  # type: ignore[misc]  # botocore has no types
+    """A proxy's page in place of an answer: it is not known what the service did."""
+
+    fmt = "the answer is none to the completion of an upload"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +69,13 @@ class NewObject:
 
     def put(self, data: bytes) -> None:
         """PUT with `If-None-Match: *`; see `Storage.put_if_absent`."""
-        self.create("put_object", Body=data, Metadata=self.metadata)
+        self.create(partial(self.call, "put_object", Body=data, Metadata=self.metadata, **_IF_ABSENT))
 
-    def create(self, method: str, **request: Any) -> None:
-        """Send a request with `If-None-Match: *` that creates the object, until its outcome is known.
+    def create(self, request: Callable[[], object]) -> None:
+        """Send a request that creates the object if there is none, until its outcome is known.
+
+        Args:
+            request: sends it once.
 
         Raises:
             FileExistsError: another one is there.
@@ -71,7 +84,7 @@ class NewObject:
         """
         for tries in itertools.count(1):
             try:
-                self.call(method, again=False, IfNoneMatch="*", **request)
+                request()
             except TRANSPORT_ERRORS as error:
                 # An error in an answer that began as a success has no status of its own.
                 exists = status_of(error) == 412 or code_of(error) == "PreconditionFailed"
@@ -166,9 +179,17 @@ class S3Writer(PartWriter):
 
     def _complete(self, part: bytes) -> None:
         self._send(part)
-        self._new.create(
-            "complete_multipart_upload", UploadId=self._upload_id, MultipartUpload={"Parts": self._parts}
+        self._new.create(self._complete_once)
+
+    def _complete_once(self) -> None:
+        answer = self._new.call(
+            "complete_multipart_upload",
+            UploadId=self._upload_id,
+            MultipartUpload={"Parts": self._parts},
+            **_IF_ABSENT,
         )
+        if not answer.get("ETag"):
+            raise _NoAnswer
 
     def _discard(self) -> None:
         if self._upload_id is not None:
