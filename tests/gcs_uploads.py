@@ -59,7 +59,7 @@ class Uploads:
             return request.forward(self.behind)
         fate = self.fates.pop(0) if self.fates else ""
         if fate.isdigit():
-            return Response(int(fate), [], b"")
+            return Response(int(fate), [], b'{"error": {"code": %s, "message": "why"}}' % fate.encode())
         if "upload_id" in query:
             answer = self._about(query["upload_id"][0], request, half=fate == "half")
         else:

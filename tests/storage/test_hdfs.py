@@ -31,6 +31,8 @@ def test_nothing_is_written_or_deleted() -> None:
     for write in (storage.put_if_absent, storage.replace):
         with pytest.raises(Refused, match="without replacing another writer's"):
             write(path, b"")
+    with pytest.raises(Refused, match="without replacing another writer's"):
+        storage.create(path)
     assert storage.delete([path]).keys() == {path}
 
 

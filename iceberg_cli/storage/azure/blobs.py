@@ -317,13 +317,12 @@ class AzureStorage(Storage):
 
         def stage(block_id: str, data: bytes) -> None:
             def send(container: ContainerClient, key: str) -> None:
-                blob = container.get_blob_client(key)
-                blob.stage_block(block_id, data, length=len(data), read_timeout=_answer_s(data))
+                container.get_blob_client(key).stage_block(block_id, data, read_timeout=_answer_s(data))
 
             try:
                 self._call(path, send)
             except AzureError as error:
-                raise self._translated("write", path, error) from None
+                raise self._translated("write", path, error, may_be_absent=False) from None
 
         def create(block_ids: Sequence[str]) -> None:
             def send(container: ContainerClient, key: str) -> None:
@@ -348,7 +347,7 @@ class AzureStorage(Storage):
                 return
             if code in _EXISTS or there is not None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from None
-            raise self._translated("write", path, error) from None
+            raise self._translated("write", path, error, may_be_absent=False) from None
 
     def _mark_there(self, path: str) -> str | None:
         """The mark of the object that is there, or "": it has none; None: there is no object."""
@@ -372,7 +371,7 @@ class AzureStorage(Storage):
         try:
             self._call(path, upload)
         except AzureError as error:
-            raise self._translated("write", path, error) from None
+            raise self._translated("write", path, error, may_be_absent=False) from None
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         """Every object under the folder by key, page by page until a folder is seen that is an object of its own.
@@ -436,7 +435,7 @@ class AzureStorage(Storage):
             try:
                 entries, token = self._call(folder, page, is_object=False)
             except AzureError as error:
-                raise self._translated("list", folder, error, is_listing=True) from None
+                raise self._translated("list", folder, error, may_be_absent=False) from None
             yield from entries
             if not token:
                 return
@@ -546,8 +545,10 @@ class AzureStorage(Storage):
             raise UsageError(f"Cannot use {path}: it names a container and no object.")
         return match[1], match[2] or "", match[3]
 
-    def _translated(self, verb: str, path: str, error: AzureError, *, is_listing: bool = False) -> Exception:
-        if _is_absent(error) and not is_listing:
+    def _translated(
+        self, verb: str, path: str, error: AzureError, *, may_be_absent: bool = True
+    ) -> Exception:
+        if _is_absent(error) and may_be_absent:
             return _absent(path)
         if isinstance(error, _NothingFound):
             return NoCredentials(f"Cannot {verb} {path}: {error.message}", next_step=_LOOKED_FOR)

@@ -215,7 +215,7 @@ class GcsStorage(Storage):
             key=key,
             call=self._call,
             mark_there=lambda: self._mark_there(path),
-            translated=partial(self._translated, "write", path),
+            translated=partial(self._translated, "write", path, may_be_absent=False),
             sleep=self._sleep,
         )
 
@@ -285,7 +285,7 @@ class GcsStorage(Storage):
             try:
                 page = self._call(Request(method="GET", path=path, query=query, headers=JSON)).document()
             except GcsError as error:
-                raise self._translated("list", folder, error, is_listing=True) from None
+                raise self._translated("list", folder, error, may_be_absent=False) from None
             yield page
             if not page.get("nextPageToken"):
                 return
@@ -458,8 +458,8 @@ class GcsStorage(Storage):
         bucket, key = self._split(path)
         return f"storage/v1/b/{quote(bucket, safe='')}/o/{quote(key, safe='')}"
 
-    def _translated(self, verb: str, path: str, error: GcsError, *, is_listing: bool = False) -> Exception:
-        if error.is_absent and not is_listing:
+    def _translated(self, verb: str, path: str, error: GcsError, *, may_be_absent: bool = True) -> Exception:
+        if error.is_absent and may_be_absent:
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         kind = AccessDenied if error.status in (401, 403) else BackendUnavailable
         if error.status == 404 and NO_BUCKET in error.reason:

@@ -67,11 +67,11 @@ class LocalWriter(Writer):
         temporary = temporary_name()
         if self._on_upload is not None:
             self._on_upload(temporary)
-        self._temporary = temporary
 
         def begin() -> None:
             with self._parent() as parent:
                 self._descriptor = open_named(parent, temporary)
+            self._temporary = temporary
 
         in_its_folder(self._key, begin)
 

@@ -236,7 +236,9 @@ class S3Storage(Storage):
         return NewObject(
             path=path,
             call=partial(self._call, Bucket=bucket, Key=key),
-            translated=lambda verb, error: self._translated(verb, path, error),
+            translated=lambda verb, error: self._translated(
+                verb, path, error, may_be_absent=verb == "look at"
+            ),
             redacted=lambda text: redact(text, self._secrets),
             sleep=partial(sync, self._files.loop, asyncio.sleep),
         )
@@ -483,8 +485,8 @@ class S3Storage(Storage):
             raise UsageError(f"Cannot use {path}: it names a bucket and no object.")
         return bucket, key
 
-    def _translated(self, verb: str, path: str, error: Exception) -> Exception:
-        if code_of(error) in {"NoSuchKey", "404", "NotFound"}:
+    def _translated(self, verb: str, path: str, error: Exception, *, may_be_absent: bool = True) -> Exception:
+        if may_be_absent and code_of(error) in {"NoSuchKey", "404", "NotFound"}:
             return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if isinstance(error, NoCredentialsError | PartialCredentialsError):
             are = "part of the credentials is missing"

@@ -277,7 +277,7 @@ class StorageConformance:
         assert sandbox.storage.read(f"{sandbox.root}/object") == b"%d" % winners[0] * size_bytes
         assert sandbox.names() == ["object"]
 
-    def test_what_a_process_that_died_had_written_is_removed_by_the_id_that_it_was_told(
+    def test_what_a_process_that_died_had_written_is_removed_by_the_id_of_its_upload(
         self, sandbox: Sandbox
     ) -> None:
         path, uploads = f"{sandbox.root}/a/object", list[str]()
@@ -303,7 +303,7 @@ class StorageConformance:
             sandbox.storage.abort_upload(path, upload_id)
         assert sandbox.storage.read(path) == data
 
-    def test_who_is_told_the_id_of_an_upload_and_fails_leaves_nothing(self, sandbox: Sandbox) -> None:
+    def test_who_gets_the_id_of_an_upload_and_fails_leaves_nothing(self, sandbox: Sandbox) -> None:
         seen = list[list[str]]()
 
         def on_upload(_: str) -> None:
