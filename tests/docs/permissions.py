@@ -87,6 +87,12 @@ def of_s3(request: Request) -> frozenset[str]:
             return frozenset({"GetObject"})
         case "PUT" if has_key and not query.keys() - {"x-id"}:
             return frozenset({"PutObject"})
+        case "POST" if has_key and query.keys() in ({"uploads"}, {"uploadId"}):
+            return frozenset({"PutObject"})
+        case "PUT" if has_key and query.keys() - {"x-id"} == {"partNumber", "uploadId"}:
+            return frozenset({"PutObject"})
+        case "DELETE" if has_key and query.keys() - {"x-id"} == {"uploadId"}:
+            return frozenset({"AbortMultipartUpload"})
         case "DELETE" if has_key and not query.keys() - {"x-id"}:
             return frozenset({"DeleteObject"})
         case "POST" if "delete" in query and b"<VersionId>" not in request.body:
@@ -109,6 +115,8 @@ def of_gcs(request: Request) -> frozenset[str]:
         case "POST" if url.path.startswith("/upload/storage/v1/b/"):
             # What may replace an object needs both.
             return frozenset({"create"} if query.get("ifGenerationMatch") == ["0"] else {"create", "delete"})
+        case "PUT" | "DELETE" if url.path.startswith("/upload/storage/v1/b/") and "upload_id" in query:
+            return frozenset()  # the session's own URI is the permission
         case "POST" if url.path == "/batch/storage/v1":
             methods = set(re.findall(rb"\r\n\r\n([A-Z]+) /storage", request.body))
             assert methods == {b"DELETE"}
@@ -126,7 +134,7 @@ def of_azure(request: Request) -> frozenset[str]:
             return frozenset({"read"})
         case "GET" | "HEAD" if not comp and not is_container:
             return frozenset({"read"})
-        case "PUT" if not comp and not is_container:
+        case "PUT" if comp in ("", "block", "blocklist") and not is_container:
             return frozenset({"write"})
         case "DELETE" if not comp and not is_container:
             return frozenset({"delete"})

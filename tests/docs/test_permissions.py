@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from iceberg_cli.errors import AccessDenied
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.storage.router import open_storage
@@ -269,3 +270,27 @@ def test_policies_of_the_page_let_a_user_do_what_it_says_and_no_more(guarded_s3:
     assert f"{table}/data/c.parquet" in gone
     assert not [path for path in storage.paths(table) if "_iceberg_cli" in path]
     assert run("expire-snapshots", elsewhere) == 16
+
+
+@pytest.mark.deep
+def test_to_remove_what_was_uploaded_in_parts_takes_what_the_last_policy_has(guarded_s3: GuardedS3) -> None:
+    _, writing, everything = (block.text for block in blocks(page(), "json"))
+    bucket, data = guarded_s3.new_bucket("two"), bytes(9 << 20)
+    for policy, may_abort in ((writing, False), (everything, True)):
+        document = json.loads(policy.replace("my-bucket", bucket))
+        for statement in document["Statement"]:
+            statement["Principal"] = {"AWS": ["one"]}
+        guarded_s3.client().put_bucket_policy(Bucket=bucket, Policy=json.dumps(document))
+        with s3_front(guarded_s3.endpoint, {}) as front:
+            storage = open_storage({**guarded_s3.options_of("one"), "s3.endpoint": front.endpoint})
+            path = f"s3://{bucket}/warehouse/{may_abort}"
+            with storage.create(path) as writer:
+                writer.write(data)
+                writer.commit()
+            assert storage.stat(path).size_bytes == len(data)
+            assert {action for each in front.requests for action in of_s3(each)} == {"PutObject", "GetObject"}
+            writer = storage.create(f"{path}-2")
+            writer.write(data)
+            with nullcontext() if may_abort else pytest.raises(AccessDenied):
+                writer.abort()
+            assert of_s3(front.requests[-1]) == {"AbortMultipartUpload"}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode
     from iceberg_cli.iceberg.rows.parquet_properties import BloomFilter, ParquetProperties
     from iceberg_cli.iceberg.spec.types.schema import NestedField
+    from iceberg_cli.storage import Writer
 
 _SCHEMA_KEY: Final = "iceberg.schema"  # in footers of Iceberg Java, too
 _AIMED_AT: Final = 0.95  # of a row group's size: what is not written yet may compress worse
@@ -36,7 +37,7 @@ class ParquetWriter:
     """Writes one file, a row group at a time.
 
     Args:
-        sink: gets the bytes, and stays open.
+        sink: gets the bytes, and stays open; the new object of a storage is not committed.
         path: of the file, for messages.
         fields: the columns, those of row lineage among them where rows keep their ids.
         properties: how it is written.
@@ -48,7 +49,7 @@ class ParquetWriter:
 
     def __init__(
         self,
-        sink: BinaryIO,
+        sink: BinaryIO | Writer,
         path: str,
         *,
         fields: Sequence[NestedField],
@@ -153,7 +154,7 @@ class ParquetWriter:
         self._bytes_per_row = max((self._sink.tell() - before) / rows.num_rows, _LEAST_BYTES_PER_ROW)
         self._written_rows += rows.num_rows
 
-    def _opened(self, sink: BinaryIO, rows: pa.Table, footers: list[Any]) -> Any:
+    def _opened(self, sink: BinaryIO | Writer, rows: pa.Table, footers: list[Any]) -> Any:
         """A writer of files such as these; where it is closed, its footer is in `footers`."""
         import pyarrow.parquet as pq
 

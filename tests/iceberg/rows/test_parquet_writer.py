@@ -7,6 +7,7 @@ import struct
 import uuid
 from collections.abc import Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -23,6 +24,7 @@ from iceberg_cli.iceberg.rows.parquet_properties import parquet_properties
 from iceberg_cli.iceberg.rows.parquet_writer import ParquetWriter
 from iceberg_cli.iceberg.spec.table_metadata.columns import ROW_LINEAGE
 from iceberg_cli.iceberg.spec.types.schema import ListType, MapType, NestedField, StructType, Type
+from iceberg_cli.storage.local import LocalStorage
 from tests.iceberg.rows.pages import pages_of
 
 MIB = 1 << 20
@@ -53,6 +55,29 @@ def write(
         writer.write(rows)
     metrics = writer.close()
     return sink.getvalue(), metrics
+
+
+def test_the_new_object_of_a_storage_gets_the_same_bytes_and_is_committed_by_whoever_made_it(
+    tmp_path: Path,
+) -> None:
+    fields = [field(1, "id", "long", required=True)]
+    rows = pa.table({"id": pa.array(range(100_000), pa.int64())}, schema=arrow_schema(fields))
+    expected, _ = write(fields, [rows])
+    given = {"write.parquet.compression-codec": "zstd"}
+    with LocalStorage().create(f"{tmp_path}/new.parquet") as sink:
+        writer = ParquetWriter(
+            sink,
+            "new.parquet",
+            fields=fields,
+            properties=parquet_properties(leaf_columns(fields), given),
+            modes=metrics_modes(fields, given)[0],
+            most_held_bytes=64 * MIB,
+        )
+        writer.write(rows)
+        writer.close()
+        assert list(tmp_path.iterdir()) == []
+        sink.commit()
+    assert (tmp_path / "new.parquet").read_bytes() == expected
 
 
 def measured(fields: Sequence[NestedField], *batches: pa.Table, **properties: str) -> FileMetrics:
