@@ -8,6 +8,7 @@ import pytest
 
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.storage import Storage
+from iceberg_cli.storage.azure.creation import BlockWriter
 from iceberg_cli.storage.router import open_storage
 from tests.emulators import Azurite, FakeGcs
 from tests.gcs_uploads import with_resumable_uploads
@@ -47,6 +48,23 @@ def test_blocks_and_lists_of_blocks_whose_answers_got_lost_are_ours(
         with pytest.raises(FileExistsError):
             create(storage, path)
         assert azurite.storage.read(path) == LARGE
+
+
+def test_ids_of_blocks_have_one_length_and_are_no_other_writers() -> None:
+    """Source: https://learn.microsoft.com/rest/api/storageservices/put-block, "Remarks"."""
+    block_ids: list[str] = []
+    for _ in range(2):
+        writer = BlockWriter(
+            "abfss://c@h/k",
+            lambda _: None,
+            stage=lambda each, _: block_ids.append(each),
+            create=lambda _: None,
+        )
+        for _ in range(12):
+            writer.write(bytes(8 << 20))
+        writer.commit()
+    assert len(set(block_ids)) == 24
+    assert {len(each) for each in block_ids} == {38}
 
 
 @pytest.mark.parametrize("is_there", [False, True])

@@ -158,6 +158,14 @@ def test_a_disk_that_is_full_is_told_and_nothing_stays(storage: LocalStorage, tm
     assert os.listdir(tmp_path) == []
 
 
+def test_the_checksum_of_another_writers_file_stays_with_it(tmp_path: Path) -> None:
+    for name in ("file", ".file.crc"):
+        (tmp_path / name).write_bytes(b"another's")
+    with pytest.raises(FileExistsError):
+        write(UNNAMED.create(f"{tmp_path}/file"))
+    assert sorted(os.listdir(tmp_path)) == [".file.crc", "file"]
+
+
 def test_a_file_has_the_mode_that_other_engines_can_read_and_the_checksum_of_an_older_one_goes(
     tmp_path: Path,
 ) -> None:

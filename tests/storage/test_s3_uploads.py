@@ -201,11 +201,11 @@ def test_an_error_within_an_answer_that_began_as_a_success_is_none(front: Front,
 def test_an_upload_that_is_refused_after_a_lost_answer_is_read_back(
     front: Front, path: str, answer: Response, whose: str
 ) -> None:
-    front.fates[COMPLETE] = ["lost", answer]
+    front.fates[COMPLETE] = ["lost", *[answer] * 5]
     with front.storage().create(path) as writer:
         writer.write(DATA)
         if whose == "another's":
-            front.fates[COMPLETE] = [answer]
+            front.fates[COMPLETE] = [answer] * 5
             front.behind.storage.put_if_absent(path, b"another's")
             with pytest.raises(FileExistsError):
                 writer.commit()
@@ -353,7 +353,7 @@ def test_a_service_that_falls_silent_is_not_waited_for(
     class Silent(_Handler):
         def response(self, request: Request) -> Response | None:
             if kind_of(request) == kind:
-                silent.wait(20)
+                silent.wait(5)
                 return None
             return super().response(request)
 
