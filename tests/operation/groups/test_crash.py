@@ -45,6 +45,7 @@ def settled(world: World, *, rewrites: bool) -> None:
     process = Process(world=world)
     process.resume(rewrites=rewrites)
     assert process.table.workspace.open_operations() == []
+    assert not world.leaked_uploads
 
 
 def test_undisturbed_it_rewrites_all_groups_and_leaves_nothing() -> None:

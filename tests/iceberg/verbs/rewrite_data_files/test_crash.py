@@ -23,7 +23,7 @@ from tests.iceberg.verbs.rewrite_data_files.writers import OPERATION, comparable
 
 DAY_MS = 86_400_000
 CATALOGS = ("pointer", "file names", "served")
-STEPS = 100  # at least as many as there are effects
+STEPS = 140  # at least as many as there are effects
 POLICY = RewriteDataFiles(
     target_size="4KiB", max_group_size="4KiB", min_input_files=2, commit_every="1KiB", processes=1
 )
@@ -110,6 +110,7 @@ def check(world: World, version: int) -> None:
     before = comparable(rows(a_world(version)), with_ids=version >= 3)
     assert comparable(rows(world), with_ids=version >= 3) == before
     assert left(world) == []
+    assert not world.leaked_uploads
 
 
 def own_commits(world: World) -> int:
