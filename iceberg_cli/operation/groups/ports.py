@@ -92,6 +92,16 @@ class GroupVerb(Verb, Protocol):
         """How often finished groups of a plan are committed."""
         ...
 
+    def change_of(self, table: Any, plan: Plan, number: int) -> str | None:
+        """Why the files of a group are not what the plan says any more, in words; None where they are.
+
+        Args:
+            table: as loaded last.
+            plan: with groups.
+            number: of a group whose files could not be read.
+        """
+        ...
+
     def batch(self, table: Any, plan: Plan, results: Sequence[GroupResult]) -> Batch:
         """The commit of finished groups: those whose files the table has as the plan had them.
 

@@ -181,12 +181,19 @@ class GroupsRun(CommittingRun):
         if end.result is not None:
             self._unrecorded.append(end.result)
         elif isinstance(end.error, CorruptFile):
-            self.failed[todo[end.index]] = str(end.error)
-            self.journal.append(GroupsDropped(numbers=(todo[end.index],), reason=end.error.message))
+            self._failed(todo[end.index], end.error)
         elif isinstance(end.error, TakenOver):
             raise end.error
         else:
             self.failure = self.failure or end.error
+
+    def _failed(self, number: int, error: CorruptFile) -> None:
+        """Drop a group whose files cannot be read: they are broken, unless the table has others by now."""
+        self._load()
+        reason = self.verb.change_of(self.table, self.shown, number)
+        if reason is None:
+            self.failed[number] = str(error)
+        self.journal.append(GroupsDropped(numbers=(number,), reason=reason or error.message))
 
     def _record(self, *, at_once: bool) -> None:
         """Record the groups that are finished: by few records, however many these are."""
@@ -368,8 +375,8 @@ class GroupsRun(CommittingRun):
         intents = [state.intent for state in steps if state.intent is not None]
         counts = dict.fromkeys(self.verb.result_columns, 0)
         for intent in intents:
-            for column, number in intent.counts.items():
-                counts[column] = counts.get(column, 0) + number
+            for column in self.verb.result_columns:
+                counts[column] += intent.counts.get(column, 0)
         counts[FAILED] = len(self.failed)
         counts[CONFLICTED] = len(states.dropped) - len(self.failed)
         partitions = self._plan_groups.rows["partition"]

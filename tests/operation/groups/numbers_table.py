@@ -362,6 +362,12 @@ class RewriteVerb(GroupVerb):
     def pace(self, plan: Plan) -> CommitPace:
         return CommitPace(every_bytes=self.every_bytes, every_ms=1_000_000, most_commits=self.most_commits)
 
+    def change_of(self, table: NumbersTable, plan: Plan, number: int) -> str | None:
+        assert plan.groups is not None
+        live = {*table.state["files"]}
+        gone = [path for path in plan.groups.inputs_of(number)["path"].to_pylist() if path not in live]
+        return f"{gone[0]} is not in the table any more" if gone else None
+
     def batch(self, table: NumbersTable, plan: Plan, results: Sequence[GroupResult]) -> Batch:
         assert plan.groups is not None
         live = {*table.state["files"]}

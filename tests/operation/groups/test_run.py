@@ -176,6 +176,21 @@ def test_a_broken_file_fails_its_group_and_no_other_one() -> None:
     assert unneeded(world) == []
 
 
+def test_a_group_whose_file_is_gone_from_the_table_too_is_no_broken_one() -> None:
+    world = a_world()
+    process = Process(world=world, verb=RewriteVerb(every_bytes=1_000_000))
+
+    def take() -> None:
+        take_file(world, "f2")
+        del world.files["/lake/numbers/data/f2"]
+
+    at(process, "/alive", take)
+    report = process.run()
+    assert (report.status, report.failed_groups) == ("partial", ())
+    assert report.counts["conflicted_groups_count"] == 1
+    assert numbers_of(world) == NUMBERS - Counter(FILES["f2"])
+
+
 def test_where_the_storage_fails_no_group_begins_and_what_is_finished_is_committed() -> None:
     world = a_world()
     failing = iter([None] * 6)

@@ -82,6 +82,16 @@ def batch_of(table: IcebergTable, plan: Plan, results: Sequence[GroupResult]) ->
     return Batch(step=step, build=build, dropped=dropped)
 
 
+def change_of(table: IcebergTable, plan: Plan, number: int) -> str | None:
+    """Why a group of a plan is not what the table as loaded last has of its files; None where it is."""
+    assert plan.groups is not None
+    ref, until = plan.groups.base["ref"], int(plan.groups.base["sequence_number"])
+    if ref not in table.metadata.refs:
+        return f"branch {ref} is gone"
+    files = branch_files(table, head_of(table, ref))
+    return _dropped(table, files, plan.groups.inputs_of(number), until=until)[0].get(number)
+
+
 def _all_dropped(numbers: Sequence[int], reason: str) -> Batch:
     return Batch(step=None, dropped=dict.fromkeys(numbers, reason))
 

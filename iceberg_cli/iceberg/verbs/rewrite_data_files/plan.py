@@ -21,7 +21,7 @@ from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
 from iceberg_cli.iceberg.spec.types.partition_path import partition_path
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
-from iceberg_cli.iceberg.verbs.rewrite_data_files.batch import batch_of
+from iceberg_cli.iceberg.verbs.rewrite_data_files.batch import batch_of, change_of
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_values, unpartitioned
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import VERB_NAME, RewriteDataFiles
@@ -32,6 +32,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
     pace_of,
     write_settings,
 )
+from iceberg_cli.iceberg.verbs.rewrite_data_files.strands import stranded
 from iceberg_cli.iceberg.verbs.rewrite_data_files.tasks import tasks_of
 from iceberg_cli.layout.choice import choose
 from iceberg_cli.layout.compaction import (
@@ -109,6 +110,10 @@ class RewriteDataFilesVerb(GroupVerb):
         """As `GroupVerb`."""
         return pace_of(RewriteDataFiles.of_plan(plan))
 
+    def change_of(self, table: IcebergTable, plan: Plan, number: int) -> str | None:
+        """As `GroupVerb`."""
+        return change_of(table, plan, number)
+
     def batch(self, table: IcebergTable, plan: Plan, results: Sequence[GroupResult]) -> Batch:
         """As `GroupVerb`."""
         return batch_of(table, plan, results)
@@ -140,6 +145,11 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int) -> Pl
         return replace(plan, blocked_by=("the table's manifests are encrypted",))
     if metadata.format_version >= WITH_ROW_IDS and waiting(head.rows).any():
         blocked += ("some rows of the branch have no ids yet; `assign-row-ids` gives them some",)
+    strands = stranded(metadata, ref)
+    if policy.unsafe_strand_branches:
+        warnings += tuple(f"{each}." for each in strands)
+    else:
+        blocked += tuple(f"{each} (--unsafe-strand-branches carries on)" for each in strands)
     files = branch_files(table, head, conditions)
     found = _chosen(metadata, files, settings)
     plan = replace(

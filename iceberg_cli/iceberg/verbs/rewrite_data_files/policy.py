@@ -101,6 +101,12 @@ class RewriteDataFiles(Policy):
         default=False,
     )
 
+    unsafe_strand_branches: bool = option(
+        Switch(),
+        "Commit although an audit branch, or a staged snapshot, can then not be published as it is.",
+        default=False,
+    )
+
     def bytes_of(self, name: str) -> int | None:
         """A size, in bytes; None where it was not given."""
         return cast("int | None", getattr(self, name))

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.rows.data_files import DataFile
 from iceberg_cli.iceberg.rows.row_deletes import HiddenRows, row_deletes
@@ -112,8 +113,16 @@ class RewriteTask:
     rewriter: GroupRewriter
 
     def __call__(self, creator: Creator, task: GroupTask) -> Written:
-        """See `GroupRewriter`."""
-        result = self.rewriter(creator, task)
+        """See `GroupRewriter`.
+
+        Raises:
+            CorruptFile: likewise, and where a file is gone.
+        """
+        try:
+            result = self.rewriter(creator, task)
+        except FileNotFoundError as error:
+            path = error.filename or task.inputs[0].path
+            raise CorruptFile(path, None, "the table needs this file and it is not there") from error
         creator.keep(POSITIONS_NAME, result.position_data())
         return Written(paths=tuple(each.path for each in result.outputs), content=result.to_json())
 
