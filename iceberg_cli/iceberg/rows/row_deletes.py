@@ -93,6 +93,18 @@ class RowDeletes:
         """
         if self.entries is None:
             return HiddenRows(vectors={}, equality=[()] * files.num_rows, columns={}, keys={})
+        own = self.entries.filter(pc.equal(self.entries["content"], 2))
+        equality, columns, keys = self._equality(files, own)
+        return HiddenRows(vectors=self.positions_of(files), equality=equality, columns=columns, keys=keys)
+
+    def positions_of(self, files: pa.Table) -> dict[str, tuple[bytes, ...]]:
+        """As `HiddenRows.vectors`: no equality delete is read.
+
+        Raises:
+            CorruptFile: see `of`.
+        """
+        if self.entries is None:
+            return {}
         entries = self.entries
         puffin = pc.equal(pc.utf8_lower(entries["file_format"]), "puffin")
         position = pc.equal(entries["content"], 1)
@@ -103,8 +115,7 @@ class RowDeletes:
             ),
             entries.filter(pc.and_(position, pc.invert(puffin))),
         )
-        equality, columns, keys = self._equality(files, entries.filter(pc.equal(entries["content"], 2)))
-        return HiddenRows(vectors=vectors | others, equality=equality, columns=columns, keys=keys)
+        return vectors | others
 
     # -- deletion vectors and position deletes -----------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from iceberg_cli.operation.operation_state import FinishedGroup
 from iceberg_cli.storage import Storage, Writer
 
 _BEGUN: Final = "begun"
-_KEPT: Final = "kept"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +63,8 @@ class Creator:
 
     def keep(self, name: str, data: bytes) -> None:
         """Keep something beside the result, such as where rows went."""
-        self.storage.put_if_absent(kept_path(self.folder, self.number, self.attempt, name), data)
+        result = GroupResult(number=self.number, attempt=self.attempt, paths=(), folder=self.folder)
+        self.storage.put_if_absent(result.kept(name), data)
 
 
 class NewFile(Writer):
@@ -92,11 +92,6 @@ class NewFile(Writer):
             raise TakenOver(
                 f"Cannot go on: another process has ended the operation that {self._path} was for"
             )
-
-
-def kept_path(folder: str, number: int, attempt: str, name: str) -> str:
-    """Where `Creator.keep` puts something of a try."""
-    return f"{folder}/{_KEPT}/{number}-{attempt}-{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ class GroupResult:
         paths: of its new data files; none where all rows were deleted.
         counts: for the columns of the report.
         content: the format's own: what entries say of the files, as JSON.
+        folder: of the operation's groups, where it was read.
     """
 
     number: int
@@ -40,6 +41,11 @@ class GroupResult:
     paths: tuple[str, ...]
     counts: Mapping[str, int] = field(default_factory=dict)
     content: Mapping[str, Any] = field(default_factory=dict)
+    folder: str = field(default="", compare=False)
+
+    def kept(self, name: str) -> str:
+        """The path of what the try kept beside the result, see `Creator.keep`."""
+        return f"{self.folder}/kept/{self.number}-{self.attempt}-{name}"
 
     def to_bytes(self) -> bytes:
         """The file."""
@@ -53,7 +59,7 @@ class GroupResult:
         return f"{json.dumps(value)}\n".encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes, path: str) -> Self:
+    def from_bytes(cls, data: bytes, path: str, *, folder: str = "") -> Self:
         """Inverse of `to_bytes`.
 
         Raises:
@@ -70,6 +76,7 @@ class GroupResult:
             paths=tuple(value["paths"]),
             counts=value["counts"],
             content=value["content"],
+            folder=folder,
         )
 
 
@@ -101,4 +108,4 @@ def read_result(storage: Storage, folder: str, finished: FinishedGroup) -> Group
         raise CorruptFile(path, None, "the journal names it, and it is not there") from None
     if digest_of(data) != finished.digest:
         raise CorruptFile(path, None, "it is not the result that the journal names")
-    return GroupResult.from_bytes(data, path)
+    return GroupResult.from_bytes(data, path, folder=folder)

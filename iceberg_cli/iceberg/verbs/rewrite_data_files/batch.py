@@ -22,22 +22,25 @@ from iceberg_cli.iceberg.branch.row_ids import given_again
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.commit.verification import read_kept
-from iceberg_cli.iceberg.rows.row_deletes import row_deletes
 from iceberg_cli.iceberg.spec.manifests.manifest import DATA, DELETES
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
+from iceberg_cli.iceberg.verbs.rewrite_data_files.delete_files import NewDeletes
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import OutputFile
 from iceberg_cli.iceberg.verbs.rewrite_data_files.manifests import (
+    AddedDeletes,
     AddedFiles,
     CarriedEntries,
     ManifestsBuild,
 )
+from iceberg_cli.iceberg.verbs.rewrite_data_files.moves import moved_deletes
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import unpartitioned
+from iceberg_cli.iceberg.verbs.rewrite_data_files.remap import Positions
+from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import WITH_ROW_IDS
 from iceberg_cli.operation.groups.ports import Batch
 from iceberg_cli.operation.groups.results import GroupResult
-from iceberg_cli.plan.groups import Groups
 from iceberg_cli.plan.plan import Change, Plan, Step, Task
 
 _TARGET: Final = "commit.manifest.target-size-bytes"
@@ -61,20 +64,24 @@ def batch_of(table: IcebergTable, plan: Plan, results: Sequence[GroupResult]) ->
     files = branch_files(table, head)
     inputs = groups.inputs.filter(pc.is_in(groups.inputs["group"], value_set=pa.array(numbers, pa.int64())))
     inputs = inputs.combine_chunks()
-    dropped, places = _dropped(table, files, inputs, until=until)
+    compared = _compared(table, files, inputs, until=until)
+    dropped = dict(compared.dropped)
+    moved = moved_deletes(
+        table, files, inputs, compared.moved, [r for r in results if r.number not in dropped]
+    )
+    dropped |= moved.dropped
     kept = [each for each in results if each.number not in dropped]
     if not kept:
         return Batch(step=None, dropped=dropped)
     is_kept = ~np.isin(inputs["group"].to_numpy(), list(dropped))
-    inputs, places = inputs.filter(pa.array(is_kept)), places[is_kept]
     commit = _Commit(
         table=table,
         files=files,
-        groups=groups,
         results=kept,
-        inputs=inputs,
-        places=places,
+        inputs=inputs.filter(pa.array(is_kept)),
+        places=compared.places[is_kept],
         outputs={each.number: _outputs(each) for each in kept},
+        moved={key: positions for key, positions in moved.positions.items() if key[0] not in dropped},
         until=until,
     )
     step, build = commit.step(plan.steps[-1].name)
@@ -89,50 +96,48 @@ def change_of(table: IcebergTable, plan: Plan, number: int) -> str | None:
     if ref not in table.metadata.refs:
         return f"branch {ref} is gone"
     files = branch_files(table, head_of(table, ref))
-    return _dropped(table, files, plan.groups.inputs_of(number), until=until)[0].get(number)
+    return _compared(table, files, plan.groups.inputs_of(number), until=until).dropped.get(number)
 
 
 def _all_dropped(numbers: Sequence[int], reason: str) -> Batch:
     return Batch(step=None, dropped=dict.fromkeys(numbers, reason))
 
 
-def _dropped(
-    table: IcebergTable, files: BranchFiles, inputs: pa.Table, *, until: int
-) -> tuple[dict[int, str], Ints]:
-    """The groups that cannot be committed any more, each with the reason; and the places of all inputs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compared:
+    """What became of n inputs.
+
+    Args:
+        dropped: the groups that cannot be committed any more, each with the reason.
+        places: of the inputs in the branch's data files, -1 where one is gone.
+        moved: whether other rows may be deleted of each than when it was read.
+    """
+
+    dropped: Mapping[int, str]
+    places: Ints
+    moved: Bools
+
+
+def _compared(table: IcebergTable, files: BranchFiles, inputs: pa.Table, *, until: int) -> _Compared:
     metadata = table.metadata
     everywhere = unpartitioned(metadata)
     codes, places = rules.differences(inputs, files.data, files.deletes, everywhere=everywhere, until=until)
-    for path in _named_by_unread(table, files, inputs, until=until):
-        rows = pc.equal(inputs["path"], path).to_numpy()
-        codes[rows & (codes == rules.Difference.NONE)] = rules.Difference.NEWER_DELETES
+    same = rules.Difference.NONE
+    if len(rules.unread_newer(inputs, files.deletes, until=until)):
+        codes[codes == same] = rules.Difference.POSITIONS
     lost = rules.compared_columns_lost(
         inputs, files.deletes, column_types(metadata).keys(), everywhere=everywhere, until=until
     )
-    codes[lost & (codes == rules.Difference.NONE)] = rules.Difference.NEWER_DELETES
+    codes[lost & ((codes == same) | (codes == rules.Difference.POSITIONS))] = rules.Difference.LOST_COLUMN
     known = [spec.spec_id for spec in metadata.partition_specs]
     codes[~np.isin(inputs["spec_id"].to_numpy(), known)] = rules.Difference.LISTED_ANEW
+    moved = codes == rules.Difference.POSITIONS
     dropped: dict[int, str] = {}
     numbers = inputs["group"].to_numpy()
-    for row in np.flatnonzero(codes != rules.Difference.NONE).tolist():
+    for row in np.flatnonzero((codes != same) & ~moved).tolist():
         text = rules.DIFFERENCES[rules.Difference(int(codes[row]))]
         dropped.setdefault(int(numbers[row]), f"{inputs['path'][row].as_py()} {text}")
-    return dropped, places
-
-
-def _named_by_unread(
-    table: IcebergTable, files: BranchFiles, inputs: pa.Table, *, until: int
-) -> Sequence[str]:
-    """The inputs that newer position deletes name, of which only their rows tell that."""
-    newer = rules.unread_newer(inputs, files.deletes, until=until)
-    if not len(newer):
-        return ()
-    deletes = row_deletes(table, table.reachability, files.head.rows, [])
-    assert deletes.entries is not None
-    chosen = pc.is_in(deletes.entries["file_path"], value_set=newer["path"].combine_chunks())
-    deletes.entries = deletes.entries.filter(chosen).combine_chunks()
-    names = ["file_path" if name == "path" else name for name in inputs.column_names]
-    return list(deletes.of(inputs.rename_columns(names)).vectors)
+    return _Compared(dropped=dropped, places=places, moved=moved)
 
 
 def _outputs(result: GroupResult) -> tuple[OutputFile, ...]:
@@ -153,21 +158,21 @@ class _Commit:
     Args:
         table: as loaded.
         files: of the branch's head.
-        groups: of the plan.
         results: of the groups that are committed.
         inputs: of these groups: `INPUTS_SCHEMA`.
         places: of the inputs in `files.data`.
         outputs: new files by group.
-        until: their sequence number.
+        moved: positions that are deleted of new files, by group and place of the file among the outputs.
+        until: the sequence number of the new files.
     """
 
     table: IcebergTable
     files: BranchFiles
-    groups: Groups
     results: Sequence[GroupResult]
     inputs: pa.Table
     places: Ints
     outputs: Mapping[int, tuple[OutputFile, ...]]
+    moved: Mapping[tuple[int, int], Positions]
     until: int
 
     def step(self, name: str) -> tuple[Step, ManifestsBuild]:
@@ -185,6 +190,7 @@ class _Commit:
             until=self.until,
         )
         added = self._added()
+        deletes = self._added_deletes()
         carried = [
             *self._carried(DATA, self.files.data, np.isin(np.arange(len(self.files.data)), self.places)),
             *self._carried(DELETES, self.files.deletes, dead),
@@ -195,10 +201,16 @@ class _Commit:
             raise Refused(f"Cannot commit to {self.table.name}: {'; '.join(reasons)}")
         stays = np.ones(len(head.rows), np.bool_)
         stays[replaced] = False
-        tasks = (*(job.task for job in added), *(job.task for job in carried))
+        tasks = (
+            *(task for job in deletes for task in job.files),
+            *(job.task for job in added),
+            *(job.task for job in deletes),
+            *(job.task for job in carried),
+        )
+        manifests = tuple(task for task in tasks if task.kind == "manifest")
         counted, differences, counts = self._counted(dead)
         counted |= {
-            "manifests-created": len(tasks),
+            "manifests-created": len(manifests),
             "manifests-kept": int(stays.sum()),
             "manifests-replaced": len(replaced),
         }
@@ -206,13 +218,16 @@ class _Commit:
             ref=head.ref,
             parent_snapshot_id=head.snapshot.snapshot_id,
             operation="replace",
-            added=tasks,
+            added=manifests,
             kept=head.rows.filter(pa.array(stays)),
             summary={key: str(number) for key, number in counted.items()}
             | carried_totals(head.snapshot.summary, differences),
         )
         step = Step(name=name, tasks=tasks, change=Change(draft=draft, counts=counts))
-        return step, ManifestsBuild(table=self.table, files=self.files, added=added, carried=carried)
+        build = ManifestsBuild(
+            table=self.table, files=self.files, added=added, deletes=deletes, carried=carried
+        )
+        return step, build
 
     def _added(self) -> list[AddedFiles]:
         """The manifests of new files, one for each partition spec."""
@@ -235,6 +250,23 @@ class _Commit:
             )
             for spec_id, own in sorted(by_spec.items())
             if own
+        ]
+
+    def _added_deletes(self) -> list[AddedDeletes]:
+        """The deletes of new files, with their manifests, one for each partition spec."""
+        spec_of = dict(zip(*(self.inputs[name].to_pylist() for name in ("group", "spec_id")), strict=True))
+        key_of = dict(zip(*(self.inputs[name].to_pylist() for name in ("group", "key")), strict=True))
+        by_spec: dict[int, list[NewDeletes]] = {}
+        for (number, place), positions in sorted(self.moved.items()):
+            by_spec.setdefault(spec_of[number], []).append(
+                NewDeletes(
+                    data_file=self.outputs[number][place].path, key=key_of[number], positions=positions
+                )
+            )
+        with_vectors = self.table.metadata.format_version >= WITH_ROW_IDS
+        return [
+            AddedDeletes.of(spec_id, own, with_vectors=with_vectors)
+            for spec_id, own in sorted(by_spec.items())
         ]
 
     def _carried(self, content: int, entries: pa.Table, removed: Bools) -> list[CarriedEntries]:
@@ -297,6 +329,8 @@ class _Commit:
         records = deletes["record_count"].to_numpy()
         removed_bytes = int(pc.sum(removed["size_bytes"]).as_py() or 0)
         added_bytes = sum(each.size_bytes for each in outputs)
+        new_deletes = sum(len(positions) for positions in self.moved.values())
+        with_vectors = self.table.metadata.format_version >= WITH_ROW_IDS
         is_equality = kinds == EQUALITY
         is_file = ~is_equality & (kinds != VECTOR)
         counts = {
@@ -306,6 +340,10 @@ class _Commit:
             "deleted-records": rows,
             "added-files-size": added_bytes,
             "removed-files-size": removed_bytes + int(sizes.sum()),
+            "added-delete-files": len(self.moved),
+            "added-dvs": len(self.moved) if with_vectors else 0,
+            "added-position-delete-files": 0 if with_vectors else len(self.moved),
+            "added-position-deletes": new_deletes,
             "removed-delete-files": len(deletes),
             "removed-dvs": int((kinds == VECTOR).sum()),
             "removed-position-delete-files": int(is_file.sum()),
@@ -320,8 +358,8 @@ class _Commit:
             "total-records": added_rows - rows,
             "total-files-size": added_bytes - counts["removed-files-size"],
             "total-data-files": len(outputs) - len(removed),
-            "total-delete-files": -len(deletes),
-            "total-position-deletes": -counts["removed-position-deletes"],
+            "total-delete-files": len(self.moved) - len(deletes),
+            "total-position-deletes": new_deletes - counts["removed-position-deletes"],
             "total-equality-deletes": -counts["removed-equality-deletes"],
         }
         columns = {
@@ -332,6 +370,7 @@ class _Commit:
             "removed_delete_files_count": len(deletes),
             "rewritten_rows_count": added_rows,
             "dropped_rows_count": dropped_rows,
+            "remapped_deletes_count": new_deletes,
         }
         return summary, differences, columns
 

@@ -25,6 +25,7 @@ from iceberg_cli.iceberg.spec.manifests.manifest import (
     ADDED,
     DATA,
     DELETED,
+    DELETES,
     EXISTING,
     ManifestSource,
     open_manifest,
@@ -33,6 +34,11 @@ from iceberg_cli.iceberg.spec.manifests.manifest import (
 from iceberg_cli.iceberg.spec.manifests.writer import encoded_entries, entry_blocks, manifest_header
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles
+from iceberg_cli.iceberg.verbs.rewrite_data_files.delete_files import (
+    NewDeletes,
+    position_entry,
+    vector_entries,
+)
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import OutputFile
 from iceberg_cli.plan.plan import StagedFile, Step, Task
 
@@ -68,6 +74,42 @@ class AddedFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddedDeletes:
+    """Deletes of new files, and a manifest of them.
+
+    Args:
+        task: that writes the manifest.
+        files: tasks that write the delete files: one Puffin file of all, or a file of position deletes for each.
+        spec_id: of the partition spec.
+        deletes: one for each data file.
+        with_vectors: whether they are deletion vectors.
+    """
+
+    task: Task
+    files: tuple[Task, ...]
+    spec_id: int
+    deletes: tuple[NewDeletes, ...]
+    with_vectors: bool
+
+    @classmethod
+    def of(cls, spec_id: int, deletes: Sequence[NewDeletes], *, with_vectors: bool) -> AddedDeletes:
+        """Those of one partition spec. All tasks have one digest, so that all are written or none."""
+        digest = hashlib.sha256()
+        for each in deletes:
+            digest.update(f"{each.data_file}\n".encode() + each.positions.tobytes())
+        name = f"deletes-{digest.hexdigest()[:16]}"
+        number = 1 if with_vectors else len(deletes)
+        suffix = "puffin" if with_vectors else "parquet"
+        return cls(
+            task=Task(name=f"{name}.avro", kind="manifest"),
+            files=tuple(Task(name=f"{name}-{place}.{suffix}", kind="puffin") for place in range(number)),
+            spec_id=spec_id,
+            deletes=tuple(deletes),
+            with_vectors=with_vectors,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedEntries:
     """A manifest in the place of others.
 
@@ -94,12 +136,14 @@ class ManifestsBuild:
         table: as loaded.
         files: of the branch's head.
         added: manifests of new files.
+        deletes: of new files, with their manifests.
         carried: manifests in the place of others.
     """
 
     table: IcebergTable
     files: BranchFiles
     added: Sequence[AddedFiles]
+    deletes: Sequence[AddedDeletes]
     carried: Sequence[CarriedEntries]
 
     def __call__(self, _step: Step, paths: Mapping[Task, str]) -> dict[Task, StagedFile]:
@@ -109,10 +153,40 @@ class ManifestsBuild:
             CorruptFile: what was read back is not what was planned. BackendUnavailable.
         """
         found = {job.task: self._added(job, paths[job.task]) for job in self.added if job.task in paths}
+        for deletes in self.deletes:
+            if deletes.task in paths:
+                found |= self._deletes(deletes, paths)
         for job in self.carried:
             if job.task in paths:
                 found[job.task] = self._carried(job, paths[job.task])
         return found
+
+    def _deletes(self, job: AddedDeletes, paths: Mapping[Task, str]) -> dict[Task, StagedFile]:
+        text, header = self._header(job.spec_id, DELETES)
+        spec = self.table.metadata.partition_spec(job.spec_id)
+        assert spec is not None  # without it there is no commit
+        files = [paths[task] for task in job.files]
+        if job.with_vectors:
+            entries = vector_entries(self.table.storage, files[0], job.deletes)
+        else:
+            pairs = zip(files, job.deletes, strict=True)
+            entries = [position_entry(self.table.storage, path, each) for path, each in pairs]
+        ids = [field.field_id for field in spec.fields]
+        for entry, each in zip(entries, job.deletes, strict=True):
+            entry["partition"] = dict(zip(ids, self.files.tuples[each.key], strict=True))
+        columns = {
+            "status": pa.array([ADDED] * len(entries), pa.int32()),
+            "file_path": pa.array([entry["file_path"] for entry in entries], pa.string()),
+            "content_offset": pa.array([entry.get("content_offset") for entry in entries], pa.int64()),
+            "sequence_number": pa.array([_UNBOUND] * len(entries), pa.int64()),
+            "record_count": pa.array([len(each.positions) for each in job.deletes], pa.int64()),
+        }
+        identities = pa.table(columns, schema=_IDENTITY)
+        values = pa.array(encoded_entries(entries, text), pa.binary())
+        tuples = [self.files.tuples[key] for key in {each.key for each in job.deletes}]
+        row = list_row(DELETES, identities, tuples, spec, self.table.metadata) | {"min_sequence_number": None}
+        staged = {task: StagedFile(path=paths[task]) for task in job.files}
+        return staged | {job.task: self._written(paths[job.task], text, header, values, row, identities)}
 
     def _added(self, job: AddedFiles, path: str) -> StagedFile:
         text, header = self._header(job.spec_id, DATA)

@@ -73,6 +73,7 @@ class RewriteDataFilesVerb(GroupVerb):
         "removed_delete_files_count",
         "rewritten_rows_count",
         "dropped_rows_count",
+        "remapped_deletes_count",
         "failed_data_files_count",
     )
 
@@ -227,7 +228,8 @@ def _chosen(metadata: TableMetadata, files: BranchFiles, settings: CompactionSet
     )
     names = _PartitionNames(metadata, files, keys.dictionary.to_pylist(), data["spec_id"].to_numpy(), codes)
     inputs = data.take(pa.array(found.file)).append_column("group", pa.array(found.group, pa.int64()))
-    inputs = inputs.append_column("deletes_digest", pa.array(applied.digests[found.file]))
+    inputs = inputs.append_column("position_digest", pa.array(applied.position_digests[found.file]))
+    inputs = inputs.append_column("equality_digest", pa.array(applied.equality_digests[found.file]))
     groups = Groups(
         rows=_group_rows(found, names),
         inputs=inputs.select(rules.INPUTS_SCHEMA.names).cast(rules.INPUTS_SCHEMA),

@@ -53,14 +53,16 @@ class AppliedDeletes:
     Args:
         delete_files: how many, of any kind.
         deleted_rows: those that position deletes of that file alone, and its deletion vector, say they delete.
-        digests: of those deletes that are not newer than a sequence number.
+        position_digests: of position deletes and deletion vectors that are not newer than a sequence number.
+        equality_digests: of equality deletes that are not newer.
         named_by_newer: whether a newer deletion vector, or position deletes of that file alone, name it.
         doubts: of `Doubt`.
     """
 
     delete_files: Ints
     deleted_rows: Ints
-    digests: Hashes
+    position_digests: Hashes
+    equality_digests: Hashes
     named_by_newer: Bools
     doubts: npt.NDArray[np.int8]
 
@@ -88,7 +90,8 @@ def applied_deletes(
     found = AppliedDeletes(
         delete_files=np.zeros(count, np.int64),
         deleted_rows=np.zeros(count, np.int64),
-        digests=np.zeros(count, np.uint64),
+        position_digests=np.zeros(count, np.uint64),
+        equality_digests=np.zeros(count, np.uint64),
         named_by_newer=np.zeros(count, np.bool_),
         doubts=np.zeros(count, np.int8),
     )
@@ -111,7 +114,7 @@ def applied_deletes(
     np.add.at(found.delete_files, files, 1)
     np.add.at(found.deleted_rows, files, deletes["record_count"].to_numpy()[rows])
     old = is_old[rows]
-    np.add.at(found.digests, files[old], identities[rows[old]])
+    np.add.at(found.position_digests, files[old], identities[rows[old]])
     found.named_by_newer[files[~old]] = True
     # -- those of a partition, and of all
     by_file = names.is_valid().to_numpy(zero_copy_only=False)
@@ -130,7 +133,8 @@ def applied_deletes(
         weights = (np.ones(len(chosen), np.uint64), np.where(is_old, identities, 0)[chosen])
         sums = _sums_from(groups, (file_numbers, numbers[chosen]), weights, is_strict=is_strict)
         np.add(found.delete_files, sums[0].astype(np.int64), out=found.delete_files)
-        np.add(found.digests, sums[1], out=found.digests)
+        digests = found.equality_digests if is_strict else found.position_digests
+        np.add(digests, sums[1], out=digests)
     return found
 
 
@@ -207,7 +211,8 @@ INPUTS_SCHEMA: Final = pa.schema(
         "first_row_id": pa.int64(),
         "spec_id": pa.int32(),
         "key": pa.binary(),
-        "deletes_digest": pa.uint64(),
+        "position_digest": pa.uint64(),
+        "equality_digest": pa.uint64(),
     }
 )
 """Of data files that are to be rewritten."""
@@ -220,18 +225,22 @@ class Difference(IntEnum):
     GONE = 1
     LISTED_ANEW = 2
     ROW_IDS = 3
-    DELETES = 4
-    NEWER_DELETES = 5
+    EQUALITY_DELETES = 4
+    POSITIONS = 5
     DOUBT = 6
+    LOST_COLUMN = 7
+    REVIVED = 8
 
 
 DIFFERENCES: Final = {
     Difference.GONE: "is not live any more",
     Difference.LISTED_ANEW: "is listed with another partition or sequence number",
     Difference.ROW_IDS: "has other row ids than when it was read",
-    Difference.DELETES: "has other deletes of then than when it was read",
-    Difference.NEWER_DELETES: "has rows that were deleted since",
+    Difference.EQUALITY_DELETES: "has other equality deletes of then than when it was read",
+    Difference.POSITIONS: "has other position deletes than when it was read",
     Difference.DOUBT: "is listed in a way that readers take differently",
+    Difference.LOST_COLUMN: "is compared by newer equality deletes in a column that the table has not any more",
+    Difference.REVIVED: "has rows that were deleted when it was read, and are not any more",
 }
 
 
@@ -241,7 +250,8 @@ def differences(
     """What changed of data files since they were planned to be rewritten.
 
     Equality deletes that came since have a greater sequence number than the new files, and so apply to these as well:
-    they are no difference.
+    they are no difference. `Difference.POSITIONS` may be one that can be made up for, see `remap.py`: it is told only
+    where there is no other one.
 
     Args:
         inputs: n data files as they were planned: `INPUTS_SCHEMA`.
@@ -268,8 +278,10 @@ def differences(
         planned["path"],
         data["path"].filter(pc.is_in(data["path"], value_set=inputs["path"].combine_chunks())),
     )
-    codes[there[applied.named_by_newer[own]]] = Difference.NEWER_DELETES
-    codes[there[applied.digests[own] != planned["deletes_digest"].to_numpy()]] = Difference.DELETES
+    is_same = applied.position_digests[own] == planned["position_digest"].to_numpy()
+    codes[there[applied.named_by_newer[own] | ~is_same]] = Difference.POSITIONS
+    is_same = applied.equality_digests[own] == planned["equality_digest"].to_numpy()
+    codes[there[~is_same]] = Difference.EQUALITY_DELETES
     codes[there[_unequal(found["first_row_id"], planned["first_row_id"])]] = Difference.ROW_IDS
     for name in ("sequence_number", "key", "spec_id", "record_count"):
         codes[there[_unequal(found[name], planned[name])]] = Difference.LISTED_ANEW
@@ -331,10 +343,11 @@ def dead_deletes(
     everywhere: Sequence[int],
     until: int,
 ) -> Bools:
-    """Which deletes apply to no live data file once files are rewritten, and were not newer than what was rewritten.
+    """Which deletes apply to no live data file once files are rewritten.
 
-    A newer one is never dead: where it names a file that is gone, its rows were deleted of one that had been rewritten
-    before, and it is all that tells of that.
+    Those of one file go with that file: the new files have no row that they delete, or the same deletes of their own.
+    Of others none is dead that is newer than what was rewritten: where it names a file that is gone, its rows were
+    deleted of one that had been rewritten before, and it is all that tells of that.
 
     Args:
         data: live data files before.
@@ -364,6 +377,6 @@ def dead_deletes(
     is_global = is_equality & np.isin(deletes["spec_id"].to_numpy(), list(everywhere))
     own_least = np.where(is_global, anywhere, least[groups]) if len(deletes) else np.empty(0, np.int64)
     idle = np.where(is_equality, own_least >= numbers, own_least > numbers)
-    dead = np.where(by_file, gone.to_numpy(zero_copy_only=False), idle & (is_touched | is_global))
-    found: Bools = dead & (numbers <= until)
+    idle &= (is_touched | is_global) & (numbers <= until)
+    found: Bools = np.where(by_file, gone.to_numpy(zero_copy_only=False), idle)
     return found

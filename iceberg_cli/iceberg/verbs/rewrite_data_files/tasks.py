@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.encoding.transport import to_ipc
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.rows.data_files import DataFile
@@ -24,6 +25,7 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_tuples, partition_values
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
+from iceberg_cli.iceberg.verbs.rewrite_data_files.remap import ReadPositions, positions_of
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import GroupRewriter, fields_in_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
     WITH_ROW_IDS,
@@ -35,7 +37,8 @@ from iceberg_cli.operation.groups.creator import Creator, Written
 from iceberg_cli.operation.groups.ports import GroupTasks
 from iceberg_cli.plan.plan import Plan
 
-POSITIONS_NAME = "positions.arrow"
+MOVES_FILE: Final = "positions.arrow"  # where rows went
+READ_FILE: Final = "deleted.arrow"  # the positions that were deleted of inputs
 
 
 def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTasks:
@@ -123,7 +126,11 @@ class RewriteTask:
         except FileNotFoundError as error:
             path = error.filename or task.inputs[0].path
             raise CorruptFile(path, None, "the table needs this file and it is not there") from error
-        creator.keep(POSITIONS_NAME, result.position_data())
+        creator.keep(MOVES_FILE, result.position_data())
+        deleted = {
+            place: positions_of(each.vectors) for place, each in enumerate(task.inputs) if each.vectors
+        }
+        creator.keep(READ_FILE, to_ipc(ReadPositions(deleted).to_table()))
         return Written(paths=tuple(each.path for each in result.outputs), content=result.to_json())
 
 

@@ -1,0 +1,108 @@
+"""The deletes that arrived for the inputs of finished groups, read, and moved to the new files.
+
+See `remap.py` for the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from iceberg_cli.encoding.transport import from_ipc
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.branch.entry_columns import Bools
+from iceberg_cli.iceberg.rows.row_deletes import row_deletes
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
+from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles
+from iceberg_cli.iceberg.verbs.rewrite_data_files.remap import (
+    MovedDeletes,
+    Positions,
+    ReadPositions,
+    positions_of,
+    since,
+)
+from iceberg_cli.iceberg.verbs.rewrite_data_files.tasks import MOVES_FILE, READ_FILE
+from iceberg_cli.layout.position_map import PositionMap
+from iceberg_cli.operation.groups.results import GroupResult
+
+_NONE: Positions = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """What became of deletes that arrived.
+
+    Args:
+        positions: that are deleted of new files, by group and place of the file among its outputs.
+        dropped: groups of which rows that were deleted are not deleted any more, each with the reason.
+    """
+
+    positions: Mapping[tuple[int, int], Positions] = field(default_factory=dict)
+    dropped: Mapping[int, str] = field(default_factory=dict)
+
+
+def moved_deletes(
+    table: IcebergTable, files: BranchFiles, inputs: pa.Table, moved: Bools, results: Sequence[GroupResult]
+) -> Moved:
+    """Look up where the rows went that are deleted of inputs since they were read.
+
+    Args:
+        table: as loaded.
+        files: of the branch's head.
+        inputs: n files of groups, those of a group in the order in which they were read: `INPUTS_SCHEMA`.
+        moved: whether other rows may be deleted of each.
+        results: of the groups that may be committed.
+
+    Raises:
+        CorruptFile: a delete file, or what was kept of a group, cannot be read whole.
+    """
+    numbers = inputs["group"].to_numpy()
+    wanted = moved & np.isin(numbers, [each.number for each in results])
+    if not wanted.any():
+        return Moved()
+    chosen = inputs.filter(pa.array(wanted))
+    names = ["file_path" if name == "path" else name for name in chosen.column_names]
+    now = row_deletes(table, table.reachability, files.head.rows, []).positions_of(
+        chosen.rename_columns(names)
+    )
+    positions: dict[tuple[int, int], Positions] = {}
+    dropped: dict[int, str] = {}
+    paths, records = inputs["path"].to_pylist(), inputs["record_count"].to_pylist()
+    for result in results:
+        rows = np.flatnonzero(numbers == result.number)
+        if not wanted[rows].any():
+            continue
+        moves, then = _kept(table, result)
+        found = MovedDeletes()
+        for place, row in enumerate(rows.tolist()):
+            if not wanted[row]:
+                continue
+            own = positions_of(now.get(paths[row], ()))
+            new = since(own[own < records[row]], then.by_input.get(place, _NONE))
+            if new is None:
+                dropped[result.number] = f"{paths[row]} {rules.DIFFERENCES[rules.Difference.REVIVED]}"
+                break
+            found.add(moves, place, new)
+        positions |= {(result.number, output): found.of(output) for output in found.by_output}
+    return Moved(positions=positions, dropped=dropped)
+
+
+def _kept(table: IcebergTable, result: GroupResult) -> tuple[PositionMap, ReadPositions]:
+    moves, then = (_table(table, result.kept(name)) for name in (MOVES_FILE, READ_FILE))
+    return (
+        PositionMap.from_table(moves, result.kept(MOVES_FILE)),
+        ReadPositions.from_table(then, result.kept(READ_FILE)),
+    )
+
+
+def _table(table: IcebergTable, path: str) -> pa.Table:
+    try:
+        return from_ipc(table.storage.read(path))
+    except FileNotFoundError:
+        raise CorruptFile(path, None, "a group that is finished kept it, and it is not there") from None
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptFile(path, None, f"no readable Arrow file: {str(error)[:200]}") from error

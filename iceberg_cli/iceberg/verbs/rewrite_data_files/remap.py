@@ -1,0 +1,84 @@
+"""Position deletes that arrived while files were rewritten, moved to the new files by where their rows went.
+
+What is deleted of an input now is compared with what was deleted of it when it was read: a row that is deleted since is
+looked up, and deleted in the new file. A row that was deleted and is not any more cannot be brought back: its group is
+not committed.
+
+Spec: "Position Delete Files", "Deletion Vectors".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.spec.deletes.dv_blobs import positions_in
+from iceberg_cli.layout.position_map import DROPPED, PositionMap
+
+Positions = npt.NDArray[np.int64]
+_NONE: Positions = np.empty(0, np.int64)
+_SCHEMA = pa.schema([pa.field("input", pa.int64()), pa.field("positions", pa.large_list(pa.int64()))])
+
+
+def positions_of(blobs: Iterable[bytes]) -> Positions:
+    """The positions of several deletion vectors and position deletes, ascending, each once."""
+    parts = [positions_in(blob).astype(np.int64) for blob in blobs]
+    return np.unique(np.concatenate(parts)) if parts else _NONE
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPositions:
+    """The positions that were deleted of the inputs of a group when these were read, by the place of the input."""
+
+    by_input: Mapping[int, Positions]
+
+    def to_table(self) -> pa.Table:
+        """To be kept in a file."""
+        arrays = [
+            pa.array(list(self.by_input), pa.int64()),
+            pa.array(list(self.by_input.values()), _SCHEMA[1].type),
+        ]
+        return pa.table(arrays, schema=_SCHEMA)
+
+    @classmethod
+    def from_table(cls, table: pa.Table, path: str) -> ReadPositions:
+        """Inverse of `to_table`.
+
+        Raises:
+            CorruptFile: it is another one.
+        """
+        if table.schema != _SCHEMA:
+            raise CorruptFile(path, "schema", "no positions of inputs")
+        lists = table["positions"].combine_chunks()
+        inputs = table["input"].to_pylist()
+        return cls({number: lists[row].values.to_numpy() for row, number in enumerate(inputs)})
+
+
+@dataclass(slots=True)
+class MovedDeletes:
+    """The positions that are deleted of new files, by the place of the file among the outputs of its group."""
+
+    by_output: dict[int, list[Positions]] = field(default_factory=dict)
+
+    def add(self, moves: PositionMap, input_file: int, positions: Positions) -> None:
+        """Take rows of an input, wherever they went; those that went nowhere are deleted already."""
+        outputs, places = moves.moved(input_file, positions)
+        for output in np.unique(outputs[outputs != DROPPED]).tolist():
+            self.by_output.setdefault(output, []).append(places[outputs == output])
+
+    def of(self, output: int) -> Positions:
+        """Of one output, ascending."""
+        parts: Sequence[Positions] = self.by_output.get(output, ())
+        return np.sort(np.concatenate(parts)) if parts else _NONE
+
+
+def since(now: Positions, then: Positions) -> Positions | None:
+    """The positions that are deleted since; None where one that was deleted is not deleted any more."""
+    if len(np.setdiff1d(then, now, assume_unique=True)):
+        return None
+    return np.setdiff1d(now, then, assume_unique=True)
