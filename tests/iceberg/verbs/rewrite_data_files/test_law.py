@@ -8,6 +8,7 @@ import pytest
 
 from iceberg_cli.testing.crash.world import World
 from tests.iceberg.verbs.rewrite_data_files.writers import (
+    DisturbedEngine,
     OtherWriter,
     check_own_snapshots,
     plan_of,
@@ -87,6 +88,35 @@ def test_others_who_commit_before_each_commit_lose_nothing(seed: int, version: i
     assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()
     check_own_snapshots(writer)
     committer.meanwhile = None
+    for _ in range(3):
+        writer.act()
+        assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()
+
+
+@pytest.mark.few(0.25)
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("seed", range(60))
+def test_others_who_commit_while_groups_are_rewritten_lose_nothing(seed: int, version: int) -> None:
+    drawn = random.Random(seed)
+    writer = OtherWriter(drawn=drawn, version=version)
+    for _ in range(drawn.randint(1, 5)):
+        writer.act()
+    left = drawn.randint(1, 4)
+
+    def act() -> None:
+        nonlocal left
+        if left and drawn.random() < 0.7:
+            left -= 1
+            writer.act()
+
+    class Engine(DisturbedEngine):
+        meanwhile = staticmethod(act)
+
+    writer.opened.table.use(Engine(writer.table.storage, threads=1))
+    rewritten(writer.opened, World(), **drawn_options(drawn))
+    assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()
+    check_own_snapshots(writer)
+    left = 0
     for _ in range(3):
         writer.act()
         assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()

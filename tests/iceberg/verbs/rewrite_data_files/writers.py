@@ -9,11 +9,12 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CommitConflict
 from iceberg_cli.iceberg.verbs.rewrite_data_files.plan import VERB
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
@@ -22,7 +23,10 @@ from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.crash.world import World
+from iceberg_cli.testing.iceberg_files import DATA, DELETED
+from iceberg_cli.testing.iceberg_reader import entries_of, manifests_of
 from iceberg_cli.testing.iceberg_rows import ROW_ID, LiteralRow, read_rows
+from iceberg_cli.testing.iceberg_writer import is_vector
 from tests.iceberg.verbs.rewrite_data_files.tables import K, N, RowsTable, of
 from tests.manifest_tables import NAME, NOW_MS, Opened, opened, unseen
 
@@ -63,8 +67,11 @@ class OtherWriter:
     def act(self) -> None:
         """One commit of a kind that is drawn."""
         self._reload()
-        if self.drawn.random() < 0.1:
-            self.roll_back()
+        chance = self.drawn.random()
+        if chance < 0.2:
+            change = self.roll_back if chance < 0.08 else self.expire if chance < 0.15 else self.evolve
+            change()
+            self.opened.catalog.locations[NAME] = self.table.publish()
             return
         kinds: Sequence[Callable[[], None]] = (
             self.append, self.append, self.delete, self.delete, self.delete, self.delete_by_value, self.delete_by_value,
@@ -80,7 +87,30 @@ class OtherWriter:
         document = self.table.document
         document["refs"]["main"]["snapshot-id"] = document["current-snapshot-id"] = snapshot_id
         self.numbers = dict(self.history[snapshot_id])
-        self.opened.catalog.locations[NAME] = self.table.publish()
+
+    def expire(self) -> None:
+        """All snapshots go but the current one; files stay where they are."""
+        document = self.table.document
+        current = document["current-snapshot-id"]
+        document["snapshots"] = [each for each in document["snapshots"] if each["snapshot-id"] == current]
+        self.history = {number: rows for number, rows in self.history.items() if number == current}
+
+    def evolve(self) -> None:
+        """A column is added, with a value for the rows that are there where the version has such, or one is renamed."""
+        now = next(
+            each
+            for each in self.table.document["schemas"]
+            if each["schema-id"] == self.table.document["current-schema-id"]
+        )
+        fields = list(now["fields"])
+        if self.drawn.random() < 0.5:
+            default = {"initial-default": 7, "write-default": 8} if self.version >= 3 else {}
+            number = 100 + len(fields)
+            fields.append({"id": number, "name": f"c{number}", "required": False, "type": "int", **default})
+        else:
+            fields[1] = {**fields[1], "name": f"k{self.commits}"}
+        number = max(each["schema-id"] for each in self.table.document["schemas"]) + 1
+        self.table.evolve({**now, "fields": fields, "schema-id": number})
 
     def append(self) -> None:
         for _ in range(self.drawn.randint(1, 2)):
@@ -213,6 +243,19 @@ class OtherWriter:
         self.history[1_000 + self.commits] = dict(self.numbers)
 
 
+class DisturbedEngine(LocalEngine):
+    """Runs tasks in turn, and lets others act between them."""
+
+    meanwhile: ClassVar[Callable[[], None]]
+
+    def run(self, task: Any, items: Sequence[Any], *, may_begin: Any, processes: int) -> Any:
+        for index, item in enumerate(items):
+            type(self).meanwhile()
+            for end in super().run(task, [item], may_begin=may_begin, processes=processes):
+                assert end is not None
+                yield replace(end, index=index)
+
+
 def runtime(world: World) -> Runtime:
     return Runtime(
         now_ms=lambda: NOW_MS,
@@ -249,11 +292,30 @@ def comparable(rows: Sequence[LiteralRow], *, with_ids: bool) -> Counter[Any]:
     )
 
 
+def check_vectors(writer: OtherWriter, snapshot: Mapping[str, Any]) -> None:
+    """Each deletion vector is of a data file that the snapshot has, and no such file has two."""
+    storage = writer.table.storage
+    entries = [
+        entry
+        for manifest in manifests_of(storage, snapshot)
+        for entry in entries_of(storage, manifest)
+        if entry["status"] != DELETED
+    ]
+    data = {entry["file_path"] for entry in entries if entry["content"] == DATA}
+    vectors = [entry["referenced_data_file"] for entry in entries if is_vector(entry)]
+    assert len(set(vectors)) == len(vectors)
+    assert {*vectors} <= data
+
+
 def check_own_snapshots(writer: OtherWriter) -> int:
     """Each snapshot of a rewrite has the rows of its parent; how many such there are."""
     document, storage = writer.document, writer.table.storage
+    known = {each["snapshot-id"] for each in document["snapshots"]}
     own = [each for each in document["snapshots"] if OPERATION in each["summary"]]
     for snapshot in own:
+        check_vectors(writer, snapshot)
+        if snapshot["parent-snapshot-id"] not in known:
+            continue  # it was expired
         assert snapshot["summary"]["operation"] == "replace"
         after = comparable(
             read_rows(storage, document, snapshot["snapshot-id"]), with_ids=writer.version >= 3
