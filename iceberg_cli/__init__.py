@@ -12,7 +12,7 @@ and folders: patterns, policy files, surveys, maintenance, and in `fleet/calls/`
 below the formats knows none: `plan/` are values that can be printed, saved, compared and refused; `table/` is what
 every open table is, and which operations of it are open; `layout/` is what they share of writing rows; `operation/` is
 the only place where things happen, `stage -> bind -> commit -> sweep`, journalled, by the rules of its docstring, which
-keep data safe; `engines/` and `storage/` are ports; `encoding/` are bytes and columns that both formats share. Others
+keep data safe; in `operation/groups/` many commits of files that are rewritten group by group; `engines/` and `storage/` are ports; `encoding/` are bytes and columns that both formats share. Others
 plug in by the entry points `iceberg_cli.storage`, `iceberg_cli.committers` and `iceberg_cli.formats`.
 
 Whoever watches a run is a listener, a function that gets each event of `plan/events.py` as it happens: what emits knows

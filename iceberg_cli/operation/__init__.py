@@ -11,4 +11,5 @@
 7. Unknown fields and properties survive every rewrite of somebody's metadata.
 8. Interlocks are refusals, not warnings: of the effect, not of the view.
 9. Intent is journalled before each effect, the outcome after it.
+10. Rows that are rewritten are proved equal before they are committed, and states are compared, not histories.
 """

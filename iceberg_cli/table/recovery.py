@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -242,7 +243,7 @@ def recover_all(
         Interrupted: a signal asked to stop.
     """
     remove_leftovers(table, now_ms=runtime.now_ms())
-    found = operations(table, now_ms=runtime.now_ms(), mark=runtime.new_uuid())
+    found = operations(table, now_ms=runtime.now_ms(), mark=secrets.token_hex(8))
     if not found:
         prune_folders(table.storage, table.location)
     elif table.read_only_reason() is not None:
