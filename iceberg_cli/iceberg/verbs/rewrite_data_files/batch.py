@@ -23,7 +23,6 @@ from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.commit.verification import read_kept
 from iceberg_cli.iceberg.spec.manifests.manifest import DATA, DELETES
-from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
@@ -125,9 +124,9 @@ def _compared(table: IcebergTable, files: BranchFiles, inputs: pa.Table, *, unti
     same = rules.Difference.NONE
     if len(rules.unread_newer(inputs, files.deletes, until=until)):
         codes[codes == same] = rules.Difference.POSITIONS
-    lost = rules.compared_columns_lost(
-        inputs, files.deletes, column_types(metadata).keys(), everywhere=everywhere, until=until
-    )
+    # Those of older schemas are not among them: new files do not have a column that was dropped.
+    columns = metadata.current_schema().types_by_id().keys()
+    lost = rules.compared_columns_lost(inputs, files.deletes, columns, everywhere=everywhere, until=until)
     codes[lost & ((codes == same) | (codes == rules.Difference.POSITIONS))] = rules.Difference.LOST_COLUMN
     known = [spec.spec_id for spec in metadata.partition_specs]
     codes[~np.isin(inputs["spec_id"].to_numpy(), known)] = rules.Difference.LISTED_ANEW

@@ -208,9 +208,11 @@ def _chosen(metadata: TableMetadata, files: BranchFiles, settings: CompactionSet
         pc.sort_indices(files.data, [("sequence_number", "ascending"), ("path", "ascending")])
     )
     data = data.combine_chunks()
-    applied = rules.applied_deletes(
-        data, files.deletes, everywhere=unpartitioned(metadata), until=snapshot.sequence_number or 0
-    )
+    everywhere, until = unpartitioned(metadata), snapshot.sequence_number or 0
+    applied = rules.applied_deletes(data, files.deletes, everywhere=everywhere, until=until)
+    floating = rules.floating_point_deletes(files.deletes, column_types(metadata))
+    by_floats = rules.applied_deletes(data, floating, everywhere=everywhere, until=until).delete_files > 0
+    applied.doubts[by_floats & (applied.doubts == rules.Doubt.NONE)] = rules.Doubt.FLOATING_POINT
     is_sound = (applied.doubts == rules.Doubt.NONE) & ~data["encrypted"].to_numpy()
     is_sound &= pc.is_in(data["file_format"], value_set=pa.array(_READ_FORMATS)).to_numpy()
     keys = data["key"].combine_chunks().dictionary_encode()

@@ -8,7 +8,7 @@ Spec: "Scan Planning", "Sequence Numbers", "Row Lineage".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.iceberg.branch.entry_columns import EQUALITY, VECTOR, Bools, Ints
+from iceberg_cli.iceberg.spec.types.schema import Type
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -36,6 +37,7 @@ class Doubt(IntEnum):
     STRAY_VECTOR = 2
     OTHER_PARTITION = 3
     LISTED_TWICE = 4
+    FLOATING_POINT = 5
 
 
 DOUBTS: Final = {
@@ -43,6 +45,7 @@ DOUBTS: Final = {
     Doubt.STRAY_VECTOR: "its deletion vector is of another partition, or older than it is",
     Doubt.OTHER_PARTITION: "position deletes of another partition name it, which readers take differently",
     Doubt.LISTED_TWICE: "it is listed twice",
+    Doubt.FLOATING_POINT: "equality deletes that may apply to it compare floating point numbers",
 }
 
 
@@ -106,10 +109,8 @@ def applied_deletes(
     found.doubts[files[is_elsewhere & ~is_vector & ~is_older]] = Doubt.OTHER_PARTITION
     found.doubts[files[is_vector & (is_elsewhere | is_older)]] = Doubt.STRAY_VECTOR
     found.doubts[np.bincount(files[is_vector], minlength=count) > 1] = Doubt.TWO_VECTORS
-    twice = _places(data["path"], data["path"]) != np.arange(count)
-    found.doubts[np.isin(_places(data["path"], data["path"]), np.flatnonzero(twice)) | twice] = (
-        Doubt.LISTED_TWICE
-    )
+    places = _places(data["path"], data["path"])
+    found.doubts[np.bincount(places, minlength=count)[places] > 1] = Doubt.LISTED_TWICE
     rows, files = rows[~is_older], files[~is_older]
     np.add.at(found.delete_files, files, 1)
     np.add.at(found.deleted_rows, files, deletes["record_count"].to_numpy()[rows])
@@ -136,6 +137,19 @@ def applied_deletes(
         digests = found.equality_digests if is_strict else found.position_digests
         np.add(digests, sums[1], out=digests)
     return found
+
+
+def floating_point_deletes(deletes: pa.Table, types: Mapping[int, Type]) -> pa.Table:
+    """The equality deletes that compare floating point numbers, of which readers do not agree which are equal.
+
+    Args:
+        deletes: see `all_deletes`.
+        types: of columns, by field id.
+    """
+    ids = pa.array([i for i, type_ in types.items() if type_ in ("float", "double")], pa.int32())
+    lists = deletes["equality_ids"].combine_chunks()
+    owners = pc.list_parent_indices(lists).filter(pc.is_in(pc.list_flatten(lists), value_set=ids))
+    return deletes.take(pc.unique(owners))
 
 
 def named_files(deletes: pa.Table) -> pa.Array:
