@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.transport import to_ipc
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.errors import CorruptFile, Refused, TakenOver
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.rows.data_files import DataFile
 from iceberg_cli.iceberg.rows.row_deletes import HiddenRows, row_deletes
@@ -119,13 +119,18 @@ class RewriteTask:
         """See `GroupRewriter`.
 
         Raises:
-            CorruptFile: likewise, and where a file is gone.
+            CorruptFile: likewise, and where a file is gone, or is not read here: the other groups are none the worse.
         """
         try:
             result = self.rewriter(creator, task)
         except FileNotFoundError as error:
             path = error.filename or task.inputs[0].path
             raise CorruptFile(path, None, "the table needs this file and it is not there") from error
+        except TakenOver:
+            raise
+        except Refused as error:
+            reason = f"it is rewritten with a file that is not read here: {error.message}. {error.next_step}"
+            raise CorruptFile(task.inputs[0].path, None, reason) from error
         creator.keep(MOVES_FILE, result.position_data())
         deleted = {
             place: positions_of(each.vectors) for place, each in enumerate(task.inputs) if each.vectors

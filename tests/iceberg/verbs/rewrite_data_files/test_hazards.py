@@ -14,7 +14,7 @@ import pytest
 
 from tests.delete_tables import puffin
 from tests.iceberg.verbs.rewrite_data_files.tables import NK, K, N, RowsTable, column, of, schema
-from tests.iceberg.verbs.rewrite_data_files.whole_runs import Run, in_spec, numbers, rewrite
+from tests.iceberg.verbs.rewrite_data_files.whole_runs import in_spec, numbers, rewrite, rows_of
 
 VERSIONS = pytest.mark.parametrize("version", [2, 3])
 
@@ -22,10 +22,6 @@ VERSIONS = pytest.mark.parametrize("version", [2, 3])
 def by_position(table: RowsTable, name: str, positions: dict[str, Any], *, k: Any = None) -> None:
     """Rows are deleted as the table's format version does it."""
     (table.positions if table.format_version < 3 else table.vectors)(name, positions, k=k)
-
-
-def only_of(run: Run, name: str, *, k: Any = None) -> list[tuple[Any, ...]]:
-    return [row for row in run.rows if row[1] == (name if k is None else k)]
 
 
 # -- deletes that are listed with others ------------------------------------------------------------------------------
@@ -447,4 +443,4 @@ def test_files_of_an_old_spec_stay_in_it_and_do_not_become_more(version: int) ->
     table.equality_rows("upsert", [(N, [2])], k="eu")
     in_spec(table, "new", [(N, [2]), (K, ["eu"])], spec_id=2, partition={"n": 2})
     table.commit(3)
-    assert run.rows == [(1, "eu"), (2, "eu"), (3, "eu")]
+    assert rows_of(table) == [(1, "eu"), (2, "eu"), (3, "eu")]

@@ -14,7 +14,7 @@ from iceberg_cli.errors import CommitConflict
 from tests.delete_tables import puffin
 from tests.iceberg.verbs.rewrite_data_files.tables import NK, K, N, RowsTable, column, of, schema
 from tests.iceberg.verbs.rewrite_data_files.test_hazards import by_position, field
-from tests.iceberg.verbs.rewrite_data_files.whole_runs import Run, in_spec, numbers, rewrite
+from tests.iceberg.verbs.rewrite_data_files.whole_runs import Run, in_spec, numbers, rewrite, rows_of
 
 VERSIONS = pytest.mark.parametrize("version", [2, 3])
 WHEN = pytest.mark.parametrize("when", ["after_plan", "meanwhile"])
@@ -232,7 +232,8 @@ def test_deletes_of_a_branch_reach_new_files_when_main_is_fast_forwarded_to_it(v
     table = two_partitions(version)
     branch(table, "b")
     delete_on_branch(table, "b", snapshot_id=2)
-    run = rewrite(table, meanwhile=lambda table: fast_forward(table, "b"))
+    options = {"unsafe_strand_branches": True}
+    run = rewrite(table, meanwhile=lambda table: fast_forward(table, "b"), **options)
     assert run.rows == without(X + Y, 1, 20)
     assert {each["sequence_number"] for each in run.outputs} == {1}
     assert len(run.outputs) == 2
@@ -264,9 +265,9 @@ def test_another_branch_may_move_as_often_as_it_likes(version: int) -> None:
     run = rewrite(table, meanwhile=act)
     assert run.rows == X_AND_Y
     assert run.document["refs"]["b"]["snapshot-id"] == 2
-    fast_forward(run.table, "b")
-    assert run.rows == without(X + Y, 1, 20)
-    assert run.left == ["a", "b", "c", "d"]
+    fast_forward(table, "b")
+    assert rows_of(table) == without(X + Y, 1, 20)
+    assert {each["file_path"] for each in table.live("b")} >= {table.path(name) for name in "abcd"}
 
 
 @VERSIONS
@@ -404,7 +405,8 @@ def test_main_is_set_to_a_branch_that_has_the_same_manifests_with_other_row_ids(
     assert isinstance(run.error, CommitConflict)
     assert run.own == []
     fast_forward(table, "b")
-    assert len({row[2] for row in run.rows_with_ids}) == len(run.rows_with_ids) == 16
+    ids = [row[2] for row in rows_of(table, with_ids=True)]
+    assert len(set(ids)) == len(ids) == 16
 
 
 # -- files go, requests are lost --------------------------------------------------------------------------------------
@@ -434,7 +436,7 @@ def test_new_files_that_somebody_takes_for_orphans_are_not_committed() -> None:
 def test_a_delete_of_a_file_that_was_replaced_before_stays_listed(version: int) -> None:
     """H52, I17: somebody who does not look commits it; it is all that tells of a lost delete."""
     table = two_partitions(version)
-    run = rewrite(table, where="k = 'x'")
+    rewrite(table, where="k = 'x'")
     path = table.path("a")
     if version > 2:
         table.puffin_bytes("late", *puffin({path: [0]}), k="x")
@@ -447,7 +449,6 @@ def test_a_delete_of_a_file_that_was_replaced_before_stays_listed(version: int) 
     assert again.left == []
     assert again.rows == without([*X, *Y, (12, "x")])
     assert [each["referenced_data_file"] for each in again.deletes] == [path]
-    assert run.rows == again.rows
 
 
 def test_a_later_commit_does_not_retire_a_delete_that_came_after_an_earlier_one_replaced_its_file() -> None:
