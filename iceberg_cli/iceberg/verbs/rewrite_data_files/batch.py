@@ -26,7 +26,7 @@ from iceberg_cli.iceberg.spec.manifests.manifest import DATA, DELETES
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
-from iceberg_cli.iceberg.verbs.rewrite_data_files.delete_files import NewDeletes
+from iceberg_cli.iceberg.verbs.rewrite_data_files.delete_files import NewDeletes, bytes_added
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import OutputFile
 from iceberg_cli.iceberg.verbs.rewrite_data_files.manifests import (
     AddedDeletes,
@@ -207,7 +207,7 @@ class _Commit:
             *(job.task for job in carried),
         )
         manifests = tuple(task for task in tasks if task.kind == "manifest")
-        counted, differences, counts = self._counted(dead)
+        counted, differences, counts = self._counted(dead, deletes)
         counted |= {
             "manifests-created": len(manifests),
             "manifests-kept": int(stays.sum()),
@@ -304,7 +304,9 @@ class _Commit:
                 )
         return found
 
-    def _counted(self, dead: Bools) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    def _counted(
+        self, dead: Bools, added_deletes: Sequence[AddedDeletes]
+    ) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
         """Counts of the summary, differences of its totals, and result columns.
 
         Raises:
@@ -330,6 +332,9 @@ class _Commit:
         added_bytes = sum(each.size_bytes for each in outputs)
         new_deletes = sum(len(positions) for positions in self.moved.values())
         with_vectors = self.table.metadata.format_version >= WITH_ROW_IDS
+        all_added_bytes = added_bytes + sum(
+            bytes_added(job.deletes, with_vectors=with_vectors) for job in added_deletes
+        )
         is_equality = kinds == EQUALITY
         is_file = ~is_equality & (kinds != VECTOR)
         counts = {
@@ -337,7 +342,7 @@ class _Commit:
             "deleted-data-files": len(removed),
             "added-records": added_rows,
             "deleted-records": rows,
-            "added-files-size": added_bytes,
+            "added-files-size": all_added_bytes,
             "removed-files-size": removed_bytes + int(sizes.sum()),
             "added-delete-files": len(self.moved),
             "added-dvs": len(self.moved) if with_vectors else 0,
@@ -355,7 +360,7 @@ class _Commit:
         summary |= {"changed-partition-count": len(pc.unique(keys)), _DROPPED_ROWS: dropped_rows}
         differences = {
             "total-records": added_rows - rows,
-            "total-files-size": added_bytes - counts["removed-files-size"],
+            "total-files-size": all_added_bytes - counts["removed-files-size"],
             "total-data-files": len(outputs) - len(removed),
             "total-delete-files": len(self.moved) - len(deletes),
             "total-position-deletes": new_deletes - counts["removed-position-deletes"],

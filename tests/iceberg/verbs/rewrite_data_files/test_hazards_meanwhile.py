@@ -8,9 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from iceberg_cli.errors import CommitConflict
+from iceberg_cli.testing.iceberg_files import Entry
+from iceberg_cli.testing.iceberg_reader import vector_of
+from iceberg_cli.testing.iceberg_writer import is_vector
 from tests.delete_tables import puffin
 from tests.iceberg.verbs.rewrite_data_files.tables import NK, K, N, RowsTable, column, of, schema
 from tests.iceberg.verbs.rewrite_data_files.test_hazards import by_position, field
@@ -53,28 +57,62 @@ def check_only_y(run: Run) -> None:
     assert again.rows == run.rows
 
 
+def check_moved(run: Run, positions: dict[str, list[int]]) -> None:
+    """Both groups are committed, and these positions are deleted of the new files of partitions by new deletes."""
+    assert run.report is not None
+    assert (run.report.status, run.report.counts[CONFLICTED]) == ("done", 0)
+    own = {each["snapshot-id"] for each in run.own}
+    new = [each for each in run.deletes if each["snapshot_id"] in own]
+    assert {each["partition"]["k"]: deleted_of(run, each) for each in new} == positions
+    paths = {each["partition"]["k"]: each["file_path"] for each in run.outputs}
+    assert all(each["referenced_data_file"] == paths[each["partition"]["k"]] for each in new)
+
+
+def deleted_of(run: Run, delete: Entry) -> list[int]:
+    if is_vector(delete):
+        return [*vector_of(run.table.storage, delete)]
+    rows = pq.read_table(pa.BufferReader(run.table.storage.read(delete["file_path"]))).to_pylist()
+    assert {row["file_path"] for row in rows} == {delete["referenced_data_file"]}
+    # A reader that looks at bounds alone finds the one file, too.
+    for name in ("lower_bounds", "upper_bounds"):
+        bounds = {each["key"]: each["value"] for each in delete[name]}
+        assert bounds[2147483546] == delete["referenced_data_file"].encode()
+    return [row["pos"] for row in rows]
+
+
 # -- rows are deleted -------------------------------------------------------------------------------------------------
 
 
 @WHEN
 @VERSIONS
-def test_rows_that_are_deleted_by_their_positions_in_the_run_stay_deleted(version: int, when: str) -> None:
-    """H6, I6, I19: of a file that has deleted rows before these; the group of the other partition is committed."""
+@pytest.mark.parametrize("scope", ["file", "partition"])
+def test_rows_that_are_deleted_by_their_positions_in_the_run_are_deleted_of_the_new_file(
+    version: int, when: str, scope: str
+) -> None:
+    """H6, I6, I19: position 7 of `a`, of which 3 was deleted before, is 6 of the new file."""
     table = two_partitions(version)
     by_position(table, "before", {"a": [3]}, k="x")
     table.commit(2)
 
     def delete(table: RowsTable) -> None:
         by_position(table, "p", {"a": [3, 7] if version > 2 else [7]}, k="x")
+        if scope == "file":
+            table.added[-1]["referenced_data_file"] = table.path("a")
         table.commit(3)
 
     run = rewrite(table, **{when: delete})
     assert run.rows == without(X + Y, 3, 7)
-    check_only_y(run)
+    check_moved(run, {"x": [6]})
+    # What names `a` alone goes with it; what may name others, too, stays.
+    stays = version == 2 and scope == "partition"
+    assert ("p-deletes.parquet" in run.delete_names) == stays
+    again = rewrite(table)
+    assert again.rows == run.rows
+    assert again.deletes == []
 
 
 @VERSIONS
-def test_a_position_that_was_deleted_is_deleted_again_in_the_run(version: int) -> None:
+def test_a_position_that_was_deleted_and_is_deleted_again_in_the_run_is_not_looked_for(version: int) -> None:
     """H7"""
     table = two_partitions(version)
     by_position(table, "before", {"a": [3]}, k="x")
@@ -86,7 +124,7 @@ def test_a_position_that_was_deleted_is_deleted_again_in_the_run(version: int) -
 
     run = rewrite(table, meanwhile=delete)
     assert run.rows == without(X + Y, 3)
-    check_only_y(run)
+    check_moved(run, {})
 
 
 def test_position_deletes_of_an_input_and_of_another_file_keep_both_deleted() -> None:
@@ -96,15 +134,32 @@ def test_position_deletes_of_an_input_and_of_another_file_keep_both_deleted() ->
     table.commit(2)
 
     def delete(table: RowsTable) -> None:
-        table.positions("p", {"a": [3], "large": [0]}, k="x")
+        table.positions("p", {"a": [3], "b": [0, 1], "large": [0]}, k="x")
         table.commit(3)
 
     options = {"rewrite_all": False, "min_input_files": 2, "target_size": 4096, "min_size": 3000}
     run = rewrite(table, meanwhile=delete, max_size=1 << 20, **options)
     assert len(run.plan.groups or ()) == 2
-    assert run.rows == without(X + Y + [(n, "x") for n in range(100, 3000)], 3, 100)
-    assert run.left == ["a", "b", "large"]
-    assert run.delete_names == ["p-deletes.parquet"]
+    assert run.rows == without(X + Y + [(n, "x") for n in range(100, 3000)], 3, 10, 11, 100)
+    assert run.left == ["large"]
+    assert "p-deletes.parquet" in run.delete_names
+    check_moved(run, {"x": [3, 10, 11]})
+
+
+@VERSIONS
+def test_a_delete_that_is_taken_back_in_the_run_leaves_its_group_out(version: int) -> None:
+    """H43: new files lack row 3, which lives again."""
+    table = two_partitions(version)
+    by_position(table, "before", {"a": [3]}, k="x")
+    table.commit(2)
+
+    def take_back(table: RowsTable) -> None:
+        table._drop(lambda entry: entry["content"] == 1)
+        table.commit(3)
+
+    run = rewrite(table, meanwhile=take_back)
+    assert run.rows == X_AND_Y
+    check_only_y(run)
 
 
 def test_position_deletes_that_name_no_input_are_no_obstacle() -> None:

@@ -321,4 +321,6 @@ def check_summary(storage: Any, snapshot: Mapping[str, Any], parent: Mapping[str
     del found["changed-partition-count"], expected["changed-partition-count"]
     dropped = int(found.get("deleted-records", 0)) - int(found.get("added-records", 0))
     assert int(found.pop(ROWS_DROPPED)) == dropped
-    assert found == expected
+    assert {**expected, **found} == found == {**found, **expected}, {
+        k: (found.get(k), expected.get(k)) for k in {*found, *expected} if found.get(k) != expected.get(k)
+    }
