@@ -61,10 +61,10 @@ def moved_deletes(
         CorruptFile: a delete file, or what was kept of a group, cannot be read whole.
     """
     numbers = inputs["group"].to_numpy()
-    wanted = moved & np.isin(numbers, [each.number for each in results])
-    if not wanted.any():
+    mask = moved & np.isin(numbers, [each.number for each in results])
+    if not mask.any():
         return Moved()
-    chosen = inputs.filter(pa.array(wanted))
+    chosen = inputs.filter(pa.array(mask))
     names = ["file_path" if name == "path" else name for name in chosen.column_names]
     now = row_deletes(table, table.reachability, files.head.rows, []).positions_of(
         chosen.rename_columns(names)
@@ -74,12 +74,12 @@ def moved_deletes(
     paths, records = inputs["path"].to_pylist(), inputs["record_count"].to_pylist()
     for result in results:
         rows = np.flatnonzero(numbers == result.number)
-        if not wanted[rows].any():
+        if not mask[rows].any():
             continue
         moves, then = _kept(table, result)
         found = MovedDeletes()
         for place, row in enumerate(rows.tolist()):
-            if not wanted[row]:
+            if not mask[row]:
                 continue
             own = positions_of(now.get(paths[row], ()))
             new = since(own[own < records[row]], then.by_input.get(place, _NONE))

@@ -338,11 +338,11 @@ def compared_columns_lost(
 
 def unread_newer(inputs: pa.Table, deletes: pa.Table, *, until: int) -> pa.Table:
     """Newer position deletes of the partitions of data files, of which only their rows tell which files they name."""
-    wanted = pc.and_(
+    mask = pc.and_(
         pc.and_(pc.not_equal(deletes["kind"], EQUALITY), pc.greater(deletes["sequence_number"], until)),
         pc.is_in(deletes["key"], value_set=inputs["key"].combine_chunks()),
     )
-    return deletes.filter(pc.and_(wanted, named_files(deletes).is_null()))
+    return deletes.filter(pc.and_(mask, named_files(deletes).is_null()))
 
 
 # -- deletes that are dead ---------------------------------------------------------------------------------------------

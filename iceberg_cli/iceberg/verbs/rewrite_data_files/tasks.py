@@ -57,8 +57,8 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         metadata.current_schema(), metadata.properties, path=table.metadata_location
     )
     settings = write_settings(metadata, fields, policy)
-    wanted = pc.is_in(plan.groups.inputs["group"], value_set=pa.array(numbers, pa.int64()))
-    inputs = plan.groups.inputs.filter(wanted).combine_chunks()
+    mask = pc.is_in(plan.groups.inputs["group"], value_set=pa.array(numbers, pa.int64()))
+    inputs = plan.groups.inputs.filter(mask).combine_chunks()
     groups: dict[int, GroupTask] = {}
     hidden = HiddenRows(vectors={}, equality=[], columns={}, keys={})
     if snapshot is not None:
