@@ -103,6 +103,22 @@ def test_position_deletes_of_several_files_stay_while_one_of_these_is_live() -> 
     assert "removed-delete-files" not in run.own[0]["summary"]
 
 
+def test_position_deletes_of_a_file_of_their_own_commit_stay_with_it() -> None:
+    """H8: the large file and the deletes have one sequence number, and these apply all the same."""
+    table = RowsTable(format_version=2)
+    numbers(table, "a", [1, 2])
+    numbers(table, "b", [3, 4])
+    table.commit(1)
+    numbers(table, "c", list(range(10, 3000)))
+    table.positions("p", {"a": [0], "c": [0]})
+    table.commit(2)
+    options = {"rewrite_all": False, "min_input_files": 2, "target_size": 4096, "min_size": 3000}
+    run = rewrite(table, max_size=1 << 20, **options)
+    assert run.left == ["c"]
+    assert run.rows == sorted([(n, "t") for n in (2, 3, 4, *range(11, 3000))], key=repr)
+    assert run.delete_names == ["p-deletes.parquet"]
+
+
 def test_position_deletes_of_several_files_go_when_the_last_of_these_goes() -> None:
     table = RowsTable(format_version=2)
     numbers(table, "a", [1, 2])

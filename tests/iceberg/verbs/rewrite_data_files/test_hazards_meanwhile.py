@@ -372,6 +372,22 @@ def test_rows_whose_delete_is_rolled_back_in_the_run_are_there_again(version: in
     assert [each["partition"] for each in run.outputs] == [{"k": "y"}]
 
 
+@VERSIONS
+def test_rows_whose_delete_in_all_partitions_is_rolled_back_in_the_run_are_there_again(version: int) -> None:
+    """H43"""
+    table = two_partitions(version)
+    table.equality_rows("e", [(N, [1, 20])])
+    table.commit(2)
+
+    def roll_back(table: RowsTable) -> None:
+        table.set_ref("main", {**table.document["refs"]["main"], "snapshot-id": 1})
+
+    run = rewrite(table, meanwhile=roll_back)
+    assert isinstance(run.error, CommitConflict)
+    assert run.own == []
+    assert run.rows == X_AND_Y
+
+
 # -- the schema changes -----------------------------------------------------------------------------------------------
 
 
