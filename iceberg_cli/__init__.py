@@ -6,14 +6,15 @@
 A format owns everything that knows it, under the same names: `spec/` reads and writes its files, `reachability` tells
 which files its snapshots need, `commit` makes the next version, `verbs/<verb>/` decide and build, `inspect/` and
 `check/` look, `table.py` is an open table. The formats do not know each other. `formats/` finds out which one a name
-means, by what each answers (`FORMAT`), and opens the table with a storage and an engine. `api/` is all that the command
-line, Airflow tasks and notebooks call about one table; `fleet/` is about many, by `api` and by the lists of catalogs
-and folders: patterns, policy files, surveys, maintenance, and in `fleet/calls/` what programs call of them. What stands
-below the formats knows none: `plan/` are values that can be printed, saved, compared and refused; `table/` is what
-every open table is, and which operations of it are open; `layout/` is what they share of writing rows; `operation/` is
-the only place where things happen, `stage -> bind -> commit -> sweep`, journalled, by the rules of its docstring, which
-keep data safe; in `operation/groups/` many commits of files that are rewritten group by group; `engines/` and `storage/` are ports; `encoding/` are bytes and columns that both formats share. Others
-plug in by the entry points `iceberg_cli.storage`, `iceberg_cli.committers` and `iceberg_cli.formats`.
+means, by what each answers (`FORMAT`), and opens the table with a storage and an engine. `api/` is all that the
+command line, Airflow tasks and notebooks call about one table; `fleet/` is about many, by `api` and by the lists of
+catalogs and folders: patterns, policy files, surveys, maintenance, and in `fleet/calls/` what programs call of them.
+What stands below the formats knows none: `plan/` are values that can be printed, saved, compared and refused; `table/`
+is what every open table is, and which operations of it are open; `layout/` is what they share of writing rows;
+`operation/` is the only place where things happen, `stage -> bind -> commit -> sweep`, journalled, by the rules of its
+docstring, which keep data safe; in `operation/groups/` many commits of files that are rewritten group by group;
+`engines/` and `storage/` are ports; `encoding/` are bytes and columns that both formats share. Others plug in by the
+entry points `iceberg_cli.storage`, `iceberg_cli.committers` and `iceberg_cli.formats`.
 
 Whoever watches a run is a listener, a function that gets each event of `plan/events.py` as it happens: what emits knows
 none. Progress, `--metrics` and `--log-file` listen in `cli/listening/`, spans are made by `telemetry.py`, below `api`.
