@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from iceberg_cli.errors import DeletesFailed
 from iceberg_cli.plan.events import Listener, OperationEnded
 
 if TYPE_CHECKING:
@@ -52,8 +51,3 @@ def end_of(table: str, report: Report, *, exit_code: int, earlier: bool) -> Oper
         reclaimed_bytes=report.reclaimed_bytes,
         notes=report.notes,
     )
-
-
-def code_of(report: Report) -> int:
-    """The exit code of a report."""
-    return DeletesFailed.exit_code if report.failed_deletes else 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from iceberg_cli.api.arguments import Arguments, now_ms
 from iceberg_cli.api.plan import Plan, refuse_additions
 from iceberg_cli.api.runtime import new_runtime
-from iceberg_cli.api.settling import OnSettled, code_of, end_of, settled_by
+from iceberg_cli.api.settling import OnSettled, end_of, settled_by
 from iceberg_cli.errors import CorruptFile, Refused, UsageError
 from iceberg_cli.formats import format_of, policy_for
 from iceberg_cli.formats.inspection import (
@@ -491,7 +491,7 @@ class Table:
             verb = format_of(self.format).verbs[plan.verb]
             self._fresh_until = 0.0
             report = replace(apply(planned, self._opened, verb, runtime), table=self.identity)
-        runtime.on_event(end_of(self.name, report, exit_code=code_of(report), earlier=False))
+        runtime.on_event(end_of(self.name, report, exit_code=report.exit_code, earlier=False))
         return report
 
     def operations(self, operation_id: str | None = None) -> list[OpenOperation]:

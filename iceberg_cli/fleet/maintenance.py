@@ -455,7 +455,7 @@ class Maintenance:
             **about,
             status=report.status,
             reason="; ".join(filter(None, (*report.notes, _tagged(report.counts.get(TAGGED_FILES, 0))))),
-            exit_code=DeletesFailed.exit_code if report.failed_deletes else 0,
+            exit_code=report.exit_code,
             report=report,
             plan=plan if self.keeps_plans else None,
             deleted_files=gone.files,

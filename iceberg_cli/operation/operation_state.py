@@ -81,12 +81,14 @@ class GroupStates:
         finished: those whose files count, by number, whatever became of them then.
         committed: numbers of those that the table has.
         dropped: numbers of those that will not be committed, each with the reason.
+        broken: those of them that have files which cannot be read.
         files_stay: those that a version of the past, or a request that may still arrive, may name.
     """
 
     finished: Mapping[int, FinishedGroup] = field(default_factory=dict)
     committed: frozenset[int] = frozenset()
     dropped: Mapping[int, str] = field(default_factory=dict)
+    broken: frozenset[int] = frozenset()
     files_stay: frozenset[int] = frozenset()
 
     def uncommitted(self) -> list[FinishedGroup]:
@@ -245,11 +247,12 @@ def _groups_after(groups: GroupStates, record: GroupRecord) -> GroupStates:
             found = map(FinishedGroup, record.numbers, record.attempts, record.digests)
             return replace(groups, finished={**groups.finished, **{each.number: each for each in found}})
         case GroupsDropped():
-            stay = frozenset(record.numbers) if record.files_stay else frozenset[int]()
+            numbers = frozenset(record.numbers)
             return replace(
                 groups,
-                dropped={**groups.dropped, **dict.fromkeys(record.numbers, record.reason)},
-                files_stay=groups.files_stay | stay,
+                dropped={**groups.dropped, **dict(zip(record.numbers, record.reasons, strict=True))},
+                broken=groups.broken | numbers if record.broken else groups.broken,
+                files_stay=groups.files_stay | numbers if record.files_stay else groups.files_stay,
             )
         case _:
             assert_never(record)

@@ -233,12 +233,20 @@ class GroupsDone(_Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsDropped(_Wire):
-    """Groups will not be committed, for one reason; `files_stay`: a request that names their files may still arrive."""
+    """Groups will not be committed.
+
+    Args:
+        numbers: of n groups.
+        reasons: n sentences.
+        broken: whether it is for files of the table that cannot be read; None: it is not.
+        files_stay: whether a request that names what they wrote may still arrive; None: none may.
+    """
 
     kind = "groups-dropped"
-    optional = frozenset({"files_stay"})
+    optional = frozenset({"broken", "files_stay"})
     numbers: tuple[int, ...]
-    reason: str
+    reasons: tuple[str, ...]
+    broken: bool | None = None
     files_stay: bool | None = None
 
 
@@ -280,6 +288,7 @@ _KINDS: Final[Mapping[str, type[Record]]] = {
         StepDone, GroupsDone, GroupsDropped, LookAgain, Close,
     )
 }  # fmt: skip
+_OF_GROUPS: Final = frozenset({GroupsDone.kind, GroupsDropped.kind})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,19 +319,21 @@ def records_of(operation_id: str, lines: Iterable[Line]) -> tuple[Record, ...]:
     if any(line.kind == Begin.kind for line in lines[1:]):
         raise CorruptFile(operation_id, None, "the journal has two begin records")
     try:
-        return tuple(_record_of(operation_id, line) for line in lines)
+        return tuple(_record_of(operation_id, line, version) for line in lines)
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptFile(operation_id, None, f"a record of the journal lacks a field: {error}") from error
 
 
-def _record_of(operation_id: str, line: Line) -> Record:
-    if line.kind not in _KINDS:
+def _record_of(operation_id: str, line: Line, version: int) -> Record:
+    if line.kind not in _KINDS or (line.kind in _OF_GROUPS and version != WITH_GROUPS):
         raise CorruptFile(operation_id, None, f"the journal has a record of unknown kind {line.kind!r}")
     record = _KINDS[line.kind].from_json(line.body)
     if isinstance(record, GroupsDone) and not len(record.numbers) == len(record.attempts) == len(
         record.digests
     ):
         raise ValueError("numbers, attempts and digests are not as many")
+    if isinstance(record, GroupsDropped) and len(record.numbers) != len(record.reasons):
+        raise ValueError("numbers and reasons are not as many")
     if isinstance(record, SweepOutcome) and record.rows is None and None in (record.start, record.stop):
         raise KeyError("start" if record.start is None else "stop")
     return record

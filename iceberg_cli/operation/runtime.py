@@ -147,3 +147,17 @@ def process_started(process_id: int) -> str:
             return f"{boot}/{stat.read().rsplit(b')', 1)[1].split()[19].decode()}"
     except (OSError, IndexError):
         return ""
+
+
+def process_space() -> str:
+    """The boot, and the namespace that this process's id is of; empty where the system has neither.
+
+    Containers of one machine, and machines of one name, have processes of the same ids.
+    """
+    import os
+
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""

@@ -100,7 +100,7 @@ class Groups:
 
         Raises:
             KeyError, TypeError, ValueError: a field is missing or of another type.
-            CorruptFile: the file is not the one that was written.
+            CorruptFile: the file is not there, or not the one that was written.
         """
         name = value["inputs"]
         if not isinstance(name, str) or "/" in name:
@@ -109,7 +109,10 @@ class Groups:
         rows.validate(full=True)
         if rows["number"].to_pylist() != list(range(value["count"])):
             raise ValueError("the groups are not numbered from 0")
-        data = read(name)
+        try:
+            data = read(name)
+        except FileNotFoundError:
+            raise CorruptFile(f"{folder}/{name}", None, "the plan names it, and it is not there") from None
         if name != f"{_PREFIX}{hashlib.sha256(data).hexdigest()}{_SUFFIX}":
             raise CorruptFile(f"{folder}/{name}", None, "it has not the digest in its name")
         try:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from iceberg_cli.errors import CorruptFile, DeletesFailed
 from iceberg_cli.plan.display import Shown
 from iceberg_cli.plan.text import end_of, iso, size
 
@@ -114,6 +115,13 @@ class Report(Shown):
         freed = f", {size(self.reclaimed_bytes)} freed" if self.reclaimed_bytes else ""
         name = f" of {end_of(str(self.table['name']))}" if self.table else ""
         return f"Report({self.verb}{name}: {self.status}{freed})"
+
+    @property
+    def exit_code(self) -> int:
+        """That of a run that has ended so: files of groups are broken, or files could not be deleted."""
+        if self.failed_groups:
+            return CorruptFile.exit_code
+        return DeletesFailed.exit_code if self.failed_deletes else 0
 
     def _of_groups(self) -> dict[str, Any]:
         """Fields that only operations of many commits have."""

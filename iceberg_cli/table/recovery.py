@@ -12,7 +12,6 @@ from typing import Any
 from iceberg_cli.errors import (
     CommitStateUnknown,
     CorruptFile,
-    DeletesFailed,
     IcebergCliError,
     Interrupted,
     Refused,
@@ -20,11 +19,11 @@ from iceberg_cli.errors import (
     TakenOver,
 )
 from iceberg_cli.operation.apply import abandon, resume
-from iceberg_cli.operation.groups.heartbeat import ALIVE_MS, begin_of_alive, silent_ms
+from iceberg_cli.operation.groups.heartbeat import ALIVE_MS, is_at_work_here, sign_of_life, silent_ms
 from iceberg_cli.operation.journal import Journal, prune_folders
 from iceberg_cli.operation.operation_state import Operation, begun
 from iceberg_cli.operation.ports import Verb
-from iceberg_cli.operation.runtime import Runtime, process_started
+from iceberg_cli.operation.runtime import Runtime, process_space, process_started
 from iceberg_cli.operation.withholding import earlier_operation
 from iceberg_cli.plan.report import AbandonedOperation, OrphanFiles, RecoveredOperation, Report
 from iceberg_cli.plan.text import count, iso
@@ -123,11 +122,15 @@ def _at_work(table: OpenTable, journal: Journal, *, now_ms: int, mark: str) -> O
     quiet_ms = silent_ms(table.storage, journal.folder, mark=mark, now_ms=now_ms)
     if quiet_ms is None or quiet_ms >= ALIVE_MS:
         return None
-    begin = begin_of_alive(table.storage, journal.folder)
-    if begin is None:
+    sign = sign_of_life(table.storage, journal.folder)
+    if sign is None:
         return None
-    operation = begun(journal.operation_id, begin)
-    if operation.host == socket.gethostname() and not is_running(operation):
+    operation = begun(journal.operation_id, sign.begin)
+    if (
+        operation.host == socket.gethostname()
+        and sign.process_space == process_space()
+        and not (is_running(operation) or is_at_work_here(journal.folder))
+    ):
         return None  # it ended since
     return OpenOperation(
         operation_id=journal.operation_id,
@@ -243,10 +246,12 @@ def recover_all(
         Interrupted: a signal asked to stop.
     """
     remove_leftovers(table, now_ms=runtime.now_ms())
-    found = operations(table, now_ms=runtime.now_ms(), mark=secrets.token_hex(8))
+    is_read_only = table.read_only_reason() is not None
+    mark = "" if is_read_only else secrets.token_hex(8)
+    found = operations(table, now_ms=runtime.now_ms(), mark=mark)
     if not found:
         prune_folders(table.storage, table.location)
-    elif table.read_only_reason() is not None:
+    elif is_read_only:
         return
     for listed in found:
         operation = listed.operation
@@ -287,8 +292,7 @@ def finish(
     if _is_open(table, listed.operation_id):
         note = f"Operation {listed.operation_id} is still open."
     notes = (note, *report.notes)
-    code = DeletesFailed.exit_code if report.failed_deletes else 0
-    return RecoveredOperation(report=replace(report, notes=notes), exit_code=code)
+    return RecoveredOperation(report=replace(report, notes=notes), exit_code=report.exit_code)
 
 
 def _is_open(table: OpenTable, operation_id: str) -> bool:

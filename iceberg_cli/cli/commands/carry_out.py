@@ -14,7 +14,7 @@ from iceberg_cli.cli.context import DECLINED, Run
 from iceberg_cli.cli.options.arguments import VerbOptions, integer
 from iceberg_cli.cli.terminal.stopping import at_safe_points, changed
 from iceberg_cli.cli.terminal.streams import after
-from iceberg_cli.errors import CommitStateUnknown, DeletesFailed, Refused, UsageError
+from iceberg_cli.errors import CommitStateUnknown, Refused, UsageError
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Runtime, Table
@@ -245,7 +245,7 @@ def finish(
     """
     run.show_report(replace(report, settled=tuple(recovered)), table, as_line=as_line)
     earlier = (done.exit_code for done in recovered if done.exit_code)
-    code = DeletesFailed.exit_code if report.failed_deletes else next(earlier, 0)
+    code = report.exit_code or next(earlier, 0)
     if code:
         raise typer.Exit(code)
 

@@ -7,6 +7,7 @@ left that died is found without listing the table's data.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from iceberg_cli.operation.operation_state import FinishedGroup
 from iceberg_cli.storage import Storage, Writer
 
 _BEGUN: Final = "begun"
+_NAME: Final = re.compile(r"(?P<number>\d+)-(?P<attempt>\d+x[0-9a-f]+)[-.]")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,9 +169,15 @@ def remove_leftovers(
     paths: list[str] = []
     files = [*_records(storage, folder)]
     mark = f"{owner}x" if owner else ""
-    going = {each for _, each in files if each not in needed and each[1].startswith(mark)}
+    going = {
+        each for _, each in files if each is not None and each not in needed and each[1].startswith(mark)
+    }
     begun = [path for path, each in files if each in going and f"/{_BEGUN}/" in path]
-    for record in (loads(storage.read(path), path) for path in begun):
+    for path in begun:
+        try:
+            record = loads(storage.read(path), path)
+        except FileNotFoundError:
+            continue  # whoever took it has deleted, or aborted, what it names
         if "upload_id" in record:
             storage.abort_upload(record["path"], record["upload_id"])
         else:
@@ -182,11 +190,11 @@ def remove_leftovers(
     storage.erase([path for path, each in files if path not in gone and (each in going or not owner)])
 
 
-def _records(storage: Storage, folder: str) -> Iterator[tuple[str, tuple[int, str]]]:
-    """The files beside the journal, each with the number and attempt in its name."""
+def _records(storage: Storage, folder: str) -> Iterator[tuple[str, tuple[int, str] | None]]:
+    """The files beside the journal, each with the number and attempt in its name; None where it is of no try."""
     for path in storage.paths(folder):
-        number, attempt, *_ = path.rpartition("/")[2].partition(".")[0].split("-", 2)
-        yield path, (int(number), attempt)
+        found = _NAME.match(path.rpartition("/")[2])
+        yield path, None if found is None else (int(found["number"]), found["attempt"])
 
 
 def _encoded(value: Mapping[str, str]) -> bytes:

@@ -7,14 +7,15 @@ holds is the first record of the journal with this process in it, so that who lo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Final
 
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
 from iceberg_cli.operation.records import Begin
+from iceberg_cli.operation.runtime import process_space
 from iceberg_cli.storage import Storage
 
 ALIVE_MS: Final = 600_000
@@ -40,38 +41,64 @@ class Heartbeat:
     now_ms: Callable[[], int]
     begin: Begin
     last_ms: int | None = None
+    _process_space: str = field(default_factory=process_space)
 
-    def beat(self) -> bool:
-        """Give a sign of life, unless the last one is young; where the storage fails, the next call tries again.
+    def is_due(self) -> bool:
+        """Whether the last sign of life is not young any more, or of a time to come: a clock may be set back."""
+        return self.last_ms is None or not 0 <= self.now_ms() - self.last_ms < _EVERY_MS
 
-        Returns:
-            Whether it was given now.
-        """
+    def beat(self) -> None:
+        """Give a sign of life; where the storage fails, none is given."""
         now_ms = self.now_ms()
-        if self.last_ms is not None and now_ms - self.last_ms < _EVERY_MS:
-            return False
         with suppress(BackendUnavailable):
-            data = json.dumps(self.begin.to_json()).encode()
+            data = json.dumps({**self.begin.to_json(), "process_space": self._process_space}).encode()
             self.storage.replace(f"{self.folder}/{_FILE}", data)
             self.last_ms = now_ms
-            return True
-        return False
 
     def is_certain(self) -> bool:
         """Whether others take this process for alive, without doubt."""
         return self.last_ms is not None and self.now_ms() - self.last_ms < _DOUBTFUL_MS
 
 
-def begin_of_alive(storage: Storage, folder: str) -> Begin | None:
-    """The first record of an operation's journal, with the process in it that gave the last sign of life.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignOfLife:
+    """What a sign of life says.
 
-    None where that is not to be had any more.
+    Args:
+        begin: the first record of the operation's journal, with the process in it that gave the sign.
+        process_space: of that process, see `runtime.process_space`.
     """
+
+    begin: Begin
+    process_space: str
+
+
+def sign_of_life(storage: Storage, folder: str) -> SignOfLife | None:
+    """The last sign of life in an operation's folder; None where that is not to be had any more."""
     path = f"{folder}/{_FILE}"
     try:
-        return Begin.from_json(loads(storage.read(path), path))
+        value = loads(storage.read(path), path)
+        return SignOfLife(begin=Begin.from_json(value), process_space=str(value["process_space"]))
     except (FileNotFoundError, CorruptFile, KeyError, TypeError, ValueError):
         return None
+
+
+_at_work_here: Final[set[str]] = set()  # folders of the operations that a thread of this process works on
+
+
+@contextmanager
+def at_work_here(folder: str) -> Iterator[None]:
+    """A thread of this process works on the operation in a folder meanwhile."""
+    _at_work_here.add(folder)
+    try:
+        yield
+    finally:
+        _at_work_here.discard(folder)
+
+
+def is_at_work_here(folder: str) -> bool:
+    """Whether a thread of this process works on the operation in a folder."""
+    return folder in _at_work_here
 
 
 def silent_ms(storage: Storage, folder: str, *, mark: str, now_ms: int) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -15,11 +15,13 @@ from iceberg_cli.errors import (
     CorruptFile,
     IcebergCliError,
     Interrupted,
+    Refused,
+    RequestTooLarge,
     TakenOver,
 )
 from iceberg_cli.operation.committing_run import CommittingRun, paths_of
 from iceberg_cli.operation.groups.creator import GroupWork, remove_leftovers
-from iceberg_cli.operation.groups.heartbeat import Heartbeat
+from iceberg_cli.operation.groups.heartbeat import Heartbeat, at_work_here
 from iceberg_cli.operation.groups.results import GroupResult, groups_folder, read_result
 from iceberg_cli.operation.late_files import close
 from iceberg_cli.operation.operation_state import FinishedGroup, GroupStates, Operation, StepState
@@ -34,13 +36,18 @@ from iceberg_cli.plan.text import count
 
 if TYPE_CHECKING:
     from iceberg_cli.engines import TaskEnd
-    from iceberg_cli.operation.groups.ports import GroupVerb
+    from iceberg_cli.operation.groups.ports import CommitPace, GroupVerb
     from iceberg_cli.operation.journal import Journal
     from iceberg_cli.operation.ports import Table
 
 _RECORD_MS: Final = 10_000  # groups that finish within this time share a record
 # Of the time that the run has taken, where that is more: so the records of the longest run are few.
 _RECORD_SHARE: Final = 20
+# After others have committed at each of the tries; twice as long the next time.
+_CONFLICT_WAIT_MS: Final = 60_000
+_SEEN_MS: Final = (
+    60_000  # new files that were seen so long ago are looked for again before a commit names them
+)
 CONFLICTED: Final = "conflicted_groups_count"
 FAILED: Final = "failed_groups_count"
 
@@ -52,15 +59,19 @@ class GroupsRun(CommittingRun):
     verb: GroupVerb
     heartbeat: Heartbeat = field(init=False)
     folder: str = field(init=False)
-    failed: dict[int, str] = field(default_factory=dict)  # groups whose files are broken
     failure: IcebergCliError | None = None
     _unrecorded: list[FinishedGroup] = field(default_factory=list)
+    _unread: dict[int, CorruptFile] = field(default_factory=dict)  # groups that failed, not recorded yet
+    _outputs: tuple[str, ...] = ()  # data files of the commit that is about to be sent
+    _outputs_seen_ms: int = 0  # when all of them were seen to be there
     _owner: str = field(
         init=False
     )  # of the tries of this process: the journal's next record, which only it can append
     _recorded_ms: int = field(init=False)
     _begun_ms: int = field(init=False)
     _committed_ms: int = field(init=False)
+    _commit_from_ms: int = 0  # while groups are rewritten, nothing is committed before that
+    _conflict_wait_ms: int = _CONFLICT_WAIT_MS
 
     def __post_init__(self) -> None:
         """Give the first sign of life."""
@@ -95,10 +106,11 @@ class GroupsRun(CommittingRun):
             rewrites: whether groups that are not finished are rewritten; else they are left to another operation.
         """
         try:
-            self._settle_last()
-            if rewrites:
-                self._rewrite()
-            has_committed = self._commit_finished()
+            with at_work_here(self.journal.folder):
+                self._settle_last()
+                if rewrites:
+                    self._rewrite()
+                has_committed = self._commit_finished()
         except TakenOver:
             self._remove_own()
             raise
@@ -137,26 +149,38 @@ class GroupsRun(CommittingRun):
         pace = self.verb.pace(self.shown)
         ends = self.table.engine.run(work, items, may_begin=self._may_begin, processes=tasks.processes)
         with self._phase(STAGE), closing(ends):
-            for end in ends:
+            for end in self._ends_of(ends):
                 self._is_certain()
                 if end is not None:
                     self._ended(todo, end)
                 self._record(at_once=False)
-                waiting = [*self._groups().uncommitted(), *self._unrecorded]
-                waiting_bytes = self._plan_groups.sizes_of([each.number for each in waiting])
-                elapsed_ms = self.runtime.now_ms() - self._committed_ms
-                if (
-                    self.failure is None
-                    and waiting
-                    and pace.is_due(
-                        waiting_bytes,
-                        elapsed_ms,
-                        commits=self._commits(),
-                        of_bytes=self._plan_groups.size_bytes,
-                    )
-                ):
+                if self.failure is None and self._is_commit_due(pace):
                     self._commit_finished()
         self._record(at_once=True)
+
+    def _ends_of(
+        self, ends: Iterator[TaskEnd[FinishedGroup] | None]
+    ) -> Iterator[TaskEnd[FinishedGroup] | None]:
+        """The ends of tasks; where a bug of one ends all, what others have done is recorded first."""
+        try:
+            yield from ends
+        except Exception:
+            self._record(at_once=True)
+            raise
+
+    def _is_commit_due(self, pace: CommitPace) -> bool:
+        now_ms = self.runtime.now_ms()
+        waiting = [*self._groups().uncommitted(), *self._unrecorded]
+        return (
+            bool(waiting)
+            and now_ms >= self._commit_from_ms
+            and pace.is_due(
+                self._plan_groups.sizes_of([each.number for each in waiting]),
+                now_ms - self._committed_ms,
+                commits=self._commits(),
+                of_bytes=self._plan_groups.size_bytes,
+            )
+        )
 
     def _may_begin(self) -> bool:
         runtime = self.runtime
@@ -172,8 +196,10 @@ class GroupsRun(CommittingRun):
         Raises:
             TakenOver: it stood still, and another one goes on with the operation, or has closed it.
         """
-        if self.heartbeat.beat():
+        if self.heartbeat.is_due():
+            # Before it is given: it would stand in the place of that of who goes on with the operation.
             self.journal.check_ours()
+            self.heartbeat.beat()
         return self.heartbeat.is_certain()
 
     def _ended(self, todo: Sequence[int], end: TaskEnd[FinishedGroup]) -> None:
@@ -181,35 +207,47 @@ class GroupsRun(CommittingRun):
         if end.result is not None:
             self._unrecorded.append(end.result)
         elif isinstance(end.error, CorruptFile):
-            self._failed(todo[end.index], end.error)
+            self._unread[todo[end.index]] = end.error
         elif isinstance(end.error, TakenOver):
             raise end.error
         else:
             self.failure = self.failure or end.error
 
-    def _failed(self, number: int, error: CorruptFile) -> None:
-        """Drop a group whose files cannot be read: they are broken, unless the table has others by now."""
-        self._load()
-        reason = self.verb.change_of(self.table, self.shown, number)
-        if reason is None:
-            self.failed[number] = str(error)
-        self.journal.append(GroupsDropped(numbers=(number,), reason=reason or error.message))
-
     def _record(self, *, at_once: bool) -> None:
-        """Record the groups that are finished: by few records, however many these are."""
+        """Record the groups that are finished or failed: by few records, however many these are."""
         now_ms = self.runtime.now_ms()
         wait_ms = max(_RECORD_MS, (now_ms - self._begun_ms) // _RECORD_SHARE)
-        if not self._unrecorded or (not at_once and now_ms - self._recorded_ms < wait_ms):
+        if not (self._unrecorded or self._unread) or (not at_once and now_ms - self._recorded_ms < wait_ms):
             return
-        done, self._unrecorded = self._unrecorded, []
-        self.journal.append(
-            GroupsDone(
-                numbers=tuple(each.number for each in done),
-                attempts=tuple(each.attempt for each in done),
-                digests=tuple(each.digest for each in done),
-            )
-        )
         self._recorded_ms = now_ms
+        done, self._unrecorded = self._unrecorded, []
+        if done:
+            self.journal.append(
+                GroupsDone(
+                    numbers=tuple(each.number for each in done),
+                    attempts=tuple(each.attempt for each in done),
+                    digests=tuple(each.digest for each in done),
+                )
+            )
+        if self._unread:
+            self._record_unread()
+
+    def _record_unread(self) -> None:
+        """Drop groups whose files cannot be read: these are broken, unless the table has others by now."""
+        self._load()
+        unread, self._unread = self._unread, {}
+        reasons = {number: self.verb.change_of(self.table, self.shown, number) for number in unread}
+        self._drop({number: reason for number, reason in reasons.items() if reason is not None})
+        broken = {number: error.message for number, error in unread.items() if reasons[number] is None}
+        self._drop(broken, broken=True)
+
+    def _drop(self, reasons: Mapping[int, str], **values: bool) -> None:
+        """Record that groups, by number, will not be committed."""
+        if reasons:
+            numbers = tuple(sorted(reasons))
+            self.journal.append(
+                GroupsDropped(numbers=numbers, reasons=tuple(reasons[number] for number in numbers), **values)
+            )
 
     # -- commits -----------------------------------------------------------------------------------------------
 
@@ -245,24 +283,26 @@ class GroupsRun(CommittingRun):
         waits = retries.waits_ms()
         staged: dict[Task, StagedFile] = {}
         seen: str | None = None
+        known: dict[int, GroupResult] = {}
         while waiting := self._groups().uncommitted():
             if not self._is_certain():
                 raise _silent()
+            gone = self._gone(waiting, known)
+            self._drop(gone)
+            results = [known[each.number] for each in waiting if each.number not in gone]
+            if not results:
+                break
             self._load(seen)
-            batch = self.verb.batch(self.table, self.shown, self._results(waiting))
-            dropped = {**batch.dropped, **self._gone(waiting)}
-            for reason in dict.fromkeys(dropped.values()):
-                numbers = tuple(number for number in sorted(dropped) if dropped[number] == reason)
-                self.journal.append(GroupsDropped(numbers=numbers, reason=reason))
-            if len(dropped) > len(batch.dropped):
-                continue  # of which the commit must not name anything
+            batch = self.verb.batch(self.table, self.shown, results)
+            self._drop(batch.dropped)
             if batch.step is None:
                 break
+            named = [each for each in results if each.number not in batch.dropped]
+            self._outputs = tuple(path for each in named for path in each.paths)
             now_step = replace(batch.step, name=step.name)
             staged = self._stage(now_step, self._still_there(now_step, staged), batch.build)
-            numbers = tuple(each.number for each in waiting if each.number not in dropped)
             with self._phase(COMMIT):
-                outcome = self._attempt(now_step, staged, groups=numbers)
+                outcome = self._attempt(now_step, staged, groups=[each.number for each in named])
             match outcome:
                 case Committed():
                     self._committed_ms = self.runtime.now_ms()
@@ -275,10 +315,15 @@ class GroupsRun(CommittingRun):
                     )
                 case Conflict() as conflict:
                     staged = {} if conflict.may_arrive else staged
-                    wait_ms = None if conflict.for_good else next(waits, None)
+                    if conflict.for_good:
+                        self._refused(conflict)
+                        continue
+                    wait_ms = next(waits, None)
                     if wait_ms is None:
                         self._discard(step, paths_of(staged))
                         self.notes.append(f"Not committed: {conflict.reason}, {retries.attempts} times.")
+                        self._commit_from_ms = self.runtime.now_ms() + self._conflict_wait_ms
+                        self._conflict_wait_ms *= 2
                         return False
                     with self._phase(WAIT):
                         self.runtime.sleep_ms(wait_ms)
@@ -286,35 +331,91 @@ class GroupsRun(CommittingRun):
         self._discard(step, paths_of(staged))
         return True
 
-    def _results(self, finished: Sequence[FinishedGroup]) -> list[GroupResult]:
-        storage = self.table.workspace.storage
-        return [read_result(storage, self.folder, each) for each in finished]
+    def _refused(self, conflict: Conflict) -> None:
+        """Drop the groups of a commit that would be refused again however often it is tried."""
+        refusal = RequestTooLarge if conflict.too_large else Refused
+        self.failure = self.failure or refusal(
+            f"Cannot commit to {self.shown.table['name']}: {conflict.reason}"
+        )
+        self._drop({each.number: conflict.reason for each in self._groups().uncommitted()})
 
-    def _gone(self, finished: Sequence[FinishedGroup]) -> Mapping[int, str]:
-        """The groups whose new files are not there any more, each with the reason."""
-        paths = {path: result.number for result in self._results(finished) for path in result.paths}
+    def _gone(self, finished: Sequence[FinishedGroup], known: dict[int, GroupResult]) -> Mapping[int, str]:
+        """The groups of whose files some are not there any more, each with the reason.
+
+        Args:
+            finished: the groups.
+            known: results by number; those that it lacks are read into it.
+        """
+        gone: dict[int, str] = {}
+        for each in finished:
+            if each.number not in known:
+                try:
+                    known[each.number] = read_result(self.table.workspace.storage, self.folder, each)
+                except CorruptFile as error:
+                    gone[each.number] = error.message
+        there = [known[each.number] for each in finished if each.number not in gone]
+        paths = {path: result.number for result in there for path in result.paths}
+        now_ms = self.runtime.now_ms()
         missing = self.table.workspace.missing([*paths])
-        return {paths[path]: f"{path}, which it wrote, is not there any more" for path in missing}
+        self._outputs_seen_ms = now_ms
+        return gone | {paths[path]: f"{path}, which it wrote, is not there any more" for path in missing}
+
+    def _why_stale(
+        self, names: Sequence[str], decided_ms: int, staged_ms: int, written: Sequence[str]
+    ) -> str | None:
+        """As of any commit; and files that groups wrote hours ago may be gone, or the operation be another process's.
+
+        Raises:
+            TakenOver: it is. BackendUnavailable: it may come to be.
+        """
+        if not self._is_certain():
+            raise _silent()
+        now_ms = self.runtime.now_ms()
+        if now_ms - self._outputs_seen_ms > _SEEN_MS and (
+            missing := self.table.workspace.missing(self._outputs)
+        ):
+            return f"{missing[0]}, which it names, is not there any more"
+        return super()._why_stale(names, decided_ms, staged_ms, written)
 
     def _leave(self, step: Step, state: StepState) -> None:
         """Keep what a request names that may still arrive; groups in it are not committed a second time."""
         super()._leave(step, state)
         assert state.intent is not None
         still = {each.number for each in self._groups().uncommitted()}
-        numbers = tuple(number for number in state.intent.groups or () if number in still)
-        if numbers:
-            reason = "a request to commit it may still arrive"
-            self.journal.append(GroupsDropped(numbers=numbers, reason=reason, files_stay=True))
+        numbers = [number for number in state.intent.groups or () if number in still]
+        self._drop(dict.fromkeys(numbers, "a request to commit it may still arrive"), files_stay=True)
 
-    def _damage(self, step: Step) -> str | None:  # noqa: ARG002 - the signature of the base
+    def _damage(self, step: Step) -> str | None:
         """A batch that was decided long ago is compared with the table as it is."""
+        intent = self._state(step).intent
+        assert intent is not None
+        numbers = frozenset(intent.groups or ())
+        known: dict[int, GroupResult] = {}
+        sent = [each for each in self._groups().uncommitted() if each.number in numbers]
+        if gone := self._gone(sent, known):
+            return next(iter(gone.values()))
+        self._outputs = tuple(path for each in known.values() for path in each.paths)
         try:
-            self.verb.batch(self.table, self.shown, self._results(self._groups().uncommitted()))
+            self.verb.batch(self.table, self.shown, [*known.values()])
         except CorruptFile as error:
             return f"the table is damaged: {error.message}"
         return None
 
     # -- the end -----------------------------------------------------------------------------------------------
+
+    def _close_unsent(self) -> None:
+        """Delete what is not needed and close: the table is another one by now."""
+        states = self._operation().steps.items()
+        if all(state.done or state.outcome == "conflict" or state.intent is None for _, state in states):
+            for name, state in states:
+                if not state.done:
+                    self._discard(Step(name=name), state.staged)
+            self._drop(dict.fromkeys(self._uncommitted_numbers(), "the table is another one by now"))
+            self._remove_leftovers()
+            close(self.journal, "refused", self.runtime)
+
+    def _uncommitted_numbers(self) -> list[int]:
+        return [each.number for each in self._groups().uncommitted()]
 
     def _close(self, started_ms: int) -> Report:
         """Delete what is not needed, close, and say how it ended."""
@@ -333,7 +434,7 @@ class GroupsRun(CommittingRun):
                 state=self._state_of_groups(),
                 next_step="Run the same command again: it goes on with what is left.",
             )
-        if states.dropped and not states.committed and not self.failed:
+        if states.dropped and not states.committed and not states.broken:
             raise CommitConflict(
                 f"Cannot commit to {self.shown.table['name']}: {next(iter(states.dropped.values()))}",
                 state=self._state_of_groups(),
@@ -377,12 +478,16 @@ class GroupsRun(CommittingRun):
         for intent in intents:
             for column in self.verb.result_columns:
                 counts[column] += intent.counts.get(column, 0)
-        counts[FAILED] = len(self.failed)
-        counts[CONFLICTED] = len(states.dropped) - len(self.failed)
+        counts[FAILED] = len(states.broken)
+        counts[CONFLICTED] = len(states.dropped.keys() - states.broken - states.committed)
         partitions = self._plan_groups.rows["partition"]
         failed = tuple(
-            {"group": str(number), "partition": partitions[number].as_py(), "reason": reason}
-            for number, reason in sorted(self.failed.items())
+            {
+                "group": str(number),
+                "partition": partitions[number].as_py(),
+                "reason": states.dropped[number],
+            }
+            for number in sorted(states.broken)
         )
         return Report(
             verb=self.shown.verb,
@@ -410,10 +515,11 @@ def abandon_groups(table: Table, journal: Journal) -> None:
     for state in _folded(journal).steps.values():
         if state.intent is not None and state.outcome in (None, "unknown"):
             reason = "it was abandoned before it was known whether its commit happened"
-            journal.append(GroupsDropped(numbers=state.intent.groups or (), reason=reason, files_stay=True))
+            numbers = state.intent.groups or ()
+            journal.append(GroupsDropped(numbers=numbers, reasons=(reason,) * len(numbers), files_stay=True))
     if waiting := _groups_of(journal).uncommitted():
         numbers = tuple(each.number for each in waiting)
-        journal.append(GroupsDropped(numbers=numbers, reason="it was abandoned"))
+        journal.append(GroupsDropped(numbers=numbers, reasons=("it was abandoned",) * len(numbers)))
     _remove_leftovers(table, journal, _groups_of(journal))
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from iceberg_cli.engines import Engine
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import BackendUnavailable, CorruptFile
-from iceberg_cli.operation.apply import apply, resume
+from iceberg_cli.operation.apply import abandon, apply, resume
 from iceberg_cli.operation.groups.creator import Creator, Written
 from iceberg_cli.operation.groups.ports import Batch, CommitPace, GroupTasks, GroupVerb
 from iceberg_cli.operation.groups.results import GroupResult
@@ -172,6 +172,8 @@ class NumbersTable:
     workers_write: bool = False
     attempts: int = 4
     before_swap: list[Any] = field(default_factory=list)
+    refused: Conflict | None = None  # what comes of each swap
+    uuid: str = UUID
 
     def __post_init__(self) -> None:
         self.engine = TickingEngine(self.storage)
@@ -188,7 +190,7 @@ class NumbersTable:
         return self.base()
 
     def base(self) -> Base:
-        return Base(table_uuid=UUID, version=self._at)
+        return Base(table_uuid=self.uuid, version=self._at)
 
     def vouchers(self) -> Sequence[Voucher]:
         return ()
@@ -253,7 +255,9 @@ class NumbersTable:
         except FileExistsError:
             assert world.files[attempt.file] == attempt.data
         if (reason := attempt.why_stale([attempt.file])) is not None:
-            return Conflict(reason=reason)
+            return Conflict(reason=reason) if attempt.fresh else Unknown(cause=reason)
+        if self.refused is not None:
+            return self.refused
         if self.before_swap:
             self.before_swap.pop(0)()
         fate = self.swaps.pop(0) if self.swaps else ""
@@ -307,6 +311,7 @@ class RewriteVerb(GroupVerb):
 
     every_bytes: int = 1
     most_commits: int = 100
+    rewrite: Any = field(default_factory=lambda: rewrite)
 
     name = STEP
     policy = Rewrite
@@ -357,7 +362,7 @@ class RewriteVerb(GroupVerb):
     def tasks(self, table: NumbersTable, plan: Plan, numbers: Sequence[int]) -> GroupTasks:
         assert plan.groups is not None
         groups = {number: plan.groups.inputs_of(number)["path"].to_pylist() for number in numbers}
-        return GroupTasks(rewrite=rewrite, groups=groups, suffix=".txt", processes=1)
+        return GroupTasks(rewrite=self.rewrite, groups=groups, suffix=".txt", processes=1)
 
     def pace(self, plan: Plan) -> CommitPace:
         return CommitPace(every_bytes=self.every_bytes, every_ms=1_000_000, most_commits=self.most_commits)
@@ -450,3 +455,8 @@ class Process:
             resume(self.table, each, self.runtime, verbs={STEP: self.verb}, rewrites=rewrites)
             for each in self.table.workspace.open_operations()
         ]
+
+    def abandon(self) -> None:
+        """Close what is open without finishing it."""
+        for operation_id in self.table.workspace.open_operations():
+            abandon(self.table, operation_id, self.runtime)
