@@ -500,10 +500,14 @@ class Table:
         Raises:
             UsageError: the table has no such open operation.
         """
+        return self._operations(operation_id)
+
+    def _operations(self, operation_id: str | None, *, mark: str = "") -> list[OpenOperation]:
+        """See `operations`, and `recovery.operations` for the mark."""
         from iceberg_cli.table.recovery import operations
 
         with self._arguments.naming(), phase(RECOVER, self._opened.on_event, table=self.name):
-            open_operations = operations(self._opened, now_ms=now_ms())
+            open_operations = operations(self._opened, now_ms=now_ms(), mark=mark)
         if operation_id is None:
             return open_operations
         named = [listed for listed in open_operations if listed.operation_id == operation_id]
@@ -534,10 +538,10 @@ class Table:
             UsageError: the table has no such open operation.
             Interrupted: `stop_requested`.
         """
-        from iceberg_cli.table.recovery import close, finish
+        from iceberg_cli.table.recovery import close, finish, mark_of_look
 
         runtime = runtime or new_runtime()
-        open_operations = self.operations(operation_id)
+        open_operations = self._operations(operation_id, mark=mark_of_look(self._opened))
         self._fresh_until = 0.0
         verbs = format_of(self.format).verbs
         with self._arguments.naming(), phase(RECOVER, runtime.on_event, table=self.name):

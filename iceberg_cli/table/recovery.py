@@ -117,6 +117,11 @@ def operations(table: OpenTable, *, now_ms: int, mark: str = "") -> list[OpenOpe
     return sorted(ordered, key=lambda each: each.state != "asking")
 
 
+def mark_of_look(table: OpenTable) -> str:
+    """The mark with which a run that goes on with operations looks for them; none where the table is read-only."""
+    return "" if table.read_only_reason() is not None else secrets.token_hex(8)
+
+
 def _at_work(table: OpenTable, journal: Journal, *, now_ms: int, mark: str) -> OpenOperation | None:
     """The operation of a journal, where its process gave a sign of life just now; nothing else of it is read."""
     quiet_ms = silent_ms(table.storage, journal.folder, mark=mark, now_ms=now_ms)
@@ -246,12 +251,11 @@ def recover_all(
         Interrupted: a signal asked to stop.
     """
     remove_leftovers(table, now_ms=runtime.now_ms())
-    is_read_only = table.read_only_reason() is not None
-    mark = "" if is_read_only else secrets.token_hex(8)
+    mark = mark_of_look(table)
     found = operations(table, now_ms=runtime.now_ms(), mark=mark)
     if not found:
         prune_folders(table.storage, table.location)
-    elif is_read_only:
+    elif not mark:
         return
     for listed in found:
         operation = listed.operation

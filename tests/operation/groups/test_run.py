@@ -12,7 +12,7 @@ import pytest
 
 from iceberg_cli.errors import BackendUnavailable, Cancelled, CommitConflict, Interrupted, TakenOver
 from iceberg_cli.operation.groups.ports import CommitPace
-from iceberg_cli.testing.crash.world import Script, World
+from iceberg_cli.testing.crash.world import Crash, Script, World, crash
 from tests.operation.groups.numbers_table import (
     Process,
     RewriteVerb,
@@ -294,6 +294,39 @@ def test_who_cannot_give_signs_of_life_begins_no_group_and_commits_nothing() -> 
     assert state_of(world)["commits"] == []
     assert len(records(world, "commit-intent")) == 0
     assert len([name for name in process.storage.trace if "/done/" in name]) == 1
+
+
+def test_a_clock_that_is_set_back_delays_no_sign_of_life() -> None:
+    world = a_world()
+    process = Process(world=world)
+
+    def set_back() -> None:
+        world.now_ms -= 60 * MINUTE_MS
+
+    at(process, "/done/", set_back)
+    process.run()
+    beats = [name for name in process.storage.trace if name.endswith("/alive") and name.startswith("replace")]
+    assert len(beats) == 2
+
+
+def test_a_process_that_was_taken_over_does_not_hide_the_sign_of_life_of_who_goes_on() -> None:
+    world = a_world()
+    process = Process(world=world)
+    others: list[str] = []
+
+    def stand_still() -> None:
+        world.now_ms += 11 * MINUTE_MS
+        other = Process(world=world)
+        others.append(other.runtime.host)
+        at(other, "/data/", crash)
+        with pytest.raises(Crash):
+            other.resume(rewrites=True)
+
+    at(process, "/data/", stand_still)
+    with pytest.raises(TakenOver):
+        process.run()
+    (alive,) = (path for path in world.files if path.endswith("/alive"))
+    assert [json.loads(world.files[alive])["host"]] == others
 
 
 def undisturbed() -> list[str]:
