@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.operation.operation_state import Operation, StepState, fold
+from iceberg_cli.operation.operation_state import FinishedGroup, GroupStates, Operation, StepState, fold
 from iceberg_cli.operation.records import (
     Begin,
     Close,
     CommitIntent,
     CommitOutcome,
     Discard,
+    GroupsDone,
+    GroupsDropped,
     LeaveFiles,
     Line,
     LookAgain,
@@ -358,3 +360,131 @@ def test_a_step_remembers_which_operations_waited_when_it_was_committed() -> Non
     kind, body = intent()
     assert two_steps((kind, {**body, "after": ["op1", "op2"]})).steps["main"].after == ("op1", "op2")
     assert two_steps((kind, body)).steps["main"].after == ()
+
+
+# -- operations of many commits
+
+
+WITH_GROUPS = Line(kind="begin", body={**BEGIN, "version": 2})
+FINISHED = ("groups-done", {"numbers": [4, 2], "attempts": ["1x0", "1x1"], "digests": ["d4", "d2"]})
+DROPPED = (
+    "groups-dropped",
+    {"numbers": [2, 3], "reasons": ["two", "three"], "broken": True, "files_stay": True},
+)
+OF_GROUPS: tuple[tuple[type[Record], dict[str, Any]], ...] = (
+    (GroupsDone, FINISHED[1]),
+    (GroupsDropped, DROPPED[1]),
+)
+SENT_GROUPS = ("commit-intent", {**INTENT, "groups": [4, 2]})
+
+
+def of_groups(*records: tuple[str, dict[str, Any]]) -> GroupStates:
+    """The state of groups after some records."""
+    operation = folded(WITH_GROUPS, *(Line(kind=kind, body=body) for kind, body in records))
+    assert operation.groups is not None
+    return operation.groups
+
+
+@pytest.mark.parametrize(("kind", "body"), OF_GROUPS)
+def test_a_record_of_groups_reads_and_is_written_the_same(kind: type[Record], body: dict[str, Any]) -> None:
+    (_, record) = records_of("op", [WITH_GROUPS, Line(kind=kind.kind, body={**body, "new": 1})])
+    assert isinstance(record, kind)
+    assert json.dumps(record.to_json()) == json.dumps(body)
+    least = {name: value for name, value in body.items() if name not in kind.optional}
+    (_, record) = records_of("op", [WITH_GROUPS, Line(kind=kind.kind, body=least)])
+    assert json.dumps(record.to_json()) == json.dumps(least)
+
+
+@pytest.mark.parametrize(("kind", "body"), OF_GROUPS)
+def test_a_record_of_groups_that_lacks_a_field_or_has_another_type_there_is_refused(
+    kind: type[Record], body: dict[str, Any]
+) -> None:
+    for name in body:
+        rest = {key: value for key, value in body.items() if key != name}
+        lines = [WITH_GROUPS, Line(kind=kind.kind, body=rest)]
+        if name in kind.optional:
+            assert len(records_of("op", lines)) == 2
+        else:
+            with pytest.raises(CorruptFile, match=f"a record of the journal lacks a field: '{name}'"):
+                records_of("op", lines)
+        for wrong in (1.5, [None], [[]], {}):
+            with pytest.raises(CorruptFile, match=f"lacks a field: {name} is "):
+                records_of("op", [WITH_GROUPS, Line(kind=kind.kind, body={**body, name: wrong})])
+    for wrong in ([True, False], ["4", "2"], "42", None):
+        with pytest.raises(CorruptFile, match="lacks a field: numbers is "):
+            records_of("op", [WITH_GROUPS, Line(kind=kind.kind, body={**body, "numbers": wrong})])
+
+
+@pytest.mark.parametrize(("kind", "body"), OF_GROUPS)
+def test_a_record_of_groups_has_as_many_of_each(kind: type[Record], body: dict[str, Any]) -> None:
+    for name, value in body.items():
+        for other in (value[:1], [*value, value[0]]) if isinstance(value, list) else ():
+            with pytest.raises(CorruptFile, match="are not as many"):
+                records_of("op", [WITH_GROUPS, Line(kind=kind.kind, body={**body, name: other})])
+
+
+def test_the_intent_of_a_commit_of_groups_names_them_and_that_of_another_one_has_no_such_field() -> None:
+    for body in (INTENT, SENT_GROUPS[1], {**INTENT, "groups": []}):
+        (_, record) = records_of("op", [WITH_GROUPS, Line(kind="commit-intent", body=body)])
+        assert isinstance(record, CommitIntent)
+        assert json.dumps(record.to_json()) == json.dumps(body)
+    for wrong in (4, ["4"], [True], [4.0], {}):
+        body = {**INTENT, "groups": wrong}
+        with pytest.raises(CorruptFile, match="lacks a field: groups is "):
+            records_of("op", [WITH_GROUPS, Line(kind="commit-intent", body=body)])
+
+
+@pytest.mark.parametrize(("kind", "body"), OF_GROUPS)
+def test_a_journal_of_the_first_version_has_no_records_of_groups(
+    kind: type[Record], body: dict[str, Any]
+) -> None:
+    with pytest.raises(CorruptFile, match=f"the journal has a record of unknown kind '{kind.kind}'"):
+        records_of("op", [BEGUN, Line(kind=kind.kind, body=body)])
+    assert of_records(SENT_GROUPS, DONE).groups is None
+    assert of_records().groups is None
+
+
+def test_groups_are_uncommitted_from_the_record_that_says_they_are_finished_to_their_commit() -> None:
+    two, four = FinishedGroup(2, "1x1", "d2"), FinishedGroup(4, "1x0", "d4")
+    assert of_groups() == GroupStates()
+    assert of_groups(FINISHED).uncommitted() == [two, four]
+    assert of_groups(FINISHED, SENT_GROUPS).uncommitted() == [two, four]
+    for answer in (UNANSWERED, REFUSED):
+        assert of_groups(FINISHED, SENT_GROUPS, answer).uncommitted() == [two, four]
+    committed = of_groups(FINISHED, ("commit-intent", {**INTENT, "groups": [4]}), DONE)
+    assert (committed.uncommitted(), committed.committed) == ([two], {4})
+    assert committed.needed() == {(2, "1x1"), (4, "1x0")}
+
+
+def test_a_group_that_is_tried_again_has_the_files_of_the_try_that_was_recorded_last() -> None:
+    again = ("groups-done", {"numbers": [4], "attempts": ["3x9"], "digests": ["new"]})
+    assert of_groups(FINISHED, again).uncommitted() == [
+        FinishedGroup(2, "1x1", "d2"),
+        FinishedGroup(4, "3x9", "new"),
+    ]
+
+
+def test_dropped_groups_are_not_committed_and_their_files_go_unless_a_request_may_still_name_them() -> None:
+    goes = ("groups-dropped", {"numbers": [2], "reasons": ["two"]})
+    dropped = of_groups(FINISHED, goes)
+    assert (dropped.dropped, dropped.broken, dropped.files_stay) == ({2: "two"}, frozenset(), frozenset())
+    assert [each.number for each in dropped.uncommitted()] == [4]
+    assert dropped.needed() == {(4, "1x0")}
+    stays = of_groups(FINISHED, DROPPED)
+    assert (stays.dropped, stays.broken, stays.files_stay) == ({2: "two", 3: "three"}, {2, 3}, {2, 3})
+    assert [each.number for each in stays.uncommitted()] == [4]
+    assert stays.needed() == {(2, "1x1"), (4, "1x0")}
+
+
+def test_files_that_a_request_may_still_name_stay_though_their_groups_are_dropped_later() -> None:
+    left = ("leave", {"step": "a", "paths": ["f"]})
+    later = ("groups-dropped", {"numbers": [2], "reasons": ["two"]})
+    assert of_groups(FINISHED, SENT_GROUPS, left).files_stay == {2, 4}
+    assert of_groups(FINISHED, SENT_GROUPS, left, later).needed() == {(2, "1x1"), (4, "1x0")}
+    assert of_groups(FINISHED, left, later).needed() == {(4, "1x0")}
+
+
+def test_a_commit_that_turns_out_to_have_happened_counts_though_its_groups_were_dropped() -> None:
+    states = of_groups(FINISHED, SENT_GROUPS, DROPPED, DONE)
+    assert (states.committed, states.uncommitted()) == ({2, 4}, [])
+    assert states.needed() == {(2, "1x1"), (4, "1x0")}
