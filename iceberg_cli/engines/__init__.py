@@ -124,7 +124,7 @@ class ShuffleStage:
 
 
 TICK_S: Final = 1.0
-"""How long `Engine.run` may be silent while tasks run elsewhere."""
+"""How long `Engine.run` may be silent while tasks run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,16 +140,6 @@ class TaskEnd(Generic[Parsed]):
     index: int
     result: Parsed | None = None
     error: IcebergCliError | None = None
-
-
-def run_in_turn(
-    task: Callable[[Item], Parsed], items: Sequence[Item], *, may_begin: Callable[[], bool]
-) -> Generator[TaskEnd[Parsed] | None, None, None]:
-    """As `Engine.run`, one task after the other in this process."""
-    for index, item in enumerate(items):
-        if not may_begin():
-            return
-        yield ended(index, task, item)
 
 
 def ended(index: int, task: Callable[[Item], Parsed], item: Item) -> TaskEnd[Parsed]:
@@ -244,7 +234,11 @@ class Engine(Protocol):
             processes: at most so many run side by side.
 
         Returns:
-            The ends of tasks as they come; and None from time to time, at least each `TICK_S` seconds, where tasks run
-            elsewhere, so that the caller does what is to be done in time. Closed before the end, it ends all tasks.
+            The ends of tasks as they come, in any order; and None each `TICK_S` seconds without one, so that the caller
+            does what is to be done in time. An error of this program is the end of its task alone; what else a task
+            raises is raised. Closed before the end, it ends all tasks, or waits for those that it cannot end.
+
+        Raises:
+            What a task raises that is no `IcebergCliError`. A worker that was killed is an end: BackendUnavailable.
         """
         ...

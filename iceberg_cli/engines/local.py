@@ -27,7 +27,6 @@ from iceberg_cli.engines import (
     ShuffleStage,
     Source,
     TaskEnd,
-    run_in_turn,
 )
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.paths import scheme_of
@@ -114,12 +113,13 @@ class LocalEngine:
         processes: int,
     ) -> Generator[TaskEnd[Parsed] | None, None, None]:
         """See `Engine.run`."""
-        if processes < 2 or len(items) < 2:
-            return run_in_turn(task, items, may_begin=may_begin)
         from iceberg_cli.engines.task_pool import run_in_processes, run_in_threads
 
+        workers = min(processes, len(items))
+        if workers < 2:
+            return run_in_threads(task, items, may_begin=may_begin, workers=1)
         side_by_side = run_in_processes if self.workers > 1 else run_in_threads
-        return side_by_side(task, items, may_begin=may_begin, workers=min(processes, len(items)))
+        return side_by_side(task, items, may_begin=may_begin, workers=workers)
 
     def _read(self, scan: Scan[Item, Loaded, Any], item: Item) -> tuple[int, Loaded | None]:
         """A file's size in bytes, and what is loaded of it; None where it is gone."""

@@ -51,7 +51,7 @@ def run_in_processes(
 def run_in_threads(
     task: Callable[[Item], Parsed], items: Sequence[Item], *, may_begin: Callable[[], bool], workers: int
 ) -> Generator[TaskEnd[Parsed] | None, None, None]:
-    """As `Engine.run`, in threads of this process, for storages whose connections do not survive a fork."""
+    """As `Engine.run`, in threads of this process, which cannot be ended: those at work are waited for."""
     with ThreadPoolExecutor(workers) as pool:
         yield from _results(
             pool,
@@ -73,23 +73,30 @@ def _results(
     """The ends of tasks as they come; a task begins when a worker is free for it."""
     running: dict[Future[TaskEnd[Any]], int] = {}
     following = 0
-    while True:
+    killed: int | None = None  # the task of a worker that was ended, or that none could begin
+    while killed is None:
         while following < tasks and len(running) < workers and may_begin():
-            running[pool.submit(run, following)] = following
+            try:
+                future = pool.submit(run, following)
+            except BrokenProcessPool:  # since its last task, while the caller was busy
+                killed = following
+                break
+            running[future] = following
             following += 1
-        if not running:
+        if not running and killed is None:
             return
         done, _ = wait(running, timeout=TICK_S, return_when=FIRST_COMPLETED)
-        if not done:
+        if not done and killed is None:
             yield None
         for future in done:
             index = running.pop(future)
             try:
                 end = future.result()
             except BrokenProcessPool:
-                yield TaskEnd(index=index, error=_killed())
-                return
+                killed = index  # and all that are not done; those that are come first
+                continue
             yield end
+    yield TaskEnd(index=killed, error=_killed())
 
 
 def _begin(parent: int, task: Callable[[Any], Any], items: Sequence[Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.engines import Engine
+from iceberg_cli.engines import Engine, ended
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.storage.local import LocalStorage
@@ -68,6 +68,24 @@ class DoublingEngine(LocalEngine):
             yield parsed
 
 
+@dataclass(frozen=True)
+class RunningEngine(LocalEngine):
+    """Runs tasks in turn, here, and does `wrong`: what is its name."""
+
+    wrong: str = "silent"
+
+    def run(self, task: Any, items: Any, *, may_begin: Any, processes: int) -> Any:
+        for index, item in enumerate(items[:-1] if self.wrong == "forgetful" else items):
+            if self.wrong != "deaf" and not may_begin():
+                return
+            end = ended(index, task, item)
+            if self.wrong == "stopping" and end.error is not None:
+                raise end.error
+            yield end
+            if self.wrong == "doubling":
+                yield end
+
+
 STORAGE = LocalStorage()
 FORGETFUL, HASTY, DOUBLING = ForgetfulEngine(STORAGE), HastyEngine(STORAGE), DoublingEngine(STORAGE)
 LOSING = AdversarialEngine(STORAGE, lost=1)
@@ -99,3 +117,19 @@ def test_the_suite_notices(engine: Engine, sentence: Any, tmp_path: Path) -> Non
     paths = make_files(tmp_path, count=count, size_bytes=size_bytes)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         sentence(engine, paths)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ("forgetful", SUITE.test_the_task_of_each_item_ends_once_with_its_result),
+        ("doubling", SUITE.test_the_task_of_each_item_ends_once_with_its_result),
+        ("deaf", SUITE.test_once_no_task_may_begin_those_that_run_are_waited_for_and_the_others_left_out),
+        ("stopping", SUITE.test_an_error_of_this_program_is_the_end_of_its_task_and_of_no_other_one),
+        ("silent", SUITE.test_while_tasks_run_the_caller_is_not_kept_waiting),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_the_suite_notices_what_is_wrong_with_tasks(wrong: str, sentence: Any) -> None:
+    with pytest.raises((AssertionError, CorruptFile)):
+        sentence(RunningEngine(STORAGE, wrong=wrong), 1)

@@ -24,6 +24,7 @@ from iceberg_cli.testing.conformance.engines import (
     FILES,
     SHORT_FILES,
     Batch,
+    RunConformance,
     ScanConformance,
     ShuffleConformance,
     as_it_is,
@@ -65,6 +66,18 @@ class TestShuffles(ShuffleConformance):
         if request.param == "local, spilled":
             monkeypatch.setattr(local, "_HELD_BYTES", 1)
         return LocalEngine(LocalStorage())
+
+
+class TestRuns(RunConformance):
+    """Every sentence about tasks, on every engine."""
+
+    @pytest.fixture(params=["threads", pytest.param("processes", marks=needs_fork), on_spark])
+    def engine(self, request: pytest.FixtureRequest) -> Iterator[Engine]:
+        if request.param == "spark":
+            yield SparkEngine(request.getfixturevalue("spark_session"), LocalStorage())
+            return
+        with no_process_left_behind():
+            yield LocalEngine(LocalStorage(), workers=1 if request.param == "threads" else LANES)
 
 
 @pytest.mark.parametrize("twice", [False, True], ids=["one round", "two rounds"])

@@ -38,7 +38,6 @@ from iceberg_cli.engines import (
     ShuffleStage,
     Source,
     TaskEnd,
-    run_in_turn,
 )
 from iceberg_cli.engines.spark.session import Session, pickled
 from iceberg_cli.errors import BackendUnavailable
@@ -164,8 +163,10 @@ class SparkEngine:
         may_begin: Callable[[], bool],
         processes: int,  # noqa: ARG002 - as many as the session has cores
     ) -> Generator[TaskEnd[Parsed] | None, None, None]:
-        """See `Engine.run`. Tasks run on the driver."""
-        return run_in_turn(task, items, may_begin=may_begin)
+        """See `Engine.run`. Tasks run on the driver, one after the other."""
+        from iceberg_cli.engines.task_pool import run_in_threads
+
+        return run_in_threads(task, items, may_begin=may_begin, workers=1)
 
     def _rows(self, items: Sequence[Item], sizes: Sequence[int], batch_bytes: int) -> list[bytes]:
         """Items in their order, pickled in splits as even as their bytes allow, at most a batch each."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from iceberg_cli.engines import (
+    TICK_S,
     BuiltFile,
     Engine,
     Event,
@@ -438,7 +439,102 @@ class ShuffleConformance:
         assert (tmp_path / "new/0").read_bytes() == theirs
 
 
-class EngineConformance(ScanConformance, ShuffleConformance):
+def tenfold(number: int) -> int:
+    """The result of a short task."""
+    return 10 * number
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+class RunConformance:
+    """The sentences of `Engine.run`. A subclass defines a fixture `engine: Engine`."""
+
+    def test_the_task_of_each_item_ends_once_with_its_result(self, engine: Engine, processes: int) -> None:
+        items = [*range(7)]
+        ends = engine.run(tenfold, items, may_begin=lambda: True, processes=processes)
+        found = sorted((end.index, end.result, end.error) for end in ends if end is not None)
+        assert found == [(number, 10 * number, None) for number in items]
+
+    def test_nothing_to_do_has_no_end(self, engine: Engine, processes: int) -> None:
+        assert list(engine.run(tenfold, [], may_begin=lambda: True, processes=processes)) == []
+
+    def test_once_no_task_may_begin_those_that_run_are_waited_for_and_the_others_left_out(
+        self, engine: Engine, processes: int
+    ) -> None:
+        answers = iter([True, True, True])
+        ends = engine.run(tenfold, [*range(9)], may_begin=lambda: next(answers, False), processes=processes)
+        assert sorted(end.index for end in ends if end is not None) == [0, 1, 2]
+
+    def test_an_error_of_this_program_is_the_end_of_its_task_and_of_no_other_one(
+        self, engine: Engine, processes: int
+    ) -> None:
+        def task(number: int) -> int:
+            if number == 2:
+                raise CorruptFile("x", 17, "no sync marker")
+            return number
+
+        ends = [
+            end
+            for end in engine.run(task, [*range(5)], may_begin=lambda: True, processes=processes)
+            if end is not None
+        ]
+        (error,) = (end.error for end in ends if end.error is not None)
+        assert isinstance(error, CorruptFile)
+        assert (error.path, error.offset, error.reason) == ("x", 17, "no sync marker")
+        assert sorted((end.index, end.result) for end in ends if end.error is None) == [
+            (number, number) for number in (0, 1, 3, 4)
+        ]
+
+    def test_any_other_error_of_a_task_is_raised(self, engine: Engine, processes: int) -> None:
+        def task(number: int) -> int:
+            return 1 // number
+
+        with pytest.raises(ZeroDivisionError):
+            list(engine.run(task, [3, 2, 1, 0], may_begin=lambda: True, processes=processes))
+
+    def test_while_tasks_run_the_caller_is_not_kept_waiting(self, engine: Engine, processes: int) -> None:
+        def task(number: int) -> int:
+            time.sleep(1.5 * TICK_S)
+            return number
+
+        ends = list(engine.run(task, [*range(processes)], may_begin=lambda: True, processes=processes))
+        assert ends[0] is None
+        assert sorted(end.index for end in ends if end is not None) == [*range(processes)]
+
+    def test_large_results_arrive_whole(self, engine: Engine, processes: int) -> None:
+        def large(number: int) -> bytes:
+            return bytes([number]) * 5_000_000
+
+        ends = engine.run(large, [*range(4)], may_begin=lambda: True, processes=processes)
+        results = {end.index: end.result for end in ends if end is not None}
+        assert results == {number: large(number) for number in range(4)}
+
+    def test_closed_before_the_end_it_begins_no_task_and_none_is_at_work(
+        self, engine: Engine, processes: int, tmp_path: Path
+    ) -> None:
+        folder = str(tmp_path)
+
+        def task(number: int) -> None:
+            Path(folder, f"{number} begun").touch()
+            time.sleep(0.05)
+            Path(folder, f"{number} done").touch()
+
+        begun: list[bool] = []
+
+        def may_begin() -> bool:
+            begun.append(True)
+            return True
+
+        ends = engine.run(task, [*range(20)], may_begin=may_begin, processes=processes)
+        while next(ends) is None:
+            pass
+        ends.close()
+        names = sorted(os.listdir(folder))
+        time.sleep(0.2)
+        assert sorted(os.listdir(folder)) == names
+        assert len([name for name in names if "begun" in name]) <= len(begun) < 20
+
+
+class EngineConformance(ScanConformance, ShuffleConformance, RunConformance):
     """The sentences of the port `Engine`.
 
     A subclass defines a fixture `engine: Engine`, which reads and writes local files.
