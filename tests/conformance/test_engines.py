@@ -74,7 +74,7 @@ class RunningEngine(LocalEngine):
 
     wrong: str = "silent"
 
-    def run(self, task: Any, items: Any, *, may_begin: Any, processes: int) -> Any:
+    def run(self, task: Any, items: Any, *, may_begin: Any, processes: int) -> Any:  # noqa: ARG002 - in turn
         for index, item in enumerate(items[:-1] if self.wrong == "forgetful" else items):
             if self.wrong != "deaf" and not may_begin():
                 return

@@ -90,15 +90,15 @@ def test_position_deletes_of_several_files_stay_while_one_of_these_is_live() -> 
     table = RowsTable(format_version=2)
     numbers(table, "a", [1, 2])
     numbers(table, "b", [3, 4])
-    numbers(table, "c", list(range(10, 3000)))
+    numbers(table, "c", list(range(10, 500)))
     table.commit(1)
     table.positions("p", {"a": [0], "b": [1], "c": [0, 5]})
     table.commit(2)
     run = rewrite(
-        table, rewrite_all=False, min_input_files=2, target_size=4096, min_size=3000, max_size=1 << 20
+        table, rewrite_all=False, min_input_files=2, target_size=4096, min_size=2000, max_size=1 << 20
     )
     assert run.left == ["c"]
-    assert run.rows == sorted([(n, "t") for n in (2, 3, *range(11, 15), *range(16, 3000))], key=repr)
+    assert run.rows == sorted([(n, "t") for n in (2, 3, *range(11, 15), *range(16, 500))], key=repr)
     assert run.delete_names == ["p-deletes.parquet"]
     assert "removed-delete-files" not in run.own[0]["summary"]
 
@@ -109,13 +109,13 @@ def test_position_deletes_of_a_file_of_their_own_commit_stay_with_it() -> None:
     numbers(table, "a", [1, 2])
     numbers(table, "b", [3, 4])
     table.commit(1)
-    numbers(table, "c", list(range(10, 3000)))
+    numbers(table, "c", list(range(10, 500)))
     table.positions("p", {"a": [0], "c": [0]})
     table.commit(2)
-    options = {"rewrite_all": False, "min_input_files": 2, "target_size": 4096, "min_size": 3000}
+    options = {"rewrite_all": False, "min_input_files": 2, "target_size": 4096, "min_size": 2000}
     run = rewrite(table, max_size=1 << 20, **options)
     assert run.left == ["c"]
-    assert run.rows == sorted([(n, "t") for n in (2, 3, 4, *range(11, 3000))], key=repr)
+    assert run.rows == sorted([(n, "t") for n in (2, 3, 4, *range(11, 500))], key=repr)
     assert run.delete_names == ["p-deletes.parquet"]
 
 
@@ -389,7 +389,7 @@ def test_deletes_that_were_applied_do_not_bring_the_new_file_up_again(version: i
     table.commit(1)
     table.equality_rows("e", [(N, [2, 3])])
     table.commit(2)
-    numbers(table, "c", list(range(10, 3000)))
+    numbers(table, "c", list(range(10, 500)))
     table.commit(3)
     options = {"rewrite_all": False, "delete_files": 1, "target_size": 1 << 20, "min_size": 1}
     run = rewrite(table, **options)

@@ -130,17 +130,17 @@ def test_a_position_that_was_deleted_and_is_deleted_again_in_the_run_is_not_look
 def test_position_deletes_of_an_input_and_of_another_file_keep_both_deleted() -> None:
     """H7, H8: where only `a` and `b` are rewritten."""
     table = two_partitions(2)
-    numbers(table, "large", list(range(100, 3000)), k="x")
+    numbers(table, "large", list(range(100, 500)), k="x")
     table.commit(2)
 
     def delete(table: RowsTable) -> None:
         table.positions("p", {"a": [3], "b": [0, 1], "large": [0]}, k="x")
         table.commit(3)
 
-    options = {"rewrite_all": False, "min_input_files": 2, "target_size": 4096, "min_size": 3000}
+    options = {"rewrite_all": False, "min_input_files": 2, "target_size": 4096, "min_size": 2000}
     run = rewrite(table, meanwhile=delete, max_size=1 << 20, **options)
     assert len(run.plan.groups or ()) == 2
-    assert run.rows == without(X + Y + [(n, "x") for n in range(100, 3000)], 3, 10, 11, 100)
+    assert run.rows == without(X + Y + [(n, "x") for n in range(100, 500)], 3, 10, 11, 100)
     assert run.left == ["large"]
     assert "p-deletes.parquet" in run.delete_names
     check_moved(run, {"x": [3, 10, 11]})
@@ -165,16 +165,16 @@ def test_a_delete_that_is_taken_back_in_the_run_leaves_its_group_out(version: in
 def test_position_deletes_that_name_no_input_are_no_obstacle() -> None:
     """H8, I20: a file of rows of the same partition, that names another data file of it."""
     table = two_partitions(2)
-    numbers(table, "large", list(range(100, 3000)), k="x")
+    numbers(table, "large", list(range(100, 500)), k="x")
     table.commit(2)
 
     def delete(table: RowsTable) -> None:
         table.positions("p", {"large": [0, 1]}, k="x")
         table.commit(3)
 
-    options = {"rewrite_all": False, "min_input_files": 2, "target_size": 4096, "min_size": 3000}
+    options = {"rewrite_all": False, "min_input_files": 2, "target_size": 4096, "min_size": 2000}
     run = rewrite(table, meanwhile=delete, max_size=1 << 20, **options)
-    assert run.rows == without(X + Y + [(n, "x") for n in range(100, 3000)], 100, 101)
+    assert run.rows == without(X + Y + [(n, "x") for n in range(100, 500)], 100, 101)
     assert run.left == ["large"]
     assert run.delete_names == ["p-deletes.parquet"]
 
