@@ -331,10 +331,10 @@ def test_columns_beyond_the_first_hundred_have_no_metrics() -> None:
 def test_large_rows_are_written_within_little_memory() -> None:
     """H36"""
     table = RowsTable(format_version=2, properties={"write.parquet.compression-codec": "uncompressed"})
-    texts = [chr(ord("a") + n) * (1 << 18) for n in range(6)]
+    texts = [chr(ord("a") + n) * (1 << 17) for n in range(6)]
     table.rows("a", [(N, range(6)), (K, texts)], group_rows=1)
     table.commit(1)
-    run = rewrite(table, memory="2MiB", target_size="16MiB")
+    run = rewrite(table, memory="1MiB", target_size="16MiB")
     (output,) = run.outputs
     footer = pq.read_metadata(pa.BufferReader(table.storage.read(output["file_path"])))
     assert footer.num_row_groups >= 2

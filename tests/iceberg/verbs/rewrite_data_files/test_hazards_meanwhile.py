@@ -83,6 +83,7 @@ def deleted_of(run: Run, delete: Entry) -> list[int]:
 # -- rows are deleted -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.pairs
 @WHEN
 @VERSIONS
 @pytest.mark.parametrize("scope", ["file", "partition"])
@@ -206,6 +207,7 @@ def test_rows_that_are_deleted_by_value_in_the_run_stay_deleted_and_no_group_is_
     assert again.delete_names == []
 
 
+@pytest.mark.pairs
 @WHEN
 @VERSIONS
 @pytest.mark.parametrize("how", ["removed", "overwritten"])

@@ -198,7 +198,9 @@ def live_of(storage: Any, document: Mapping[str, Any], snapshot_id: int | None =
 def numbers(table: RowsTable, name: str, values: Sequence[int], *, k: Any = None, **others: Any) -> None:
     """A data file of numbers, whose text is the partition's, or `t`."""
     text = "t" if k is None else None if k == "null" else k
-    table.rows(name, [(N, values), (K, [text] * len(values))], k=k, **others)
+    # Few rows are in several row groups; many in one, for the readers here are slow.
+    group_rows = 3 if len(values) < 50 else len(values)
+    table.rows(name, [(N, values), (K, [text] * len(values))], k=k, group_rows=group_rows, **others)
 
 
 def in_spec(
