@@ -57,28 +57,28 @@ def test_a_worker_that_is_killed_is_an_end_and_the_last_one(workers: int) -> Non
 
 def test_what_others_have_done_when_one_is_killed_is_not_lost(tmp_path: Path) -> None:
     """The caller is busy meanwhile, with a commit for example."""
+    folder = str(tmp_path)
 
     def task(number: int) -> int:
-        if number == 2:
-            wait_for((tmp_path / "done").exists)
+        if number:
+            wait_for(Path(folder, "go").exists)
+        if number == 3:
+            wait_for(lambda: len(os.listdir(folder)) == 6)
+            time.sleep(0.2)  # their results arrive
             os.kill(os.getpid(), signal.SIGKILL)
+        Path(folder, str(number)).touch()
         return number
 
-    begun: list[bool] = []
-
-    def may_begin() -> bool:
-        begun.append(True)
-        return len(begun) <= 3
-
+    answers = iter([True] * 6)
     with no_process_left_behind():
-        ends = run_in_processes(task, [*range(9)], may_begin=may_begin, workers=3)
+        ends = run_in_processes(task, [*range(9)], may_begin=lambda: next(answers, False), workers=6)
         found = [next(ends)]
-        time.sleep(0.2)  # the other one is done, too
-        (tmp_path / "done").touch()
-        time.sleep(0.5)
+        Path(folder, "go").touch()
+        wait_for(lambda: len(os.listdir(folder)) == 6)
+        time.sleep(0.7)
         found += list(ends)
     *done, last = [end for end in found if end is not None]
-    assert sorted(end.index for end in done) == [0, 1]
+    assert sorted(end.index for end in done) == [0, 1, 2, 4, 5]
     check_killed(last)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.errors import CommitConflict, CorruptFile, Refused, RequestTooLarge
+from iceberg_cli.errors import BackendUnavailable, CommitConflict, CorruptFile, Refused, RequestTooLarge
 from iceberg_cli.operation.groups.creator import Creator, Written, remove_leftovers
 from iceberg_cli.operation.groups.results import groups_folder
 from iceberg_cli.operation.outcomes import Conflict
@@ -98,6 +98,29 @@ def test_a_process_that_stood_still_before_its_commit_finds_out_that_others_went
     assert numbers_of(world) == NUMBERS
 
 
+def test_a_commit_is_not_sent_once_others_may_take_the_process_for_dead() -> None:
+    world = a_world()
+    silent: list[bool] = []
+
+    def fail_put(path: str) -> str | None:
+        return "no answer" if silent and path.endswith("/alive") else None
+
+    process = Process(world=world, script=Script(fail_put=fail_put), verb=RewriteVerb(every_bytes=AT_THE_END))
+
+    def fall_silent() -> None:
+        silent.append(True)
+        world.now_ms += 6 * 60_000
+
+    at(process, SWAP, fall_silent)
+    with pytest.raises(BackendUnavailable, match="no sign of life"):
+        process.run()
+    assert state_of(world)["commits"] == []
+    world.now_ms += DAY_MS
+    (report,) = Process(world=world).resume(rewrites=False)
+    assert (report.status, report.counts["rewritten_files_count"]) == ("done", 8)
+    assert numbers_of(world) == NUMBERS
+
+
 # -- what is beside the journal --------------------------------------------------------------------------------------
 
 
@@ -116,7 +139,7 @@ def test_a_result_that_cannot_be_read_drops_its_group_and_no_other_one(damage: s
     assert report.counts["conflicted_groups_count"] == 1
     assert process.table.workspace.open_operations() == []
     assert numbers_of(world) == NUMBERS
-    assert unneeded(world) == []
+    assert (unneeded(world), world.leaked_uploads) == ([], {})
 
 
 def test_results_are_read_once_a_commit_however_often_it_is_tried() -> None:
@@ -145,7 +168,7 @@ def test_a_file_of_no_try_beside_the_journal_stops_nothing_and_goes_with_the_oth
     world.write(f"{paths(world, '/done/')[0].rpartition('/')[0]}/{name}", b"")
     Process(world=world).resume(rewrites=True)
     assert numbers_of(world) == NUMBERS
-    assert unneeded(world) == []
+    assert (unneeded(world), world.leaked_uploads) == ([], {})
 
 
 def test_two_processes_clean_up_at_once() -> None:
@@ -165,7 +188,7 @@ def test_two_processes_clean_up_at_once() -> None:
     storage.read = watched  # type: ignore[method-assign]
     remove_leftovers(storage, folder, frozenset(), lambda files: storage.erase([*files]) and None)
     assert folder == groups_folder(LOCATION, folder.rpartition("/")[2])
-    assert unneeded(world) == []
+    assert (unneeded(world), world.leaked_uploads) == ([], {})
 
 
 @pytest.mark.parametrize("damage", ["gone", "changed"])
@@ -183,7 +206,7 @@ def test_a_plan_whose_groups_cannot_be_read_is_named_and_only_abandoned(damage: 
     process.abandon()
     assert process.table.workspace.open_operations() == []
     assert numbers_of(world) == NUMBERS
-    assert unneeded(world) == []
+    assert (unneeded(world), world.leaked_uploads) == ([], {})
 
 
 # -- refusals --------------------------------------------------------------------------------------------------------
@@ -199,7 +222,7 @@ def test_commits_that_are_refused_for_good_end_the_operation(too_large: bool, ev
         process.run()
     assert process.table.workspace.open_operations() == []
     assert numbers_of(world) == NUMBERS
-    assert unneeded(world) == []
+    assert (unneeded(world), world.leaked_uploads) == ([], {})
 
 
 def test_where_others_commit_always_the_tries_become_rare() -> None:
@@ -227,7 +250,7 @@ def test_a_thousand_groups_whose_files_others_took_make_one_record() -> None:
     with pytest.raises(CommitConflict):
         process.run()
     assert journal_puts(process) <= 20
-    assert unneeded(world) == []
+    assert (unneeded(world), world.leaked_uploads) == ([], {})
 
 
 def test_a_thousand_groups_whose_files_are_broken_make_one_record() -> None:
@@ -254,7 +277,30 @@ def test_another_table_in_the_place_of_this_one_ends_it_and_what_it_wrote_goes()
     assert process.table.workspace.open_operations() == []
     assert len(state_of(world)["commits"]) == 1
     assert numbers_of(world) == NUMBERS
-    assert unneeded(world) == []
+    assert (unneeded(world), world.leaked_uploads) == ([], {})
+
+
+def test_groups_whose_late_commit_turns_out_to_have_happened_are_no_conflicts() -> None:
+    world = a_world()
+    process = Process(world=world, verb=RewriteVerb(every_bytes=AT_THE_END))
+    process.table.refused = Conflict(reason="the table has moved", may_arrive=True)
+    append = process.storage.put_if_absent
+
+    def stop_before_the_outcome(path: str, data: bytes) -> None:
+        if b'"commit-outcome"' in data:
+            raise Crash
+        append(path, data)
+
+    process.storage.put_if_absent = stop_before_the_outcome  # type: ignore[method-assign]
+    with pytest.raises(Crash):
+        process.run()
+    assert len(records(world, "groups-dropped")) == 1
+    (world.pointer,) = (path for path in paths(world, "/versions/") if "other" not in path)
+    world.now_ms += DAY_MS
+    (report,) = Process(world=world).resume(rewrites=False)
+    assert (report.status, report.counts["rewritten_files_count"]) == ("done", 8)
+    assert report.counts["conflicted_groups_count"] == 0
+    assert numbers_of(world) == NUMBERS
 
 
 # -- failures --------------------------------------------------------------------------------------------------------
@@ -289,4 +335,4 @@ def test_a_bug_of_one_task_loses_nothing_that_others_have_done() -> None:
     (report,) = Process(world=world).resume(rewrites=False)
     assert report.counts["rewritten_files_count"] == 4
     assert numbers_of(world) == Counter(number for numbers in FILES.values() for number in numbers)
-    assert unneeded(world) == []
+    assert (unneeded(world), world.leaked_uploads) == ([], {})
