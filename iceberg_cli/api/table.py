@@ -502,12 +502,12 @@ class Table:
         """
         return self._operations(operation_id)
 
-    def _operations(self, operation_id: str | None, *, mark: str = "") -> list[OpenOperation]:
-        """See `operations`, and `recovery.operations` for the mark."""
+    def _operations(self, operation_id: str | None, *, goes_on: bool = False) -> list[OpenOperation]:
+        """See `operations`, and `recovery.operations`."""
         from iceberg_cli.table.recovery import operations
 
         with self._arguments.naming(), phase(RECOVER, self._opened.on_event, table=self.name):
-            open_operations = operations(self._opened, now_ms=now_ms(), mark=mark)
+            open_operations = operations(self._opened, now_ms=now_ms(), goes_on=goes_on)
         if operation_id is None:
             return open_operations
         named = [listed for listed in open_operations if listed.operation_id == operation_id]
@@ -538,10 +538,10 @@ class Table:
             UsageError: the table has no such open operation.
             Interrupted: `stop_requested`.
         """
-        from iceberg_cli.table.recovery import close, finish, mark_of_look
+        from iceberg_cli.table.recovery import close, finish
 
         runtime = runtime or new_runtime()
-        open_operations = self._operations(operation_id, mark=mark_of_look(self._opened))
+        open_operations = self._operations(operation_id, goes_on=True)
         self._fresh_until = 0.0
         verbs = format_of(self.format).verbs
         with self._arguments.naming(), phase(RECOVER, runtime.on_event, table=self.name):

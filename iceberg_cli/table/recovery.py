@@ -69,17 +69,20 @@ class OpenOperation:
         }
 
 
-def operations(table: OpenTable, *, now_ms: int, mark: str = "") -> list[OpenOperation]:
+def operations(table: OpenTable, *, now_ms: int, goes_on: bool = False) -> list[OpenOperation]:
     """Every operation that has not been closed; those whose commits have no known outcome first: others wait.
 
     Args:
         table: in whose folder they are.
         now_ms: by our clock.
-        mark: of this look, where something is to be done with them: then it is the storage's clock that says whether
-            the process of an operation of many commits is alive. Empty: nothing is created, and ours says so.
+        goes_on: whether something is to be done with them: then it is the storage's clock that says whether the process
+            of an operation of many commits is alive. Else, and where the table is read-only, nothing is created, and
+            ours says so.
     """
     open_operations = []
-    for operation_id in table.workspace.open_operations():
+    operation_ids = [*table.workspace.open_operations()]
+    mark = _mark_of_look(table) if goes_on and operation_ids else ""
+    for operation_id in operation_ids:
         journal = table.workspace.empty_journal(operation_id)
         if (at_work := _at_work(table, journal, now_ms=now_ms, mark=mark)) is not None:
             open_operations.append(at_work)
@@ -117,7 +120,7 @@ def operations(table: OpenTable, *, now_ms: int, mark: str = "") -> list[OpenOpe
     return sorted(ordered, key=lambda each: each.state != "asking")
 
 
-def mark_of_look(table: OpenTable) -> str:
+def _mark_of_look(table: OpenTable) -> str:
     """The mark with which a run that goes on with operations looks for them; none where the table is read-only."""
     return "" if table.read_only_reason() is not None else secrets.token_hex(8)
 
@@ -251,11 +254,10 @@ def recover_all(
         Interrupted: a signal asked to stop.
     """
     remove_leftovers(table, now_ms=runtime.now_ms())
-    mark = mark_of_look(table)
-    found = operations(table, now_ms=runtime.now_ms(), mark=mark)
+    found = operations(table, now_ms=runtime.now_ms(), goes_on=True)
     if not found:
         prune_folders(table.storage, table.location)
-    elif not mark:
+    elif table.read_only_reason() is not None:
         return
     for listed in found:
         operation = listed.operation

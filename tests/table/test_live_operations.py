@@ -77,8 +77,8 @@ def recovered(process: Process, **runtime: Any) -> list[RecoveredOperation]:
     ]
 
 
-def listed(world: World, *, now_ms: int | None = None, mark: str = "") -> OpenOperation:
-    (found,) = operations(Process(world=world).table, now_ms=now_ms or world.now_ms, mark=mark)
+def listed(world: World, *, now_ms: int | None = None, goes_on: bool = False) -> OpenOperation:
+    (found,) = operations(Process(world=world).table, now_ms=now_ms or world.now_ms, goes_on=goes_on)
     return found
 
 
@@ -226,7 +226,7 @@ def test_nothing_is_created_in_a_table_that_takes_no_commit(quiet_ms: int) -> No
 def test_a_sign_of_life_that_cannot_be_read_leaves_the_journal_to_tell() -> None:
     world = a_world()
     world.files[f"{FOLDER}/alive"] = b"{"
-    found = listed(world, mark="m")
+    found = listed(world, goes_on=True)
     assert found.state == "interrupted"
     assert found.operation is not None
     assert found.operation.host == "a host elsewhere"
@@ -272,7 +272,7 @@ def test_a_process_of_another_container_or_machine_of_this_name_is_waited_for() 
         assert space is not None
         world.files[f"{FOLDER}/alive"] = alive.replace(space[1], b"another")
         assert recovered(Process(world=world)) == []
-        assert listed(world, mark="m").state == "running"
+        assert listed(world, goes_on=True).state == "running"
 
 
 def test_another_thread_of_this_process_is_waited_for_until_it_has_ended() -> None:
