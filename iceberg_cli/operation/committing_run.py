@@ -66,11 +66,25 @@ class CommittingRun(RunState):
         """Close the operation, whose commit is not tried again; the error that says so."""
         self._discard(step, paths_of(staged))
         close(self.journal, "refused" if conflict.for_good else "conflict", self.runtime)
-        what = f"Cannot commit to {self.shown.table['name']}: {conflict.reason}"
         if conflict.for_good:
-            refusal = RequestTooLarge if conflict.too_large else Refused
-            return refusal(what, state=self._state_of_steps())
-        return CommitConflict(f"{what}, {attempts} times", state=self._state_of_steps())
+            error: IcebergCliError = self._refusal(conflict)
+        else:
+            what = f"Cannot commit to {self.shown.table['name']}: {conflict.reason}, {attempts} times"
+            error = CommitConflict(what)
+        error.state = self._state_of_steps()
+        return error
+
+    def _refusal(self, conflict: Conflict) -> Refused:
+        """The error of a commit that would be refused again however often it is tried."""
+        kind = RequestTooLarge if conflict.too_large else Refused
+        return kind(f"Cannot commit to {self.shown.table['name']}: {conflict.reason}")
+
+    def _unknown(self, outcome: Unknown) -> CommitStateUnknown:
+        """The error of a commit that may have happened."""
+        return CommitStateUnknown(
+            f"Cannot tell whether the commit of {self.shown.table['name']} happened: {outcome.cause}",
+            next_step=f"`resume` settles operation {self.journal.operation_id}.",
+        )
 
     def _stage(self, step: Step, staged: Mapping[Task, StagedFile], build: Build) -> dict[Task, StagedFile]:
         """Build what this plan still lacks, discard what it no longer needs."""

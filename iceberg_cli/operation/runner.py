@@ -9,7 +9,6 @@ from typing import Final
 
 from iceberg_cli.errors import (
     BackendUnavailable,
-    CommitStateUnknown,
     CorruptFile,
     DeletesFailed,
     Refused,
@@ -144,11 +143,8 @@ class OperationRun(CommittingRun):
             match outcome:
                 case Committed():
                     return True
-                case Unknown(cause=cause):
-                    raise CommitStateUnknown(
-                        f"Cannot tell whether the commit of {self.shown.table['name']} happened: {cause}",
-                        next_step=f"`resume` settles operation {self.journal.operation_id}.",
-                    )
+                case Unknown() as unknown:
+                    raise self._unknown(unknown)
                 case Conflict() as conflict:
                     staged = {} if conflict.may_arrive else staged
                     wait_ms = None if conflict.for_good else next(waits, None)

@@ -61,9 +61,10 @@ class Groups:
         """Bytes of the files of some groups."""
         return int(pc.sum(self.rows["bytes"].take(pa.array(numbers, pa.int64()))).as_py() or 0)
 
-    def inputs_of(self, number: int) -> pa.Table:
-        """The files of one group."""
-        return self.inputs.filter(pc.equal(self.inputs["group"], number))
+    def inputs_of(self, numbers: Sequence[int]) -> pa.Table:
+        """The files of some groups."""
+        mask = pc.is_in(self.inputs["group"], value_set=pa.array(numbers, pa.int64()))
+        return self.inputs.filter(mask).combine_chunks()
 
     @cached_property
     def data(self) -> bytes:
@@ -74,7 +75,7 @@ class Groups:
             writer.write_table(self.inputs)
         return sink.getvalue()
 
-    @property
+    @cached_property
     def file(self) -> str:
         """The name of that file, which has its digest."""
         return f"{_PREFIX}{hashlib.sha256(self.data).hexdigest()}{_SUFFIX}"

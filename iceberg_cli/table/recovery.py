@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,9 +79,21 @@ def operations(table: OpenTable, *, now_ms: int, goes_on: bool = False) -> list[
             of an operation of many commits is alive. Else, and where the table is read-only, nothing is created, and
             ours says so.
     """
+    operation_ids = table.workspace.open_operations()
+    creates = goes_on and operation_ids and table.read_only_reason() is None
+    return _operations(table, operation_ids, now_ms=now_ms, mark=_new_mark() if creates else "")
+
+
+def _new_mark() -> str:
+    """The mark of one look at the operations that are open."""
+    return secrets.token_hex(8)
+
+
+def _operations(
+    table: OpenTable, operation_ids: Sequence[str], *, now_ms: int, mark: str
+) -> list[OpenOperation]:
+    """See `operations`, and `silent_ms` for the mark."""
     open_operations = []
-    operation_ids = [*table.workspace.open_operations()]
-    mark = _mark_of_look(table) if goes_on and operation_ids else ""
     for operation_id in operation_ids:
         journal = table.workspace.empty_journal(operation_id)
         if (at_work := _at_work(table, journal, now_ms=now_ms, mark=mark)) is not None:
@@ -118,11 +130,6 @@ def operations(table: OpenTable, *, now_ms: int, goes_on: bool = False) -> list[
     by_id = {each.operation_id: each.operation for each in open_operations}
     ordered = [_waiting_for_another(each, by_id, now_ms=now_ms) for each in open_operations]
     return sorted(ordered, key=lambda each: each.state != "asking")
-
-
-def _mark_of_look(table: OpenTable) -> str:
-    """The mark with which a run that goes on with operations looks for them; none where the table is read-only."""
-    return "" if table.read_only_reason() is not None else secrets.token_hex(8)
 
 
 def _at_work(table: OpenTable, journal: Journal, *, now_ms: int, mark: str) -> OpenOperation | None:
@@ -254,12 +261,13 @@ def recover_all(
         Interrupted: a signal asked to stop.
     """
     remove_leftovers(table, now_ms=runtime.now_ms())
-    found = operations(table, now_ms=runtime.now_ms(), goes_on=True)
-    if not found:
+    operation_ids = table.workspace.open_operations()
+    if not operation_ids:
         prune_folders(table.storage, table.location)
-    elif table.read_only_reason() is not None:
         return
-    for listed in found:
+    if table.read_only_reason() is not None:
+        return
+    for listed in _operations(table, operation_ids, now_ms=runtime.now_ms(), mark=_new_mark()):
         operation = listed.operation
         rests = listed.waits_for is not None or listed.state == "running"
         if not rests and (operation is None or not _waits(operation, runtime.now_ms())):

@@ -92,13 +92,13 @@ class GroupVerb(Verb, Protocol):
         """How often finished groups of a plan are committed."""
         ...
 
-    def change_of(self, table: Any, plan: Plan, number: int) -> str | None:
-        """Why the files of a group are not what the plan says any more, in words; None where they are.
+    def changed(self, table: Any, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:
+        """Those of some groups whose files are not what the plan says any more, each with the reason.
 
         Args:
             table: as loaded last.
             plan: with groups.
-            number: of a group whose files could not be read.
+            numbers: of groups whose files could not be read.
         """
         ...
 

@@ -11,12 +11,9 @@ from iceberg_cli.errors import (
     BackendUnavailable,
     Cancelled,
     CommitConflict,
-    CommitStateUnknown,
     CorruptFile,
     IcebergCliError,
     Interrupted,
-    Refused,
-    RequestTooLarge,
     TakenOver,
 )
 from iceberg_cli.operation.committing_run import CommittingRun, paths_of
@@ -45,9 +42,8 @@ _RECORD_MS: Final = 10_000  # groups that finish within this time share a record
 _RECORD_SHARE: Final = 20
 # After others have committed at each of the tries; twice as long the next time.
 _CONFLICT_WAIT_MS: Final = 60_000
-_SEEN_MS: Final = (
-    60_000  # new files that were seen so long ago are looked for again before a commit names them
-)
+# New files that were seen so long ago are looked for again before a commit names them.
+_SEEN_MS: Final = 60_000
 CONFLICTED: Final = "conflicted_groups_count"
 FAILED: Final = "failed_groups_count"
 
@@ -64,9 +60,8 @@ class GroupsRun(CommittingRun):
     _unread: dict[int, CorruptFile] = field(default_factory=dict)  # groups that failed, not recorded yet
     _outputs: tuple[str, ...] = ()  # data files of the commit that is about to be sent
     _outputs_seen_ms: int = 0  # when all of them were seen to be there
-    _owner: str = field(
-        init=False
-    )  # of the tries of this process: the journal's next record, which only it can append
+    # The mark of this process's tries: the number of the journal's next record, which only it can append.
+    _owner: str = field(init=False)
     _recorded_ms: int = field(init=False)
     _begun_ms: int = field(init=False)
     _committed_ms: int = field(init=False)
@@ -84,8 +79,7 @@ class GroupsRun(CommittingRun):
             now_ms=now_ms,
             begin=replace(begin, **self.runtime.process()),
         )
-        location = self.journal.folder.rsplit("/", 3)[0]
-        self.folder = groups_folder(location, self.journal.operation_id)
+        self.folder = _folder_of(self.journal)
         self._owner = str(self.journal.next_number)
         self._begun_ms = self._recorded_ms = self._committed_ms = now_ms()
         self._is_certain()
@@ -236,18 +230,17 @@ class GroupsRun(CommittingRun):
         """Drop groups whose files cannot be read: these are broken, unless the table has others by now."""
         self._load()
         unread, self._unread = self._unread, {}
-        reasons = {number: self.verb.change_of(self.table, self.shown, number) for number in unread}
-        self._drop({number: reason for number, reason in reasons.items() if reason is not None})
-        broken = {number: error.message for number, error in unread.items() if reasons[number] is None}
+        changed = self.verb.changed(self.table, self.shown, [*unread])
+        self._drop(changed)
+        broken = {number: error.message for number, error in unread.items() if number not in changed}
         self._drop(broken, broken=True)
 
     def _drop(self, reasons: Mapping[int, str], **values: bool) -> None:
         """Record that groups, by number, will not be committed."""
-        if reasons:
-            numbers = tuple(sorted(reasons))
-            self.journal.append(
-                GroupsDropped(numbers=numbers, reasons=tuple(reasons[number] for number in numbers), **values)
-            )
+        _drop(self.journal, reasons, **values)
+
+    def _drop_uncommitted(self, reason: str) -> None:
+        self._drop({each.number: reason for each in self._groups().uncommitted()})
 
     # -- commits -----------------------------------------------------------------------------------------------
 
@@ -308,11 +301,8 @@ class GroupsRun(CommittingRun):
                     self._committed_ms = self.runtime.now_ms()
                     self.journal.append(StepDone(step=step.name))
                     return True
-                case Unknown(cause=cause):
-                    raise CommitStateUnknown(
-                        f"Cannot tell whether the commit of {self.shown.table['name']} happened: {cause}",
-                        next_step=f"`resume` settles operation {self.journal.operation_id}.",
-                    )
+                case Unknown() as unknown:
+                    raise self._unknown(unknown)
                 case Conflict() as conflict:
                     staged = {} if conflict.may_arrive else staged
                     if conflict.for_good:
@@ -333,11 +323,8 @@ class GroupsRun(CommittingRun):
 
     def _refused(self, conflict: Conflict) -> None:
         """Drop the groups of a commit that would be refused again however often it is tried."""
-        refusal = RequestTooLarge if conflict.too_large else Refused
-        self.failure = self.failure or refusal(
-            f"Cannot commit to {self.shown.table['name']}: {conflict.reason}"
-        )
-        self._drop({each.number: conflict.reason for each in self._groups().uncommitted()})
+        self.failure = self.failure or self._refusal(conflict)
+        self._drop_uncommitted(conflict.reason)
 
     def _gone(self, finished: Sequence[FinishedGroup], known: dict[int, GroupResult]) -> Mapping[int, str]:
         """The groups of whose files some are not there any more, each with the reason.
@@ -410,12 +397,9 @@ class GroupsRun(CommittingRun):
             for name, state in states:
                 if not state.done:
                     self._discard(Step(name=name), state.staged)
-            self._drop(dict.fromkeys(self._uncommitted_numbers(), "the table is another one by now"))
+            self._drop_uncommitted("the table is another one by now")
             self._remove_leftovers()
             close(self.journal, "refused", self.runtime)
-
-    def _uncommitted_numbers(self) -> list[int]:
-        return [each.number for each in self._groups().uncommitted()]
 
     def _close(self, started_ms: int) -> Report:
         """Delete what is not needed, close, and say how it ended."""
@@ -515,12 +499,24 @@ def abandon_groups(table: Table, journal: Journal) -> None:
     for state in _folded(journal).steps.values():
         if state.intent is not None and state.outcome in (None, "unknown"):
             reason = "it was abandoned before it was known whether its commit happened"
-            numbers = state.intent.groups or ()
-            journal.append(GroupsDropped(numbers=numbers, reasons=(reason,) * len(numbers), files_stay=True))
-    if waiting := _groups_of(journal).uncommitted():
-        numbers = tuple(each.number for each in waiting)
-        journal.append(GroupsDropped(numbers=numbers, reasons=("it was abandoned",) * len(numbers)))
+            _drop(journal, dict.fromkeys(state.intent.groups or (), reason), files_stay=True)
+    waiting = _groups_of(journal).uncommitted()
+    _drop(journal, {each.number: "it was abandoned" for each in waiting})
     _remove_leftovers(table, journal, _groups_of(journal))
+
+
+def _drop(journal: Journal, reasons: Mapping[int, str], **values: bool) -> None:
+    """Record that groups, by number, will not be committed."""
+    if reasons:
+        numbers = tuple(sorted(reasons))
+        journal.append(
+            GroupsDropped(numbers=numbers, reasons=tuple(reasons[number] for number in numbers), **values)
+        )
+
+
+def _folder_of(journal: Journal) -> str:
+    """Where the results of an operation's groups are."""
+    return groups_folder(journal.folder.rsplit("/", 3)[0], journal.operation_id)
 
 
 def _folded(journal: Journal) -> Operation:
@@ -536,10 +532,9 @@ def _groups_of(journal: Journal) -> GroupStates:
 
 
 def _remove_leftovers(table: Table, journal: Journal, groups: GroupStates, *, owner: str = "") -> None:
-    location = journal.folder.rsplit("/", 3)[0]
     remove_leftovers(
         table.workspace.storage,
-        groups_folder(location, journal.operation_id),
+        _folder_of(journal),
         groups.needed(),
         lambda paths: table.workspace.discard(paths, marks=[journal.operation_id]),
         owner=owner,

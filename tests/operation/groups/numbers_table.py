@@ -361,24 +361,28 @@ class RewriteVerb(GroupVerb):
 
     def tasks(self, table: NumbersTable, plan: Plan, numbers: Sequence[int]) -> GroupTasks:
         assert plan.groups is not None
-        groups = {number: plan.groups.inputs_of(number)["path"].to_pylist() for number in numbers}
+        groups = {number: plan.groups.inputs_of([number])["path"].to_pylist() for number in numbers}
         return GroupTasks(rewrite=self.rewrite, groups=groups, suffix=".txt", processes=1)
 
     def pace(self, plan: Plan) -> CommitPace:
         return CommitPace(every_bytes=self.every_bytes, every_ms=1_000_000, most_commits=self.most_commits)
 
-    def change_of(self, table: NumbersTable, plan: Plan, number: int) -> str | None:
+    def changed(self, table: NumbersTable, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:
         assert plan.groups is not None
         live = {*table.state["files"]}
-        gone = [path for path in plan.groups.inputs_of(number)["path"].to_pylist() if path not in live]
-        return f"{gone[0]} is not in the table any more" if gone else None
+        found: dict[int, str] = {}
+        for number in numbers:
+            inputs = plan.groups.inputs_of([number])["path"].to_pylist()
+            if gone := [path for path in inputs if path not in live]:
+                found[number] = f"{gone[0]} is not in the table any more"
+        return found
 
     def batch(self, table: NumbersTable, plan: Plan, results: Sequence[GroupResult]) -> Batch:
         assert plan.groups is not None
         live = {*table.state["files"]}
         dropped, removed, added = {}, [], []
         for result in results:
-            inputs = plan.groups.inputs_of(result.number)["path"].to_pylist()
+            inputs = plan.groups.inputs_of([result.number])["path"].to_pylist()
             if gone := [path for path in inputs if path not in live]:
                 dropped[result.number] = f"{gone[0]} is not in the table any more"
             else:

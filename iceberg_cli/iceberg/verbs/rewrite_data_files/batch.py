@@ -61,8 +61,7 @@ def batch_of(table: IcebergTable, plan: Plan, results: Sequence[GroupResult]) ->
     if head.blocked_by:
         raise Refused(f"Cannot commit to {table.name}: {'; '.join(head.blocked_by)}")
     files = branch_files(table, head)
-    inputs = groups.inputs.filter(pc.is_in(groups.inputs["group"], value_set=pa.array(numbers, pa.int64())))
-    inputs = inputs.combine_chunks()
+    inputs = groups.inputs_of(numbers)
     compared = _compared(table, files, inputs, until=until)
     dropped = dict(compared.dropped)
     moved = moved_deletes(
@@ -88,14 +87,14 @@ def batch_of(table: IcebergTable, plan: Plan, results: Sequence[GroupResult]) ->
     return Batch(step=step, build=build, dropped=dropped)
 
 
-def change_of(table: IcebergTable, plan: Plan, number: int) -> str | None:
-    """Why a group of a plan is not what the table as loaded last has of its files; None where it is."""
+def changed(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:
+    """Which of some groups are not what the table as loaded last has of their files; see `GroupVerb`."""
     assert plan.groups is not None
     ref, until = plan.groups.base["ref"], int(plan.groups.base["sequence_number"])
     if ref not in table.metadata.refs:
-        return f"branch {ref} is gone"
+        return dict.fromkeys(numbers, f"branch {ref} is gone")
     files = branch_files(table, head_of(table, ref))
-    return _compared(table, files, plan.groups.inputs_of(number), until=until).dropped.get(number)
+    return _compared(table, files, plan.groups.inputs_of(numbers), until=until).dropped
 
 
 def _all_dropped(numbers: Sequence[int], reason: str) -> Batch:

@@ -40,9 +40,9 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.delete_files import (
     vector_entries,
 )
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import OutputFile
+from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import WITH_ROW_IDS
 from iceberg_cli.plan.plan import StagedFile, Step, Task
 
-_WITH_ROW_IDS: Final = 3
 _UNBOUND: Final = (1 << 62) + 7  # stands for what the commit gives
 _IDENTITY: Final = pa.schema(
     {
@@ -237,7 +237,7 @@ class ManifestsBuild:
         row = list_row(
             job.content, identities, [self.files.tuples[key] for key in keys], spec, self.table.metadata
         )
-        if job.content == DATA and self.table.metadata.format_version >= _WITH_ROW_IDS:
+        if job.content == DATA and self.table.metadata.format_version >= WITH_ROW_IDS:
             has_ids = own["first_row_id"].is_valid().to_numpy()
             row["all_rows_have_ids"] = bool(has_ids[~is_removed].all())
         return self._written(path, text, header, self._values(job, text), row, identities)

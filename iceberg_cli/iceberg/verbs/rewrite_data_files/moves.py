@@ -29,8 +29,6 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.tasks import MOVES_FILE, READ_
 from iceberg_cli.layout.position_map import PositionMap
 from iceberg_cli.operation.groups.results import GroupResult
 
-_NONE: Positions = np.empty(0, np.int64)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
@@ -82,7 +80,7 @@ def moved_deletes(
             if not mask[row]:
                 continue
             own = positions_of(now.get(paths[row], ()))
-            new = since(own[own < records[row]], then.by_input.get(place, _NONE))
+            new = since(own[own < records[row]], then.of(place))
             if new is None:
                 dropped[result.number] = f"{paths[row]} {rules.DIFFERENCES[rules.Difference.REVIVED]}"
                 break

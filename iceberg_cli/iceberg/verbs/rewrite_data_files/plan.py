@@ -21,7 +21,7 @@ from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
 from iceberg_cli.iceberg.spec.types.partition_path import partition_path
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
-from iceberg_cli.iceberg.verbs.rewrite_data_files.batch import batch_of, change_of
+from iceberg_cli.iceberg.verbs.rewrite_data_files.batch import batch_of, changed
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_values, unpartitioned
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import VERB_NAME, RewriteDataFiles
@@ -49,9 +49,8 @@ from iceberg_cli.plan.groups import GROUPS_SCHEMA, Groups
 from iceberg_cli.plan.plan import Option, Plan, Step, Verdict
 from iceberg_cli.plan.text import count, size
 
-_WITH_NULL_SNAPSHOTS: Final = (
-    2  # the first format version whose entries inherit the id of the commit's snapshot
-)
+# The first format version whose entries inherit the id of the commit's snapshot.
+_WITH_NULL_SNAPSHOTS: Final = 2
 _READ_FORMATS: Final = ("parquet", "avro", "orc")
 _REASONS: Final = {
     RewriteReason.SIZE: "size",
@@ -111,9 +110,9 @@ class RewriteDataFilesVerb(GroupVerb):
         """As `GroupVerb`."""
         return pace_of(RewriteDataFiles.of_plan(plan))
 
-    def change_of(self, table: IcebergTable, plan: Plan, number: int) -> str | None:
+    def changed(self, table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:
         """As `GroupVerb`."""
-        return change_of(table, plan, number)
+        return changed(table, plan, numbers)
 
     def batch(self, table: IcebergTable, plan: Plan, results: Sequence[GroupResult]) -> Batch:
         """As `GroupVerb`."""
@@ -211,8 +210,9 @@ def _chosen(metadata: TableMetadata, files: BranchFiles, settings: CompactionSet
     everywhere, until = unpartitioned(metadata), snapshot.sequence_number or 0
     applied = rules.applied_deletes(data, files.deletes, everywhere=everywhere, until=until)
     floating = rules.floating_point_deletes(files.deletes, column_types(metadata))
-    by_floats = rules.applied_deletes(data, floating, everywhere=everywhere, until=until).delete_files > 0
-    applied.doubts[by_floats & (applied.doubts == rules.Doubt.NONE)] = rules.Doubt.FLOATING_POINT
+    if len(floating):
+        by_floats = rules.applied_deletes(data, floating, everywhere=everywhere, until=until).delete_files > 0
+        applied.doubts[by_floats & (applied.doubts == rules.Doubt.NONE)] = rules.Doubt.FLOATING_POINT
     is_sound = (applied.doubts == rules.Doubt.NONE) & ~data["encrypted"].to_numpy()
     is_sound &= pc.is_in(data["file_format"], value_set=pa.array(_READ_FORMATS)).to_numpy()
     keys = data["key"].combine_chunks().dictionary_encode()

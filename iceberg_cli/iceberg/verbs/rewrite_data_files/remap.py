@@ -37,6 +37,10 @@ class ReadPositions:
 
     by_input: Mapping[int, Positions]
 
+    def of(self, place: int) -> Positions:
+        """Of one input, ascending."""
+        return self.by_input.get(place, _NONE)
+
     def to_table(self) -> pa.Table:
         """To be kept in a file."""
         arrays = [

@@ -280,18 +280,12 @@ def differences(
     places = _places(inputs["path"], data["path"])
     codes = np.full(len(inputs), Difference.NONE, np.int8)
     there = np.flatnonzero(places >= 0)
-    found = data.take(pa.array(places[there]))
     planned = inputs.take(pa.array(there))
-    applied = applied_deletes(
-        data.filter(pc.is_in(data["path"], value_set=inputs["path"].combine_chunks())),
-        deletes,
-        everywhere=everywhere,
-        until=until,
-    )
-    own = _places(
-        planned["path"],
-        data["path"].filter(pc.is_in(data["path"], value_set=inputs["path"].combine_chunks())),
-    )
+    # A path may be listed twice, so these are not the files at `places` alone.
+    listed = data.filter(pc.is_in(data["path"], value_set=inputs["path"].combine_chunks()))
+    applied = applied_deletes(listed, deletes, everywhere=everywhere, until=until)
+    own = _places(planned["path"], listed["path"])
+    found = listed.take(pa.array(own))
     is_same = applied.position_digests[own] == planned["position_digest"].to_numpy()
     codes[there[applied.named_by_newer[own] | ~is_same]] = Difference.POSITIONS
     is_same = applied.equality_digests[own] == planned["equality_digest"].to_numpy()

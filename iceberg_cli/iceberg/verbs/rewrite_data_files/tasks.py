@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from iceberg_cli.encoding.transport import to_ipc
 from iceberg_cli.errors import CorruptFile, Refused, TakenOver
@@ -19,8 +18,8 @@ from iceberg_cli.iceberg.rows.data_files import DataFile
 from iceberg_cli.iceberg.rows.row_deletes import HiddenRows, row_deletes
 from iceberg_cli.iceberg.rows.table_columns import scalar_of
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
-from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
+from iceberg_cli.iceberg.spec.types.schema import Type
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_tuples, partition_values
@@ -57,8 +56,9 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         metadata.current_schema(), metadata.properties, path=table.metadata_location
     )
     settings = write_settings(metadata, fields, policy)
-    mask = pc.is_in(plan.groups.inputs["group"], value_set=pa.array(numbers, pa.int64()))
-    inputs = plan.groups.inputs.filter(mask).combine_chunks()
+    inputs = plan.groups.inputs_of(numbers)
+    specs = {spec.spec_id: spec for spec in metadata.partition_specs}
+    types = column_types(metadata)
     groups: dict[int, GroupTask] = {}
     hidden = HiddenRows(vectors={}, equality=[], columns={}, keys={})
     if snapshot is not None:
@@ -71,18 +71,14 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         )
         tuples = partition_tuples(table, manifests, inputs)
         rows = plan.groups.rows.to_pylist()
-        files = _data_files(metadata, inputs, hidden, tuples)
+        files = _data_files(specs, types, inputs, hidden, tuples)
         starts = _starts(inputs)
         for number, (begin, end) in starts.items():
             row, spec_id = rows[number], inputs["spec_id"][begin].as_py()
-            spec = metadata.partition_spec(spec_id)
-            assert spec is not None  # planned by it
             groups[number] = GroupTask(
                 number=number,
                 spec_id=spec_id,
-                partition=partition_values(
-                    spec, column_types(metadata), tuples[inputs["key"][begin].as_py()]
-                ),
+                partition=partition_values(specs[spec_id], types, tuples[inputs["key"][begin].as_py()]),
                 inputs=tuple(files[begin:end]),
                 expected_bytes=row["expected_bytes"],
                 rolling=Rolling(
@@ -99,8 +95,8 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         properties=settings.properties,
         modes=settings.modes,
         locations=settings.locations,
-        specs={spec.spec_id: spec for spec in metadata.partition_specs},
-        types=column_types(metadata),
+        specs=specs,
+        types=types,
         equality=hidden.columns,
         deleted=hidden.keys,
         memory_bytes=options["memory_bytes"].value // max(1, min(processes, len(groups))),
@@ -150,13 +146,12 @@ def _starts(inputs: pa.Table) -> dict[int, tuple[int, int]]:
 
 
 def _data_files(
-    metadata: TableMetadata,
+    specs: Mapping[int, PartitionSpec],
+    types: Mapping[int, Type],
     inputs: pa.Table,
     hidden: HiddenRows,
     tuples: Mapping[bytes, tuple[Any, ...]],
 ) -> list[DataFile]:
-    types = column_types(metadata)
-    specs = {spec.spec_id: spec for spec in metadata.partition_specs}
     spec_of_key = dict(zip(inputs["key"].to_pylist(), inputs["spec_id"].to_pylist(), strict=True))
     constants = {
         key: _identities(specs[spec_of_key[key]], types, values)
