@@ -13,19 +13,54 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.engines import Scan, Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.avro.projection import Ints
 from iceberg_cli.iceberg.avro.schema import parse_schema
 from iceberg_cli.iceberg.branch.opened_manifests import Opened, by_schema, partition_type, record_type
+from iceberg_cli.iceberg.reachability.keys import sources_of
 from iceberg_cli.iceberg.spec.manifests.manifest import (
     DELETED,
     ENTRY_COLUMNS,
     EXISTING,
     ManifestSource,
+    open_manifest,
     read_entries,
 )
 from iceberg_cli.iceberg.spec.manifests.splice import encoded as encoded_slowly
 from iceberg_cli.iceberg.spec.manifests.splice import payload_of, recipe, spliced
+from iceberg_cli.iceberg.table import IcebergTable
+
+
+def carried_values(
+    table: IcebergTable, manifests: pa.Table, removed: Mapping[int, Ints], *, schema_text: str, phase: str
+) -> list[pa.Array]:
+    """The encodings of the live entries of manifests that are replaced, manifest by manifest.
+
+    Args:
+        table: as loaded.
+        manifests: rows of its manifest list.
+        removed: for each manifest that is replaced, by its row, the indices of the entries that go.
+        schema_text: of the new manifest.
+        phase: of progress.
+
+    Raises:
+        CorruptFile: a manifest cannot be read whole. Refused: it has fields that a new one would lose.
+    """
+    order = sorted(removed)
+    sources = dict(zip(order, sources_of(manifests.take(pa.array(order, pa.int64()))), strict=True))
+    found: dict[int, list[pa.Array]] = {row: [] for row in order}
+    scan: Scan[int, ManifestSource, list[tuple[int, pa.Array]]] = Scan(
+        lambda row: Source(sources[row].path, sources[row].length or 0),
+        lambda row, data: open_manifest(sources[row], data),
+        EntryBuilder(schema_text=schema_text, removed=removed),
+        phase=phase,
+    )
+    for batch in table.engine.scan(scan, order, on_event=table.on_event):
+        for row, values in batch:
+            found[row].append(values)
+    return [values for row in order for values in found[row]]
+
 
 _SPLICED: Final = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "first_row_id")
 

@@ -1,28 +1,36 @@
-"""What a new manifest of a table needs besides its entries: schema, codec, and its row of the manifest list.
+"""What a new manifest of a table needs besides its entries: schema, codec, its row of the manifest list; and its file.
 
 Spec: "Manifests", "Manifest Lists".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.errors import Refused
+from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.iceberg.avro.container import SYNC_BYTES, container_header
 from iceberg_cli.iceberg.spec.manifests.field_summaries import sort_key, summary_of
-from iceberg_cli.iceberg.spec.manifests.manifest import DELETED, STATUSES
+from iceberg_cli.iceberg.spec.manifests.manifest import DELETED, STATUSES, ManifestSource
+from iceberg_cli.iceberg.spec.manifests.writer import entry_blocks
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types, schema_of
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.types.schema import Schema
 from iceberg_cli.iceberg.spec.types.transforms import parse, result_type
+from iceberg_cli.storage import Storage
 
 _CODECS: Final = {
     "gzip": "deflate", "zstd": "zstandard", "snappy": "snappy", "none": "null", "uncompressed": "null",
 }  # fmt: skip
+
+
+UNBOUND: Final = (1 << 62) + 7
+"""Stands for what the commit gives: sequence number and snapshot id."""
 
 
 def list_row(
@@ -89,6 +97,55 @@ def schema_for(metadata: TableMetadata, spec: PartitionSpec) -> Schema:
         return schema
     raise Refused(
         f"Cannot write a manifest of partition spec {spec.spec_id}: no schema of the table has all its source columns"
+    )
+
+
+def manifest_data(
+    path: str, text: str, header: Mapping[str, bytes], values: pa.Array, *, codec: str
+) -> bytes:
+    """The file of a manifest: the same bytes each time.
+
+    Args:
+        path: of the file.
+        text: the schema, see `manifest_header`.
+        header: likewise.
+        values: the encodings of its entries.
+        codec: see `manifest_codec`.
+    """
+    sync = hashlib.sha256(path.encode()).digest()[:SYNC_BYTES]
+    start = container_header(text, header, codec=codec, sync=sync)
+    return b"".join([start, *entry_blocks(values, codec=codec, sync=sync)])
+
+
+def stored(storage: Storage, path: str, data: bytes) -> bytes:
+    """Create a file, and read it back.
+
+    Raises:
+        CorruptFile: it is not there.
+    """
+    storage.put_if_absent(path, data)
+    try:
+        return storage.read(path)
+    except FileNotFoundError:
+        raise CorruptFile(path, None, "it was written, and was not there to be read back") from None
+
+
+def source_of(path: str, data: bytes, row: Mapping[str, Any]) -> ManifestSource:
+    """A new manifest, to be decoded as the next reader will: what the commit gives is `UNBOUND`.
+
+    Args:
+        path: of the file.
+        data: the file.
+        row: of the manifest list.
+    """
+    counts = {f"{kind}_files_count": row[f"{kind}_files_count"] for kind in STATUSES}
+    return ManifestSource(
+        path=path,
+        length=len(data),
+        content=row["content"],
+        sequence_number=UNBOUND,
+        added_snapshot_id=UNBOUND,
+        **counts,
     )
 
 

@@ -7,7 +7,6 @@ Spec: "Manifest Entry Fields", "Sequence Number Inheritance", "Manifest Lists".
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -16,27 +15,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import Scan, Source
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.avro.container import SYNC_BYTES, Block, Container, container_header
+from iceberg_cli.iceberg.avro.container import Block, Container
 from iceberg_cli.iceberg.avro.encoder import NULL, encoded, joined
 from iceberg_cli.iceberg.avro.schema import AvroType, parse_schema
-from iceberg_cli.iceberg.branch.carried_entries import EntryBuilder
-from iceberg_cli.iceberg.branch.new_manifests import list_row, manifest_codec, schema_for
-from iceberg_cli.iceberg.reachability.keys import sources_of
+from iceberg_cli.iceberg.branch.carried_entries import carried_values
+from iceberg_cli.iceberg.branch.new_manifests import (
+    UNBOUND,
+    list_row,
+    manifest_codec,
+    manifest_data,
+    schema_for,
+    source_of,
+    stored,
+)
 from iceberg_cli.iceberg.spec.manifests.manifest import (
     ADDED,
     DELETED,
     DELETES,
     EXISTING,
-    ManifestSource,
     open_manifest,
     read_entries,
 )
 from iceberg_cli.iceberg.spec.manifests.writer import (
     encoded_partitions,
     encodings,
-    entry_blocks,
     manifest_header,
 )
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
@@ -90,7 +93,6 @@ class MergeBuild:
 
 
 def _manifest(work: MergeBuild, job: ManifestJob, path: str) -> StagedFile:
-    storage = work.reader.table.storage
     spec = work.metadata.partition_spec(job.spec_id)
     assert spec is not None
     text, header = manifest_header(
@@ -109,15 +111,8 @@ def _manifest(work: MergeBuild, job: ManifestJob, path: str) -> StagedFile:
     except (ValueError, OverflowError, pa.ArrowException) as error:
         raise CorruptFile(_manifest_of(work, keys), "field partition", str(error)) from error
     values = pa.concat_arrays([added, *_carried(work, job, old, text)])
-    codec, sync = manifest_codec(work.metadata), hashlib.sha256(path.encode()).digest()[:SYNC_BYTES]
-    start = container_header(text, header, codec=codec, sync=sync)
-    data = b"".join([start, *entry_blocks(values, codec=codec, sync=sync)])
-    storage.put_if_absent(path, data)
-    try:
-        back = storage.read(path)
-    except FileNotFoundError:
-        raise CorruptFile(path, None, "it was written, and was not there to be read back") from None
-    check_manifest(back, data, path, row, values, entries)
+    data = manifest_data(path, text, header, values, codec=manifest_codec(work.metadata))
+    check_manifest(stored(work.reader.table.storage, path, data), data, path, row, values, entries)
     return StagedFile(path=path, row={**row, "manifest_path": path, "manifest_length": len(data)})
 
 
@@ -186,23 +181,13 @@ def _carried(work: MergeBuild, job: ManifestJob, old: pa.Table, schema_text: str
     owners, places = going["manifest"].to_numpy(), going["entry"].to_numpy()
     bounds = np.searchsorted(owners, [*job.replaced, np.iinfo(np.int32).max]).tolist()
     removed = {row: places[bounds[i] : bounds[i + 1]] for i, row in enumerate(job.replaced)}
-    rows = work.reader.rows.take(pa.array(job.replaced, pa.int64()))
-    sources = dict(zip(job.replaced, sources_of(rows), strict=True))
-    found: dict[int, list[pa.Array]] = {row: [] for row in job.replaced}
-    table = work.reader.table
-    for batch in table.engine.scan(
-        Scan(
-            lambda row: Source(sources[row].path, sources[row].length or 0),
-            lambda row, data: open_manifest(sources[row], data),
-            EntryBuilder(schema_text=schema_text, removed=removed),
-            phase="reading delete manifests again",
-        ),
-        job.replaced,
-        on_event=table.on_event,
-    ):
-        for row, values in batch:
-            found[row].append(values)
-    return [values for row in job.replaced for values in found[row]]
+    return carried_values(
+        work.reader.table,
+        work.reader.rows,
+        removed,
+        schema_text=schema_text,
+        phase="reading delete manifests again",
+    )
 
 
 # What identifies an entry, and is compared when a new manifest is read back.
@@ -221,7 +206,6 @@ _PIECES: Final = {_STATUS: b"\x02", _CONTENT: b"\x02", _FORMAT: b"\x0cPUFFIN"}  
 _COLUMNS: Final = {
     3: "sequence_number", 100: "path", 103: "cardinality", 104: "file_size", 143: "ref", 144: "offset", 145: "size",
 }  # fmt: skip
-_UNBOUND: Final = (1 << 62) + 7  # stands for the sequence number that the commit gives
 _RECORDS_TOGETHER: Final = 8
 
 
@@ -282,11 +266,7 @@ def check_manifest(
     """
     if data != written:
         raise CorruptFile(path, None, "read back: other bytes than were written")
-    counts = {f"{kind}_files_count": row[f"{kind}_files_count"] for kind in ("added", "existing", "deleted")}
-    source = ManifestSource(
-        path=path, length=len(data), content=1, sequence_number=_UNBOUND, added_snapshot_id=_UNBOUND, **counts
-    )
-    opened = open_manifest(source, data)
+    opened = open_manifest(source_of(path, data, row), data)
     assert opened.container is not None
     opened = replace(opened, container=_finer(opened.container, values))
     (batch,) = read_entries([opened], columns=[*IDENTITY_SCHEMA.names, "file_sequence_number"])
@@ -299,7 +279,7 @@ def check_manifest(
     added = refs.filter(pa.array(status == ADDED))
     staying = refs.filter(pa.array(status == EXISTING)).drop_null()
     if (
-        (own[status == ADDED] != _UNBOUND).any()
+        (own[status == ADDED] != UNBOUND).any()
         or len(pc.unique(added)) < len(added)
         or pc.any(pc.is_in(staying, value_set=added)).as_py()
     ):

@@ -14,24 +14,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import Scan, Source
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.avro.container import SYNC_BYTES, container_header
-from iceberg_cli.iceberg.branch.carried_entries import EntryBuilder
+from iceberg_cli.iceberg.branch.carried_entries import carried_values
 from iceberg_cli.iceberg.branch.entry_columns import Ints
-from iceberg_cli.iceberg.branch.new_manifests import list_row, manifest_codec, schema_for
-from iceberg_cli.iceberg.reachability.keys import sources_of
+from iceberg_cli.iceberg.branch.new_manifests import (
+    UNBOUND,
+    list_row,
+    manifest_codec,
+    manifest_data,
+    schema_for,
+    source_of,
+    stored,
+)
 from iceberg_cli.iceberg.spec.manifests.manifest import (
     ADDED,
     DATA,
     DELETED,
     DELETES,
     EXISTING,
-    ManifestSource,
     open_manifest,
     read_entries,
 )
-from iceberg_cli.iceberg.spec.manifests.writer import encoded_entries, entry_blocks, manifest_header
+from iceberg_cli.iceberg.spec.manifests.writer import encoded_entries, manifest_header
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles
 from iceberg_cli.iceberg.verbs.rewrite_data_files.delete_files import (
@@ -43,7 +47,6 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.group import OutputFile
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import WITH_ROW_IDS
 from iceberg_cli.plan.plan import StagedFile, Step, Task
 
-_UNBOUND: Final = (1 << 62) + 7  # stands for what the commit gives
 _IDENTITY: Final = pa.schema(
     {
         "status": pa.int32(),
@@ -178,7 +181,7 @@ class ManifestsBuild:
             "status": pa.array([ADDED] * len(entries), pa.int32()),
             "file_path": pa.array([entry["file_path"] for entry in entries], pa.string()),
             "content_offset": pa.array([entry.get("content_offset") for entry in entries], pa.int64()),
-            "sequence_number": pa.array([_UNBOUND] * len(entries), pa.int64()),
+            "sequence_number": pa.array([UNBOUND] * len(entries), pa.int64()),
             "record_count": pa.array([len(each.positions) for each in job.deletes], pa.int64()),
         }
         identities = pa.table(columns, schema=_IDENTITY)
@@ -244,20 +247,11 @@ class ManifestsBuild:
 
     def _values(self, job: CarriedEntries, schema_text: str) -> pa.Array:
         """The encodings of the entries of the manifests that are replaced, manifest by manifest."""
-        order = sorted(job.replaced)
-        rows = self.files.head.rows.take(pa.array(order, pa.int64()))
-        sources = dict(zip(order, sources_of(rows), strict=True))
-        found: dict[int, list[pa.Array]] = {row: [] for row in order}
-        scan: Scan[int, ManifestSource, list[tuple[int, pa.Array]]] = Scan(
-            lambda row: Source(sources[row].path, sources[row].length or 0),
-            lambda row, data: open_manifest(sources[row], data),
-            EntryBuilder(schema_text=schema_text, removed=job.removed),
-            phase="reading manifests again",
+        rows = self.files.head.rows
+        phase = "reading manifests again"
+        return pa.concat_arrays(
+            carried_values(self.table, rows, job.removed, schema_text=schema_text, phase=phase)
         )
-        for batch in self.table.engine.scan(scan, order, on_event=self.table.on_event):
-            for row, values in batch:
-                found[row].append(values)
-        return pa.concat_arrays([values for row in order for values in found[row]])
 
     def _header(self, spec_id: int, content: int) -> tuple[str, dict[str, bytes]]:
         metadata = self.table.metadata
@@ -279,16 +273,8 @@ class ManifestsBuild:
         row: dict[str, Any],
         identities: pa.Table,
     ) -> StagedFile:
-        codec = manifest_codec(self.table.metadata)
-        sync = hashlib.sha256(path.encode()).digest()[:SYNC_BYTES]
-        start = container_header(text, header, codec=codec, sync=sync)
-        data = b"".join([start, *entry_blocks(values, codec=codec, sync=sync)])
-        storage = self.table.storage
-        storage.put_if_absent(path, data)
-        try:
-            back = storage.read(path)
-        except FileNotFoundError:
-            raise CorruptFile(path, None, "it was written, and was not there to be read back") from None
+        data = manifest_data(path, text, header, values, codec=manifest_codec(self.table.metadata))
+        back = stored(self.table.storage, path, data)
         if back != data:
             raise CorruptFile(path, None, "read back: other bytes than were written")
         _check(back, path, row, identities)
@@ -333,16 +319,7 @@ def _check(data: bytes, path: str, row: Mapping[str, Any], identities: pa.Table)
     Raises:
         CorruptFile: they differ.
     """
-    counts = {f"{kind}_files_count": row[f"{kind}_files_count"] for kind in ("added", "existing", "deleted")}
-    source = ManifestSource(
-        path=path,
-        length=len(data),
-        content=row["content"],
-        sequence_number=_UNBOUND,
-        added_snapshot_id=_UNBOUND,
-        **counts,
-    )
-    (batch,) = read_entries([open_manifest(source, data)], columns=_IDENTITY.names)
+    (batch,) = read_entries([open_manifest(source_of(path, data, row), data)], columns=_IDENTITY.names)
     for name in _IDENTITY.names:
         if not batch.table[name].combine_chunks().equals(identities[name].combine_chunks()):
             raise CorruptFile(path, f"field {name}", "read back: other values than were written")

@@ -340,7 +340,7 @@ def a_manifest(count: int = 300) -> tuple[pa.Array, pa.Table, dict[str, int]]:
         "sequence_number": rows["sequence_number"], "record_count": rows["cardinality"],
         "referenced_data_file": rows["ref"],
     }  # fmt: skip
-    counts = {"added_files_count": count, "existing_files_count": 0, "deleted_files_count": 0}
+    counts = {"content": 1, "added_files_count": count, "existing_files_count": 0, "deleted_files_count": 0}
     return added_entries(rows, {b"": ()}, header(PLAIN)[0]), pa.table(columns, schema=IDENTITY_SCHEMA), counts
 
 
@@ -385,6 +385,6 @@ def test_two_deletion_vectors_for_one_data_file_are_refused() -> None:
     names = ("path", "offset", "sequence_number", "cardinality", "ref")
     columns = [pa.array([ADDED, ADDED], pa.int32()), *(rows[name] for name in names)]
     entries = pa.table(columns, schema=IDENTITY_SCHEMA)
-    counts = {"added_files_count": 2, "existing_files_count": 0, "deleted_files_count": 0}
+    counts = {"content": 1, "added_files_count": 2, "existing_files_count": 0, "deleted_files_count": 0}
     with pytest.raises(CorruptFile, match="two deletion vectors"):
         check_manifest(container(values), container(values), "m", counts, values, entries)
