@@ -12,7 +12,7 @@ import binascii
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -23,64 +23,15 @@ from iceberg_cli.iceberg.rows.data_files import DataFile
 from iceberg_cli.iceberg.rows.file_metrics import FileMetrics
 from iceberg_cli.iceberg.spec.json_fields import Fields
 from iceberg_cli.layout.position_map import PositionMap
+from iceberg_cli.layout.rolling import Rolling
 from iceberg_cli.layout.row_proof import RowProof
 
 _HASH: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _FIELD_ID: Final = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
 _EXACT_BELOW: Final = 1 << 53  # not every reader of JSON has more than doubles
 _LARGE: Final = re.compile(r"[1-9]\d{15,18}", re.ASCII)
-_CLOSED_FROM: Final = 0.95  # of the target
-_REST_BELOW: Final = 0.3  # of the target: too little for a file of its own
-_AIMED_ABOVE: Final = 1.02  # times the target
-_LEAST_ROW_GROUPS: Final = 4  # of an output: it ends with one, so its size is off by at most so much
 _COUNTS: Final = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
 _BOUNDS: Final = ("lower_bounds", "upper_bounds")
-
-
-class Rolling(Protocol):
-    """Decides where outputs end; a value."""
-
-    def closes(self, written_bytes: int, left_bytes: int, /) -> bool:
-        """Whether an output ends with a row group.
-
-        Args:
-            written_bytes: of the output.
-            left_bytes: that are expected of the group's rows after it.
-        """
-        ...
-
-    def row_group_bytes(self, expected_bytes: int, most_bytes: int, /) -> int:
-        """The size of an output's row groups.
-
-        Args:
-            expected_bytes: of the group's rows from this output on.
-            most_bytes: of a row group.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NearTarget:
-    """Outputs end near a target, unless what is left is too little for a file and fits into this one.
-
-    Args:
-        target_bytes: of an output.
-        max_bytes: of an output.
-    """
-
-    target_bytes: int
-    max_bytes: int
-
-    def closes(self, written_bytes: int, left_bytes: int, /) -> bool:
-        """See `Rolling`."""
-        if written_bytes < _CLOSED_FROM * self.target_bytes:
-            return False
-        return left_bytes >= _REST_BELOW * self.target_bytes or written_bytes + left_bytes > self.max_bytes
-
-    def row_group_bytes(self, expected_bytes: int, most_bytes: int, /) -> int:  # noqa: ARG002 - see `Rolling`
-        """Equal shares of a little more than the target, for what adds up to just below it needs one share more."""
-        aimed_at = int(_AIMED_ABOVE * self.target_bytes)
-        return max(1, aimed_at // max(_LEAST_ROW_GROUPS, -(-aimed_at // most_bytes)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,8 @@ Spec: Appendix A, "Parquet".
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,56 +18,14 @@ from iceberg_cli.encoding.row_batches import readable, rows_at_once, stream_of
 from iceberg_cli.engines import FileParts
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.layout.row_proof import RowProof, row_proof
+from iceberg_cli.operation.groups.creator import NewFile
 from iceberg_cli.storage import Storage
-
-
-class Writer(Protocol):
-    """A new file while it is written: nobody sees it before it is committed."""
-
-    @property
-    def path(self) -> str:
-        """Of the file."""
-        ...
-
-    @property
-    def size_bytes(self) -> int:
-        """Written so far."""
-        ...
-
-    def write(self, data: bytes) -> int:
-        """Add bytes, all of them; how many these are."""
-        ...
-
-    def commit(self) -> None:
-        """Make the file whole, durable and visible."""
-        ...
-
-    def abort(self) -> None:
-        """Leave no file; after this nothing is written to it."""
-        ...
-
-
-class Creator(Protocol):
-    """What creates the new files of one group."""
-
-    @property
-    def storage(self) -> Storage:
-        """By which files are read."""
-        ...
-
-    def create(self, place: Callable[[str], str]) -> Writer:
-        """A new file.
-
-        Args:
-            place: gives the path for a file's name, which ends in `.parquet`.
-        """
-        ...
 
 
 class Sink(io.RawIOBase):
     """A new file as a stream that is written to; closing it does nothing to the file."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: NewFile) -> None:
         super().__init__()
         self._writer = writer
         self._is_aborted = False

@@ -41,14 +41,13 @@ from iceberg_cli.iceberg.spec.types.schema import (
 )
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupResult, GroupTask, OutputFile
 from iceberg_cli.iceberg.verbs.rewrite_data_files.outputs import (
-    Creator,
     Sink,
-    Writer,
     check_stored,
     parts_of,
 )
 from iceberg_cli.layout.position_map import PositionMapBuilder
 from iceberg_cli.layout.row_proof import RowProof, row_proof
+from iceberg_cli.operation.groups.creator import Creator, NewFile
 
 _SHARES: Final = 3  # of memory: rows that are held, what they are encoded into, and what is read meanwhile
 _MOST_HELD_BYTES: Final = 1 << 30  # a column of text has no more than 2 GiB in one piece
@@ -153,7 +152,7 @@ class _Piece:
 class _Output:
     """The output that is open."""
 
-    writer: Writer
+    writer: NewFile
     sink: Sink
     parquet: ParquetWriter
     rows: int = 0  # of its row groups

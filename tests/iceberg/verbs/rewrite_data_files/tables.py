@@ -24,8 +24,9 @@ from iceberg_cli.iceberg.rows.parquet_properties import parquet_properties
 from iceberg_cli.iceberg.rows.row_deletes import DELETE_COLUMNS, RowDeletes, with_path_bounds
 from iceberg_cli.iceberg.rows.table_columns import columns_of
 from iceberg_cli.iceberg.spec.table_metadata.columns import ROW_LINEAGE, column_types
-from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupResult, GroupTask, NearTarget
+from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupResult, GroupTask
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import GroupRewriter, fields_in_files
+from iceberg_cli.layout.rolling import Rolling
 from iceberg_cli.storage import Storage
 from iceberg_cli.table.stored_files import true_sizes
 from iceberg_cli.testing.iceberg_files import DATA, EQUALITY_DELETES, Json
@@ -156,7 +157,11 @@ def planned(
         table=opening,
         notes=notes,
     )
-    rolling = NearTarget(target_bytes=target_bytes, max_bytes=max_bytes or target_bytes * 9 // 5)
+    rolling = Rolling(
+        target_bytes=target_bytes,
+        min_bytes=target_bytes * 3 // 4,
+        max_bytes=max_bytes or target_bytes * 9 // 5,
+    )
     tasks: list[GroupTask] = []
     equality: dict[Any, Any] = {}
     deleted: dict[str, Any] = {}

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.iceberg.verbs.rewrite_data_files.group import NearTarget
 from iceberg_cli.testing.iceberg_rows import LAST_UPDATED, ROW_ID
 from tests.budget import few_or_many
 from tests.iceberg.verbs.rewrite_data_files.tables import (
@@ -84,36 +83,6 @@ def test_a_small_rest_joins_the_output_before_it() -> None:
     for share, outputs in ((1.15, 1), (1.7, 2)):  # of the target, that all rows take
         (result,) = rewritten(a_table(1, 9000), target_bytes=int(size / share))
         assert len(result.outputs) == outputs, share
-
-
-def test_where_an_output_ends() -> None:
-    near = NearTarget(target_bytes=1000, max_bytes=1500)
-    assert not near.closes(949, 10_000)
-    assert near.closes(950, 10_000)
-    assert near.closes(950, 300)
-    assert not near.closes(950, 299)
-    assert not near.closes(1201, 299)
-    assert near.closes(1202, 299)  # together they would be too large
-    assert near.closes(2000, 0)
-    assert not near.closes(1500, 0)
-
-
-@pytest.mark.parametrize(
-    ("target", "most", "expected"),
-    [
-        (1000, 128, 127),
-        (1000, 2000, 255),
-        (512 * MIB, 128 * MIB, 109_521_666),
-        (1, 1, 1),
-        (1000, 204, 204),
-        (1000, 203, 170),
-    ],
-)
-def test_row_groups_are_equal_shares_of_a_little_more_than_the_target(
-    target: int, most: int, expected: int
-) -> None:
-    near = NearTarget(target_bytes=target, max_bytes=2 * target)
-    assert near.row_group_bytes(0, most) == expected
 
 
 def test_no_more_rows_are_held_than_fit_into_the_memory() -> None:
