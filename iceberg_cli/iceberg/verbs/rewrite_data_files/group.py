@@ -121,7 +121,7 @@ class OutputFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupResult:
+class RewrittenGroup:
     """A group that was written anew.
 
     Args:

@@ -39,7 +39,7 @@ from iceberg_cli.iceberg.spec.types.schema import (
     StructType,
     Type,
 )
-from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupResult, GroupTask, OutputFile
+from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask, OutputFile, RewrittenGroup
 from iceberg_cli.iceberg.verbs.rewrite_data_files.outputs import (
     Sink,
     check_stored,
@@ -85,7 +85,7 @@ class GroupRewriter:
     memory_bytes: int
     is_proved: bool = True
 
-    def __call__(self, creator: Creator, task: GroupTask) -> GroupResult:
+    def __call__(self, creator: Creator, task: GroupTask) -> RewrittenGroup:
         """Write the rows of a group anew.
 
         On any error the output that is open is aborted. Outputs that were committed before stay, for whoever journals
@@ -181,7 +181,7 @@ class _Rewriting:
         self._rows_left = sum(each.record_count for each in task.inputs)  # of the inputs
         self._rows_read = self._rows_live = self._input_bytes = 0
 
-    def result(self) -> GroupResult:
+    def result(self) -> RewrittenGroup:
         """Do all of it; see `GroupRewriter`."""
         try:
             for number, file in enumerate(self._task.inputs):
@@ -201,7 +201,7 @@ class _Rewriting:
                 "rows",
                 f"{self._rows_live} rows of the group are live, {written} were written, {positions.rows} have places",
             )
-        return GroupResult(
+        return RewrittenGroup(
             number=self._task.number,
             outputs=tuple(self._outputs),
             positions=positions,

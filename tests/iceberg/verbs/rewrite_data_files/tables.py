@@ -24,7 +24,7 @@ from iceberg_cli.iceberg.rows.parquet_properties import parquet_properties
 from iceberg_cli.iceberg.rows.row_deletes import DELETE_COLUMNS, RowDeletes, with_path_bounds
 from iceberg_cli.iceberg.rows.table_columns import columns_of
 from iceberg_cli.iceberg.spec.table_metadata.columns import ROW_LINEAGE, column_types
-from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupResult, GroupTask
+from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask, RewrittenGroup
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import GroupRewriter, fields_in_files
 from iceberg_cli.layout.rolling import Rolling
 from iceberg_cli.storage import Storage
@@ -268,7 +268,7 @@ class Files:
 # -- checks ----------------------------------------------------------------------------------------------------------
 
 
-def rewritten(table: RowsTable, **options: Any) -> list[GroupResult]:
+def rewritten(table: RowsTable, **options: Any) -> list[RewrittenGroup]:
     """Each group of a table, written anew, looked at, and committed; what readers see stays what it is."""
     plan = planned(table, **options)
     before = table.rows_now()
@@ -296,7 +296,7 @@ def check_group(
     table: RowsTable,
     rewriter: GroupRewriter,
     task: GroupTask,
-    result: GroupResult,
+    result: RewrittenGroup,
     before: Sequence[LiteralRow],
 ) -> None:
     """The outputs have the rows that a reader saw, in their order, and the map has each at its place."""
@@ -324,7 +324,7 @@ def check_group(
     assert all(stored)
     assert (result.proof is not None) == rewriter.is_proved
     document = json.loads(json.dumps(result.to_json()))
-    again = GroupResult.from_json(document, result.position_data(), "journal", position_path="map")
+    again = RewrittenGroup.from_json(document, result.position_data(), "journal", position_path="map")
     assert replace(again, positions=result.positions) == result
     assert again.positions.to_table().equals(result.positions.to_table())
 
@@ -339,7 +339,7 @@ def stored_row(row: LiteralRow, rewriter: GroupRewriter) -> Json:
     return row.values | lineage
 
 
-def commit(table: RowsTable, plan: Planned, results: Sequence[GroupResult]) -> None:
+def commit(table: RowsTable, plan: Planned, results: Sequence[RewrittenGroup]) -> None:
     """Replace the inputs of all groups by their outputs, as a `replace` snapshot of another engine."""
     inputs = {each.path for task in plan.tasks for each in task.inputs}
     live = table.live()

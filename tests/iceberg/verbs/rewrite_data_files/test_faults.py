@@ -15,7 +15,7 @@ import pytest
 
 from iceberg_cli.encoding.deletion_vector import encode
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused
-from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupResult
+from iceberg_cli.iceberg.verbs.rewrite_data_files.group import RewrittenGroup
 from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.iceberg.verbs.rewrite_data_files.tables import (
     NK,
@@ -401,7 +401,7 @@ def test_a_damaged_input_is_named_and_the_open_output_is_aborted(damaged: str) -
     data = table.storage.read(path)
     table.storage.replace(path, data[: len(data) // 2] + bytes(64) + data[len(data) // 2 + 64 :])
     files = Files(table.storage)
-    result: GroupResult | None = None
+    result: RewrittenGroup | None = None
     with pytest.raises(CorruptFile) as caught:
         result = plan.rewriter(files, plan.task)
     assert result is None

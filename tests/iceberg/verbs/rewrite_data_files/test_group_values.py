@@ -14,7 +14,7 @@ import pytest
 from iceberg_cli.encoding.transport import to_ipc
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.rows.file_metrics import FileMetrics
-from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupResult, OutputFile
+from iceberg_cli.iceberg.verbs.rewrite_data_files.group import OutputFile, RewrittenGroup
 from iceberg_cli.layout.position_map import PositionMapBuilder
 from iceberg_cli.layout.row_proof import RowProof
 
@@ -40,11 +40,11 @@ def an_output(number: int, rows: int) -> OutputFile:
     )
 
 
-def a_result(proof: RowProof | None = PROOF) -> GroupResult:
+def a_result(proof: RowProof | None = PROOF) -> RewrittenGroup:
     builder = PositionMapBuilder()
     builder.add(0, np.array([0, 1, 5]), 0, 0)
     builder.add(1, np.array([3, 4]), 1, 0)
-    return GroupResult(
+    return RewrittenGroup(
         number=7,
         outputs=(an_output(0, 3), an_output(1, 2)),
         positions=builder.build(),
@@ -57,9 +57,9 @@ def a_result(proof: RowProof | None = PROOF) -> GroupResult:
     )
 
 
-def read(document: object, data: bytes | None = None) -> GroupResult:
+def read(document: object, data: bytes | None = None) -> RewrittenGroup:
     positions = a_result().position_data() if data is None else data
-    return GroupResult.from_json(document, positions, "journal.json", position_path="map.arrow")
+    return RewrittenGroup.from_json(document, positions, "journal.json", position_path="map.arrow")
 
 
 @pytest.mark.parametrize("proof", [None, RowProof(5, (0, 0)), PROOF])
@@ -90,7 +90,7 @@ def test_offsets_ascend_from_any_place(offsets: list[int]) -> None:
 
 
 def test_a_group_without_outputs_is_kept_too() -> None:
-    empty = GroupResult(
+    empty = RewrittenGroup(
         number=0, outputs=(), positions=PositionMapBuilder().build(), rows_read=3, rows_deleted=3, rows_written=0,
         input_bytes=10, output_bytes=0, proof=RowProof(),
     )  # fmt: skip
