@@ -86,7 +86,7 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A module, the tests nearest to it (cheapest first), and names of mutants that change no behaviour."""
+    """A module, the tests nearest to it (files or folders, cheapest first), and mutants that change no behaviour."""
 
     path: str
     tests: tuple[str, ...]
@@ -100,7 +100,7 @@ def targets(endings: Sequence[str]) -> list[Target]:
         SystemExit: it names files that are not there.
     """
     found = tomllib.loads(LIST.read_text())["module"]
-    gone = [path for each in found for path in (each["path"], *each["tests"]) if not (ROOT / path).is_file()]
+    gone = [path for each in found for path in (each["path"], *each["tests"]) if not (ROOT / path).exists()]
     if gone:
         raise SystemExit(f"{LIST.name} names files that are not there: {' '.join(gone)}")
     chosen = [each for each in found if not endings or each["path"].endswith(tuple(endings))]
