@@ -63,7 +63,7 @@ _iceberg_cli() {
             option=$word
             if [[ -n $command ]]; then
                 case $word in
-                    --snapshot | --ref | --at | --version | --limit | --columns | -o | --output | --report | --format | --engine | --spark-master | --spark-remote | --spark-conf | --catalog-config | --storage-option | --cache-size | --as-of | --progress | --log-file | --batch-size | --allow-writer-loss | --with | --feature | --target-size | --min-files | --dead-ratio | --where | --spec-id | --content | --sort-by | --min-manifests | --checkpoint | --part-size | --compact-log | --older-than | --retain-last | --snapshot-id | --cleanup | --grace | --retention | --mode | --log-retention | --inventory | --unsafe-allow-root | --unsafe-forget-metadata | --limit-deletes | --deadline | --metrics | --from | --kind | --policy | --prices | --jobs | --sort | --only | --max-bytes) awaiting=$word ;;
+                    --snapshot | --ref | --at | --version | --limit | --columns | -o | --output | --report | --format | --engine | --spark-master | --spark-remote | --spark-conf | --catalog-config | --storage-option | --cache-size | --as-of | --progress | --log-file | --strategy | --branch | --where | --target-size | --min-size | --max-size | --min-input-files | --delete-files | --delete-ratio | --max-group-size | --max-files | --max-rewrite-bytes | --output-format | --group-order | --commit-every | --max-commits | --processes | --memory | --batch-size | --allow-writer-loss | --with | --feature | --min-files | --dead-ratio | --spec-id | --content | --sort-by | --min-manifests | --checkpoint | --part-size | --compact-log | --older-than | --retain-last | --snapshot-id | --cleanup | --grace | --retention | --mode | --log-retention | --inventory | --unsafe-allow-root | --unsafe-forget-metadata | --limit-deletes | --deadline | --metrics | --from | --kind | --policy | --prices | --jobs | --sort | --only | --max-bytes) awaiting=$word ;;
                 esac
             fi
         elif [[ -z $command ]]; then
@@ -86,6 +86,8 @@ _iceberg_cli() {
             *" --format") _iceberg_cli_words "text json" ;;
             *" --engine") _iceberg_cli_words "auto local spark" ;;
             *" --progress") _iceberg_cli_words "auto bar lines json none" ;;
+            *" --strategy") _iceberg_cli_words "bin-pack" ;;
+            *" --output-format") _iceberg_cli_words "parquet" ;;
             *" --with") _iceberg_cli_several _iceberg_cli_words "repair-manifests merge-dvs assign-row-ids" ;;
             *" --content") _iceberg_cli_words "data deletes all" ;;
             *" --checkpoint") _iceberg_cli_words "classic v2" ;;
@@ -95,19 +97,20 @@ _iceberg_cli() {
             *" --from") _iceberg_cli_words "polaris s3tables glue zamboni iceops" ;;
             *" --kind") _iceberg_cli_words "iceberg delta" ;;
             *" --sort") _iceberg_cli_words "freed grade name" ;;
-            *" --only") _iceberg_cli_several _iceberg_cli_words "expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids" ;;
+            *" --only") _iceberg_cli_several _iceberg_cli_words "expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files" ;;
             *" -o" | *" --output" | *" --catalog-config" | *" --log-file" | *" --inventory" | *" --metrics" | *" --policy" | *" --prices") _iceberg_cli_files ;;
         esac
     elif [[ $current == -* ]]; then
         case $command in
             "") _iceberg_cli_words "--version -h --help" ;;
             "inspect") _iceberg_cli_words "--snapshot --ref --at --version --limit --recount --check --deep --by-partition --columns -o --output --jsonl --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-trust-lists --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
-            "plan") _iceberg_cli_words "-o --output --exit-code --files --report --ref --share-ids --batch-size --count-rows --allow-writer-loss --with --unsafe-drop-tags --unsafe-keep-tags --feature --target-size --min-files --dead-ratio --where --keep-dangling --spec-id --content --sort-by --min-manifests --all-manifests --checkpoint --part-size --compact-log --older-than --retain-last --snapshot-id --clean-metadata --cleanup --grace --keep-writer-state --retention --mode --log-retention --inventory --unsafe-allow-short-retention --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
+            "plan") _iceberg_cli_words "-o --output --exit-code --files --report --strategy --branch --where --target-size --min-size --max-size --min-input-files --delete-files --delete-ratio --rewrite-all --max-group-size --max-files --max-rewrite-bytes --output-format --group-order --commit-every --max-commits --single-commit --processes --memory --no-verify-rows --unsafe-strand-branches --ref --share-ids --batch-size --count-rows --allow-writer-loss --with --unsafe-drop-tags --unsafe-keep-tags --feature --min-files --dead-ratio --keep-dangling --spec-id --content --sort-by --min-manifests --all-manifests --checkpoint --part-size --compact-log --older-than --retain-last --snapshot-id --clean-metadata --cleanup --grace --keep-writer-state --retention --mode --log-retention --inventory --unsafe-allow-short-retention --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "expire-snapshots") _iceberg_cli_words "--older-than --retain-last --snapshot-id --clean-metadata --cleanup --grace --keep-writer-state --retention --mode --log-retention --inventory --unsafe-allow-short-retention -n --dry-run --exit-code --files -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "rewrite-manifests") _iceberg_cli_words "--target-size --spec-id --content --sort-by --min-manifests --all-manifests --checkpoint --part-size --compact-log -n --dry-run --exit-code --files -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "merge-dvs") _iceberg_cli_words "--target-size --min-files --dead-ratio --where --keep-dangling --allow-writer-loss -n --dry-run --exit-code --files -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "upgrade-v3") _iceberg_cli_words "--check --with --unsafe-drop-tags --unsafe-keep-tags --allow-writer-loss --feature -n --dry-run --exit-code --files -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "assign-row-ids") _iceberg_cli_words "--ref --share-ids --batch-size --count-rows --allow-writer-loss -n --dry-run --exit-code --files -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
+            "rewrite-data-files") _iceberg_cli_words "--strategy --branch --where --target-size --min-size --max-size --min-input-files --delete-files --delete-ratio --rewrite-all --max-group-size --max-files --max-rewrite-bytes --output-format --group-order --commit-every --max-commits --single-commit --processes --memory --no-verify-rows --unsafe-strand-branches -n --dry-run --exit-code --files -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "apply") _iceberg_cli_words "--replan -n --dry-run --exit-code --files -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "resume") _iceberg_cli_words "--list --abandon --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "demo") _iceberg_cli_words "--format --as-of -q --quiet -h --help --help-all" ;;
@@ -116,10 +119,10 @@ _iceberg_cli() {
             "completion") _iceberg_cli_words "-h --help --help-all" ;;
             "list") _iceberg_cli_words "--kind --jsonl --format --catalog-config --storage-option --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "survey") _iceberg_cli_words "--policy --prices --jobs --sort --limit --quick --exit-code --metrics --jsonl --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
-            "maintain") _iceberg_cli_words "--policy -n --dry-run --exit-code --files -y --yes --jobs --only --limit-deletes --max-bytes --deadline --no-resume --metrics --jsonl --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
+            "maintain") _iceberg_cli_words "--policy -n --dry-run --exit-code --files -y --yes --jobs --only --limit-deletes --max-bytes --deadline --memory --no-resume --metrics --jsonl --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
         esac
     elif [[ -z $command ]]; then
-        _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo policy config completion list survey maintain"
+        _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files apply resume demo policy config completion list survey maintain"
     else
         case "$command $position" in
             "inspect 0") _iceberg_cli_places tables ;;
@@ -127,12 +130,13 @@ _iceberg_cli() {
             "inspect 2") _iceberg_cli_ask states "" ;;
             "inspect 3") _iceberg_cli_ask states "" ;;
             "plan 0") _iceberg_cli_places tables ;;
-            "plan 1") _iceberg_cli_words "expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids" ;;
+            "plan 1") _iceberg_cli_words "expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files" ;;
             "expire-snapshots 0") _iceberg_cli_places tables ;;
             "rewrite-manifests 0") _iceberg_cli_places tables ;;
             "merge-dvs 0") _iceberg_cli_places tables ;;
             "upgrade-v3 0") _iceberg_cli_places tables ;;
             "assign-row-ids 0") _iceberg_cli_places tables ;;
+            "rewrite-data-files 0") _iceberg_cli_places tables ;;
             "apply 0") _iceberg_cli_files ;;
             "resume 0") _iceberg_cli_places tables ;;
             "demo 0") _iceberg_cli_files ;;
@@ -140,7 +144,7 @@ _iceberg_cli() {
             "policy 1") _iceberg_cli_files ;;
             "policy "*) _iceberg_cli_places catalogs ;;
             "config 0") _iceberg_cli_words "show" ;;
-            "config 1") _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids apply resume demo policy config list survey maintain" ;;
+            "config 1") _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files apply resume demo policy config list survey maintain" ;;
             "completion 0") _iceberg_cli_words "bash zsh fish" ;;
             "list "*) _iceberg_cli_places catalogs ;;
             "survey "*) _iceberg_cli_places catalogs ;;

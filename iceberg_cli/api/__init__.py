@@ -19,7 +19,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from iceberg_cli.api.plan import Plan, refuse_additions, removals_beside
+from iceberg_cli.api.plan import Plan, refuse_additions
 from iceberg_cli.api.runtime import new_runtime
 from iceberg_cli.api.table import Table
 from iceberg_cli.engines.selection import EngineChoice
@@ -44,7 +44,6 @@ __all__ = [
     "new_runtime",
     "open_table",
     "refuse_additions",
-    "removals_beside",
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from iceberg_cli.errors import CorruptFile, StalePlan, UsageError
@@ -100,12 +101,21 @@ class Plan(Shown):
         """What would go or change by this plan and not by another one, in words."""
         return self.content.additions_over(shown.content)
 
-    def to_json(self, *, removals_file: str | None = None) -> dict[str, Any]:
-        """The `plan/2` document; `removals_file` is the name of the file with its removals."""
-        return self.content.to_json(removals_file=removals_file)
+    def to_json(self, *, beside: str | None = None) -> dict[str, Any]:
+        """The `plan/2` document.
+
+        Args:
+            beside: the path at which it is saved: it names the files that are beside it there.
+        """
+        if beside is None:
+            return self.content.to_json()
+        return self.content.to_json(
+            removals_file=os.path.basename(_removals_beside(beside)),
+            inputs_file=None if self.content.groups is None else os.path.basename(_inputs_beside(beside)),
+        )
 
     def save(self, path: str, *, on_event: Listener = unheard) -> None:
-        """Write it to a file, and its removals beside that; existing files are replaced.
+        """Write it to a file, and its removals and the inputs of its groups beside that; existing files are replaced.
 
         Args:
             path: of the file.
@@ -117,11 +127,12 @@ class Plan(Shown):
         from iceberg_cli.operation.removal_files import save_beside, write_file
         from iceberg_cli.plan.plan import encode
 
-        beside = removals_beside(path)
         try:
             with phase(SAVE, on_event, table=self.table["name"]):
-                save_beside(self.removals, beside, on_event)
-                write_file(path, encode(self.to_json(removals_file=os.path.basename(beside))))
+                save_beside(self.removals, _removals_beside(path), on_event)
+                if self.content.groups is not None:
+                    write_file(_inputs_beside(path), self.content.groups.data)
+                write_file(path, encode(self.to_json(beside=path)))
         except OSError as error:
             raise UsageError(
                 f"Cannot write the plan to {error.filename or path}: {error.strerror}"
@@ -147,7 +158,7 @@ class Plan(Shown):
             if not isinstance(name, str) or not name or os.path.basename(name) != name:
                 raise UsageError(f"{path} was not written by `plan --output`: it names no removals file")
             removals = load_beside(os.path.join(os.path.dirname(path), name))
-            content = plan_from_json(document, removals=removals, path=path)
+            content = plan_from_json(document, removals=removals, path=path, read=partial(_read_beside, path))
         except OSError as error:
             raise UsageError(f"Cannot read the plan: {error.filename}: {error.strerror}") from error
         except CorruptFile as error:
@@ -158,9 +169,19 @@ class Plan(Shown):
         return cls(content)
 
 
-def removals_beside(path: str) -> str:
+def _removals_beside(path: str) -> str:
     """Where the removals of a saved plan are."""
     return f"{path}.removals.parquet"
+
+
+def _inputs_beside(path: str) -> str:
+    """Where the inputs of the groups of a saved plan are."""
+    return f"{path}.inputs.arrow"
+
+
+def _read_beside(path: str, name: str) -> bytes:
+    with open(os.path.join(os.path.dirname(path), name), "rb") as file:
+        return file.read()
 
 
 def refuse_additions(additions: Sequence[str]) -> None:

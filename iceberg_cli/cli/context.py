@@ -57,7 +57,7 @@ TableArgument = Annotated[
 class Run:
     """The options that every command shares, and the consoles, table and runtime made from them."""
 
-    output_format: Annotated[
+    document_format: Annotated[
         str, typer.Option("--format", metavar="text|json", help="json: one document on standard output.")
     ] = "text"
     engine: Annotated[str, typer.Option(metavar="auto|local|spark", help="Where scans run.")] = "auto"
@@ -149,8 +149,8 @@ class Run:
 
     def __post_init__(self) -> None:
         """Refuse options that contradict each other before anything is opened."""
-        if self.output_format not in ("text", "json"):
-            raise UsageError(f"--format must be text or json, not {self.output_format!r}")
+        if self.document_format not in ("text", "json"):
+            raise UsageError(f"--format must be text or json, not {self.document_format!r}")
         if self.no_progress and self.progress_mode not in (None, "none"):
             raise UsageError("--progress and --no-progress contradict each other")
         from iceberg_cli.engines.selection import EngineChoice  # help and completion choose no engine
@@ -208,7 +208,7 @@ class Run:
     @property
     def json(self) -> bool:
         """Whether the output is one JSON document."""
-        return self.output_format == "json"
+        return self.document_format == "json"
 
     def listen(self) -> None:
         """Have the display of progress listen to what follows, the log file, and the trace where there is one.

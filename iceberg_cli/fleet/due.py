@@ -11,7 +11,7 @@ from iceberg_cli.errors import IcebergCliError
 from iceberg_cli.fleet.policy_file import ALWAYS, DUE, NEVER, GivenOptions, VerbPolicy
 from iceberg_cli.fleet.table_properties import narrowed
 from iceberg_cli.fleet.thresholds import not_reached
-from iceberg_cli.formats import is_only_by_name, verbs_in_order
+from iceberg_cli.formats import is_only_by_name, is_only_by_policy, verbs_in_order
 from iceberg_cli.plan.policy import DEFAULT
 
 if TYPE_CHECKING:
@@ -32,12 +32,14 @@ class FleetPolicy:
         weaker: by verb, what the configuration file gives.
         stronger: by verb, what variables give.
         only: the verbs that are looked at; none: all.
+        memory: what verbs may hold of the rows of one table, over all that is given elsewhere; None: as that says.
     """
 
     file: PolicyFile | None = None
     weaker: Mapping[str, GivenOptions] = field(default_factory=dict)
     stronger: Mapping[str, GivenOptions] = field(default_factory=dict)
     only: frozenset[str] = frozenset()
+    memory: GivenOptions | None = None
     _made: dict[str, Policy] = field(default_factory=dict, repr=False, compare=False)
 
     def of_table(self, names: list[str]) -> TablePolicy | None:
@@ -90,7 +92,7 @@ class FleetPolicy:
                 format_name,
                 now_ms=as_of_ms,
                 weaker=self.weaker.get(verb.verb, _NOTHING),
-                stronger=self.stronger.get(verb.verb, _NOTHING),
+                stronger=(self.memory or _NOTHING).over(self.stronger.get(verb.verb, _NOTHING)),
             )
         return self._made[key]
 
@@ -99,7 +101,7 @@ class FleetPolicy:
 def _unnamed() -> Mapping[str, VerbPolicy]:
     """The verbs that need no policy file to run."""
     return {
-        verb: VerbPolicy(verb=verb, when=DUE, when_source=DEFAULT, given={}, sources={})
+        verb: VerbPolicy(verb=verb, when=DUE, when_source=DEFAULT, given={}, sources={}, is_named=False)
         for verb in verbs_in_order()
         if not is_only_by_name(verb)
     }
@@ -125,8 +127,14 @@ def why_not_due(plan: Plan, verb: VerbPolicy) -> str | None:
     """Why a plan that can be carried out does not count as due; None where it does."""
     if verb.when == ALWAYS:
         return None
-    offer = None if is_only_by_name(verb.verb) else plan.content.offer
+    is_named = is_only_by_name(verb.verb) or (verb.is_named and is_only_by_policy(verb.verb))
+    offer = None if is_named else plan.content.offer
     return offer or not_reached(plan.content, verb.thresholds)
+
+
+def is_offer(verb: VerbPolicy) -> bool:
+    """Whether what a verb would do is shown and makes nothing due: nobody asked for it, and it rewrites rows."""
+    return not verb.is_named and is_only_by_policy(verb.verb)
 
 
 class PlannedVerb(NamedTuple):

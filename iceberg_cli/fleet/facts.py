@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from iceberg_cli import __version__
 
-_FILE: Final = "fleet-3.sqlite"
+_FILE: Final = "fleet-4.sqlite"
 _MOST_TABLES: Final = 100_000
 _WAIT_S: Final = 0.5
 

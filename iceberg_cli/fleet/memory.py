@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from iceberg_cli.engines.machine import rows_by_default
+from iceberg_cli.fleet.policy_file import GivenOptions
+from iceberg_cli.plan.text import count
+
 if TYPE_CHECKING:
     from iceberg_cli.api import Table
 
+_MEMORY: Final = "--memory"  # of verbs that rewrite rows
 BUDGET_BYTES: Final = 1 << 30
 # As measured by `python -m benchmarks growth`: of any table, and more for each live data file.
 _ANY_TABLE_BYTES: Final = 64 << 20
@@ -45,6 +50,19 @@ class MemoryBudget:
             with self._changed:
                 self._taken -= taking
                 self._changed.notify_all()
+
+
+def memory_of_rows(size_bytes: int | None, *, jobs: int) -> GivenOptions:
+    """What a verb may hold of the rows of one table: its share.
+
+    Args:
+        size_bytes: for all tables that are worked on side by side; None: 2 GiB, or a quarter of the machine's memory.
+        jobs: how many these are.
+    """
+    share = (rows_by_default() if size_bytes is None else size_bytes) // jobs
+    given = "default" if size_bytes is None else _MEMORY
+    source = f"{given} of maintain, shared by {count(jobs, 'tables')}"
+    return GivenOptions(given={_MEMORY: share}, sources={_MEMORY: source})
 
 
 def needed_by(table: Table) -> int:

@@ -77,6 +77,7 @@ class VerbPolicy:
         sources: by flag where that comes from, such as `policy.toml: tables[1].expire-snapshots.older-than`.
         thresholds: from how much on it is due, by name.
         short_retention: the source of `unsafe = ["short-retention"]`; None: the table's properties are the floor.
+        is_named: whether a policy file has it; else there is none, and it is looked at as every verb is.
     """
 
     verb: str
@@ -86,6 +87,7 @@ class VerbPolicy:
     sources: Mapping[str, str]
     thresholds: Mapping[str, Any] = field(default_factory=dict)
     short_retention: str | None = None
+    is_named: bool = True
 
     def policy(
         self,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.errors import CorruptFile, IcebergCliError
-from iceberg_cli.fleet.due import FleetPolicy, PlannedVerb, is_due, names_of, plans_of
+from iceberg_cli.fleet.due import FleetPolicy, PlannedVerb, is_due, is_offer, names_of, plans_of
 from iceberg_cli.fleet.facts import FactsStore, decision_key
 from iceberg_cli.fleet.grades import OK, DueVerb, grade_of, grade_of_error
 from iceberg_cli.fleet.listing import key_of_location
@@ -184,6 +184,7 @@ class Survey:
         glance, glances = known["glance"], format_of(listed.format).surveying.glances
         own, verbs = self._verbs(listed, glance["location"], glances.properties(glance))
         due: list[DueVerb] = []
+        offers: list[DueVerb] = []
         for verb in verbs:
             decision = self._decision(listed, verb, glance, glances, version)
             freed = known["decisions"].get(self._decision_key(verb, decision))
@@ -193,6 +194,8 @@ class Survey:
                 return None
             if freed["is_due"] if freed is not None else decision.is_due:
                 due.append(_due_by(verb, decision, freed))
+            elif freed is not None and freed["is_offer"]:
+                offers.append(_due_by(verb, decision, freed))
         return self._at_a_glance(
             listed,
             glance,
@@ -200,6 +203,7 @@ class Survey:
             findings=known["findings"],
             open_operations=self._open_operations(listed, glance, pointer),
             due=due,
+            offers=offers,
             decided=verbs,
             own=own,
             verbs=verbs,
@@ -296,6 +300,11 @@ class Survey:
             for each in planned
             if each.plan is not None and is_due(each.plan, each.verb)
         ]
+        offers = [
+            _due(each.plan, as_of_ms=self.as_of_ms)
+            for each in planned
+            if each.plan is not None and _is_shown_offer(each.plan, each.verb)
+        ]
         columns = table.fleet_columns(summary)
         # Not where another writer came meanwhile: some of it is of his version and some of the one before.
         if self.facts.is_kept and table.version == version and not self.opener.trust_lists:
@@ -308,10 +317,11 @@ class Survey:
             columns=columns,
             findings=[*findings, *(_finding_of(each) for each in planned if each.error is not None)],
             due=due,
+            offers=offers,
             decided=[each.verb for each in planned if each.plan is not None],
             own=own,
             verbs=verbs,
-            failed=[each.error for each in planned if each.error is not None],
+            failed=[each.error for each in planned if each.error is not None and not is_offer(each.verb)],
             open_operations=len(summary["open_operations"]),
             version=version,
             folder=table.key[1],
@@ -341,10 +351,11 @@ class Survey:
             key = self._decision_key(each.verb, decision)
             decisions.pop(key, None)
             # What a catalog says of deletions is no part of the table's version.
-            if each.plan.content.tagged is None and table.lasts(each.plan, decision):
+            if each.plan.content.tagged is None and (is_offer(each.verb) or table.lasts(each.plan, decision)):
                 files, size_bytes = each.plan.content.deletes
                 decisions[key] = {
                     "is_due": is_due(each.plan, each.verb),
+                    "is_offer": _is_shown_offer(each.plan, each.verb),
                     "reason": each.plan.content.reason or "",
                     "blocked_by": each.plan.blocked_by,
                     "bytes": size_bytes,
@@ -373,6 +384,7 @@ class Survey:
         decided: Sequence[VerbPolicy],
         own: TablePolicy | None,
         verbs: Sequence[VerbPolicy],
+        offers: Sequence[DueVerb] = (),
         failed: Sequence[IcebergCliError] = (),
         open_operations: int | None = None,
         from_cache: bool = False,
@@ -387,6 +399,7 @@ class Survey:
             **{name: columns[name] for name in _COLUMNS},
             "oldest_snapshot": iso(columns["oldest_snapshot_ms"]),
             "due": [each.to_json() for each in sorted(due, key=lambda each: -(each.size_bytes or 0))],
+            "offers": [{"operation": each.verb, "reason": each.reason} for each in offers],
             "open_operations": open_operations,
             "findings": list(findings),
             "cost": None,
@@ -418,6 +431,7 @@ def unreadable(listed: ListedTable, identity: Mapping[str, Any], error: IcebergC
         **dict.fromkeys(_COLUMNS),
         "oldest_snapshot": None,
         "due": [],
+        "offers": [],
         "open_operations": None,
         "findings": [],
         "cost": None,
@@ -431,6 +445,11 @@ def _bug(listed: ListedTable, error: Exception) -> SurveyedTable:
     return SurveyedTable(
         listed=listed, row=found.row, exit_code=_BUG, traceback="".join(traceback.format_exception(error))
     )
+
+
+def _is_shown_offer(plan: Plan, verb: VerbPolicy) -> bool:
+    """Whether a row has a plan among its `offers`."""
+    return is_offer(verb) and plan.due and not plan.blocked_by
 
 
 def _why_no_verb(own: TablePolicy | None) -> str:

@@ -22,6 +22,7 @@ __all__ = [
     "Inspector",
     "format_of",
     "is_only_by_name",
+    "is_only_by_policy",
     "place_of",
     "plugged_formats",
     "plugged_verbs",
@@ -135,6 +136,12 @@ def verbs_in_order(format_name: str | None = None) -> tuple[str, ...]:
 def is_only_by_name(verb: str) -> bool:
     """Whether a verb runs on many tables only where an entry of a policy file names it."""
     return any(policy.place.only_by_name for policy in policies_of(verb).values())
+
+
+@cache
+def is_only_by_policy(verb: str) -> bool:
+    """Whether what a verb would do is an offer, unless a policy file names it."""
+    return any(policy.place.only_by_policy for policy in policies_of(verb).values())
 
 
 def policies_of(verb: str) -> dict[str, type[Policy]]:

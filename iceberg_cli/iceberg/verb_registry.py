@@ -13,6 +13,6 @@ VERBS: Final = Verbs(
     "merge-dvs",
     "upgrade-v3",
     "assign-row-ids",
+    "rewrite-data-files",
     seen_by_inspect=("expire-snapshots", "rewrite-manifests", "merge-dvs"),
-    unlisted=("rewrite-data-files",),
 )

@@ -236,13 +236,16 @@ def _without_lone_files(files: _Files, starts: Ints, settings: CompactionSetting
     """Files and groups, without what would be rewritten for nothing beside files with deletes.
 
     A group with deletes is rewritten whole, as Java does: what is left of those files and several small ones might be
-    a group of the next run. One small file alone is none with what is left, and stays where it does not become fewer.
+    a group of the next run. One small file alone is none with what is left, and stays where it does not become fewer,
+    unless some of its own rows go: both could then be more than one file now and one file afterwards.
     """
     if settings.rewrite_all or settings.min_input_files <= _FILES_THAT_STAY:
         return files, starts
     groups = _groups(files, starts, settings)
     others = np.add.reduceat((~files.by_deletes).astype(np.int64), starts)
+    shrinking = np.add.reduceat(np.where(files.by_deletes, 0, files.deleted_rows), starts)
     has_lone = groups.by_deletes & groups.is_last & (others == 1) & (groups.outputs >= groups.files)
+    has_lone &= shrinking == 0
     is_lone = np.repeat(has_lone, groups.files) & ~files.by_deletes & ~files.is_split
     left = groups.files - np.add.reduceat(is_lone.astype(np.int64), starts)
     return files.take(np.flatnonzero(~is_lone)), np.cumsum(left) - left

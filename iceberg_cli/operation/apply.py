@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused
 from iceberg_cli.operation.deletion_probe import check_deletable
-from iceberg_cli.operation.groups.run import GroupsRun, abandon_groups
+from iceberg_cli.operation.groups.run import GROUP_COLUMNS, GroupsRun, abandon_groups
 from iceberg_cli.operation.journal import PLAN_FILE, Journal, load_plan, load_removals
 from iceberg_cli.operation.late_files import close, look_again, take_over
 from iceberg_cli.operation.operation_state import Operation
@@ -58,12 +58,13 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
             next_step="--dry-run shows what would be done.",
         )
     if not plan.due:
-        counts = dict.fromkeys(verb.result_columns, 0)
+        groups = plan.groups
         return Report(
             verb=plan.verb,
             operation_id=None,
             status="nothing_to_do",
-            counts=counts,
+            counts=dict.fromkeys((*verb.result_columns, *(GROUP_COLUMNS if groups is not None else ())), 0),
+            verified=None if groups is None else cast("GroupVerb", verb).compares_rows(plan),
             not_applicable=plan.not_applicable,
         )
     assert plan.removals is not None
@@ -83,7 +84,10 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
         removals = in_files(plan.removals)
         plan = replace(plan, removals=removals)
         document = encode(
-            plan.to_json(removals_file=removals.file), indent=None
+            plan.to_json(
+                removals_file=removals.file, inputs_file=None if plan.groups is None else plan.groups.file
+            ),
+            indent=None,
         )  # programs read it, not people
         journal.append(
             Begin(

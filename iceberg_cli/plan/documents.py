@@ -80,7 +80,7 @@ def plan_from_json(
         if schema == _FIRST_SCHEMA:
             value = _from_first(value)
         plan = _parsed(value, removals)
-        if (groups := value.get("groups")) is not None:
+        if (groups := value.get("rewrite")) is not None:
             from iceberg_cli.plan.groups import Groups  # few plans have any
 
             plan = replace(plan, groups=Groups.from_json(groups, read, path.rpartition("/")[0]))

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,12 +26,36 @@ GROUPS_SCHEMA: Final = pa.schema(
         pa.field("expected_bytes", pa.int64(), nullable=False),
         pa.field("leaves_rest", pa.bool_(), nullable=False),
         pa.field("reason", pa.string(), nullable=False),
+        pa.field("inputs_digest", pa.string(), nullable=False),
     ]
 )
 """Of each group: its number from 0, its partition in words, what it has, what is expected of it, whether its last file
-may be small, and why it is one."""
+may be small, why it is one, and a digest of the paths of its files."""
 
 _PREFIX, _SUFFIX = "inputs-", ".arrow"
+_FORECAST_SHAPE: Final[Mapping[str, Any]] = {
+    "deletes_applied": int,
+    "delete_files_that_go": int,
+    "comes_back": [{"bytes": int, "after": str, "held_by": [str]}],
+}
+
+
+class FreedLater(NamedTuple):
+    """Bytes of replaced files that can be freed once nothing needs these any more.
+
+    Args:
+        size_bytes: of the files.
+        after: what has to come first, in words.
+        held_by: refs that need them, or may.
+    """
+
+    size_bytes: int
+    after: str
+    held_by: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As an element of `comes_back`."""
+        return {"bytes": self.size_bytes, "after": self.after, "held_by": list(self.held_by)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,20 +66,35 @@ class Groups:
         rows: n groups by number: `GROUPS_SCHEMA`.
         inputs: their files, by `group`; the other columns are the format's.
         base: which state of the table they were planned on, in the format's own words.
+        deletes_applied: delete files that apply to their files, each counted once a data file.
+        delete_files_that_go: delete files that apply to nothing once all groups are rewritten.
+        comes_back: when the bytes of their files can be freed.
     """
 
     rows: pa.Table
     inputs: pa.Table
     base: Mapping[str, str]
+    deletes_applied: int = 0
+    delete_files_that_go: int = 0
+    comes_back: tuple[FreedLater, ...] = ()
 
     def __len__(self) -> int:
         """The number of groups."""
         return int(self.rows.num_rows)
 
+    def sum_of(self, column: str) -> int:
+        """The sum of a column of `GROUPS_SCHEMA` over all groups."""
+        return int(pc.sum(self.rows[column]).as_py() or 0)
+
     @property
     def size_bytes(self) -> int:
         """Of all their files."""
-        return int(pc.sum(self.rows["bytes"]).as_py() or 0)
+        return self.sum_of("bytes")
+
+    @property
+    def peak_extra_bytes(self) -> int:
+        """The room that new files are expected to take beside the old ones, of which none is deleted."""
+        return self.sum_of("expected_bytes")
 
     def sizes_of(self, numbers: Sequence[int]) -> int:
         """Bytes of the files of some groups."""
@@ -76,18 +115,34 @@ class Groups:
         return sink.getvalue()
 
     @cached_property
-    def file(self) -> str:
-        """The name of that file, which has its digest."""
-        return f"{_PREFIX}{hashlib.sha256(self.data).hexdigest()}{_SUFFIX}"
+    def digest(self) -> str:
+        """The SHA-256 of that file."""
+        return hashlib.sha256(self.data).hexdigest()
 
-    def to_json(self) -> dict[str, Any]:
-        """As part of the `plan/2` document."""
+    @property
+    def file(self) -> str:
+        """The name of that file in a journal."""
+        return f"{_PREFIX}{self.digest}{_SUFFIX}"
+
+    def to_json(self, *, inputs_file: str | None = None) -> dict[str, Any]:
+        """As `rewrite` in the `plan/2` document.
+
+        Args:
+            inputs_file: the name of the file that holds `inputs`; None: there is none beside the document.
+        """
         return {
-            "count": len(self),
-            "bytes": self.size_bytes,
+            "groups": self.rows.to_pylist(),
+            "input_files": len(self.inputs),
+            "input_bytes": self.size_bytes,
+            "rows": self.sum_of("rows"),
+            "output_files": self.sum_of("expected_files"),
+            "output_bytes": self.sum_of("expected_bytes"),
+            "deletes_applied": self.deletes_applied,
+            "delete_files_that_go": self.delete_files_that_go,
+            "peak_extra_bytes": self.peak_extra_bytes,
+            "comes_back": [each.to_json() for each in self.comes_back],
             "base": dict(self.base),
-            "rows": self.rows.to_pylist(),
-            "inputs": self.file,
+            "inputs": {"digest": self.digest, "file": inputs_file},
         }
 
     @classmethod
@@ -103,23 +158,34 @@ class Groups:
             KeyError, TypeError, ValueError: a field is missing or of another type.
             CorruptFile: the file is not there, or not the one that was written.
         """
-        name = value["inputs"]
+        name = value["inputs"]["file"]
         if not isinstance(name, str) or "/" in name:
             raise TypeError(f"inputs is {name!r:.80}")
-        rows = pa.Table.from_pylist(value["rows"], schema=GROUPS_SCHEMA)
+        rows = pa.Table.from_pylist(value["groups"], schema=GROUPS_SCHEMA)
         rows.validate(full=True)
-        if rows["number"].to_pylist() != list(range(value["count"])):
+        if rows["number"].to_pylist() != list(range(len(rows))):
             raise ValueError("the groups are not numbered from 0")
         try:
             data = read(name)
         except FileNotFoundError:
             raise CorruptFile(f"{folder}/{name}", None, "the plan names it, and it is not there") from None
-        if name != f"{_PREFIX}{hashlib.sha256(data).hexdigest()}{_SUFFIX}":
-            raise CorruptFile(f"{folder}/{name}", None, "it has not the digest in its name")
+        if value["inputs"]["digest"] != hashlib.sha256(data).hexdigest():
+            raise CorruptFile(f"{folder}/{name}", None, "it has not the digest that the plan has of it")
         try:
             inputs = pa.ipc.open_file(data).read_all()
         except pa.ArrowException as error:
             raise CorruptFile(f"{folder}/{name}", None, f"not an Arrow file: {error}") from error
         base = value["base"]
         check_shape(list(base.values()), [str], "base")
-        return cls(rows=rows, inputs=inputs, base=base)
+        check_shape(value, _FORECAST_SHAPE, "rewrite")
+        return cls(
+            rows=rows,
+            inputs=inputs,
+            base=base,
+            deletes_applied=value["deletes_applied"],
+            delete_files_that_go=value["delete_files_that_go"],
+            comes_back=tuple(
+                FreedLater(each["bytes"], each["after"], tuple(each["held_by"]))
+                for each in value["comes_back"]
+            ),
+        )

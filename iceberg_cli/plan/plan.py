@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.removals import Removals
 
 PLAN_SCHEMA = "iceberg-cli/plan/2"
+PARTITION = "partition"  # the subject of verdicts on files that stay as they are
 SNAPSHOT_IDS = "snapshot-ids"  # of an update; the only ids that updates of a plan have
 
 
@@ -314,8 +315,13 @@ class Plan:
         """Whether it changes what a client must know to read or write the table (Delta)."""
         return any("protocol" in update for update in self.updates)
 
-    def to_json(self, *, removals_file: str | None = None) -> dict[str, Any]:
-        """The `plan/2` document, the same for the same plan."""
+    def to_json(self, *, removals_file: str | None = None, inputs_file: str | None = None) -> dict[str, Any]:
+        """The `plan/2` document, the same for the same plan.
+
+        Args:
+            removals_file: the name of the file with its removals, beside the document.
+            inputs_file: the name of the file with the inputs of its groups, likewise.
+        """
         removals = self.removals
         return {
             "schema": PLAN_SCHEMA,
@@ -345,12 +351,20 @@ class Plan:
                 "file": removals_file,
             },
             **({} if self.tagged is None else {"tagged": self.tagged.to_json()}),
-            **({} if self.groups is None else {"groups": self.groups.to_json()}),
+            **({} if self.groups is None else {"rewrite": self._rewrite(self.groups, inputs_file)}),
             "due": self.due,
             "reason": self.reason,
             "offer": self.offer,
             "not_applicable": self.not_applicable,
         }
+
+    def _rewrite(self, groups: Groups, inputs_file: str | None) -> dict[str, Any]:
+        passed_by = [
+            {"partition": each.id, "reason": each.reason}
+            for each in self.verdicts
+            if each.subject == PARTITION
+        ]
+        return {**groups.to_json(inputs_file=inputs_file), "passed_by": passed_by}
 
     def with_removals(self, removals: Removals, *, lasting: Sequence[str] = ()) -> Plan:
         """The same plan with the files that go, and a warning for each kind of files that stay for ever."""

@@ -100,6 +100,7 @@ class Report(Shown):
     # Of an operation of many commits: `snapshot_id` and `groups` of each, and groups whose files are broken.
     commits: tuple[Mapping[str, Any], ...] = ()
     failed_groups: tuple[Mapping[str, str], ...] = ()
+    verified: bool | None = None  # whether all rows that it wrote were compared; None: it writes none
     kept_again: int = 0  # removals that are reachable by now, from this table or one in a folder below
     notes: tuple[str, ...] = ()
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
@@ -125,10 +126,13 @@ class Report(Shown):
 
     def _of_groups(self) -> dict[str, Any]:
         """Fields that only operations of many commits have."""
-        if not self.commits and not self.failed_groups:
+        if self.verified is None:
             return {}
-        commits = [{**each, "snapshot_id": str(each["snapshot_id"])} for each in self.commits]
-        return {"commits": commits, "failed_groups": [dict(each) for each in self.failed_groups]}
+        return {
+            "commits": [{**each, "snapshot_id": str(each["snapshot_id"])} for each in self.commits],
+            "failed_groups": [dict(each) for each in self.failed_groups],
+            "verified": self.verified,
+        }
 
     def to_json(self, table: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The `report/1` document.

@@ -22,13 +22,16 @@ class VerbPlace:
 
     Args:
         order: of the verbs that are due on a table, those with a lower one run first. Each leaves less to do for those
-            behind it: the format comes before what it makes possible, deletes are merged before their manifests are
-            regrouped, and what all of them replaced goes last.
+            behind it: the format comes before what it makes possible, row ids before rows are written anew, which drops
+            deletes; the others are merged before their manifests are regrouped, and what all of them replaced goes
+            last.
         removes: whether what it does not keep goes, and is not written anew.
         by_age: whether an age decides what goes: old snapshots and files, expired tombstones. It must not be carried
             out by a clock that is ahead.
         only_by_name: whether it runs on many tables only where an entry of a policy file names it: no later commit
             undoes it.
+        only_by_policy: whether it runs on many tables only where a policy file names it, be it for all of them, and is
+            not due otherwise: it reads and writes every row.
         after: the verb without whose end it cannot begin, or "".
         overdue: beside the age of snapshots, which goes for all verbs.
         names_elsewhere: what other tools call it, in lower case with hyphens.
@@ -38,6 +41,7 @@ class VerbPlace:
     removes: bool = False
     by_age: bool = False
     only_by_name: bool = False
+    only_by_policy: bool = False
     after: str = ""
     overdue: Overdue = lambda _: None
     names_elsewhere: tuple[str, ...] = ()

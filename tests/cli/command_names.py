@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-VERBS = ("expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids")
+VERBS = (
+    "expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids", "rewrite-data-files",
+)  # fmt: skip
 COMMANDS = (
     "inspect", "plan", *VERBS, "apply", "resume", "demo", "policy", "config", "completion", "list", "survey",
     "maintain",

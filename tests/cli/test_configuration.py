@@ -134,17 +134,40 @@ def test_an_option_has_one_value_by_command_line_variable_and_file(
     command, option = case
     value, key = example(option), option.flag.removeprefix("--")
     typed = called_with(command, *as_words(option.flag, value))
-    assert typed != called_with(command), "the example is not the default"
+    usual = called_with(command)
+    assert typed != usual, "the example is not the default"
 
     listed = value if isinstance(value, list) else [value]
-    with monkeypatch.context() as patch:
-        text = "yes" if value is True else "\n".join(map(str, listed))
-        patch.setenv(f"ICEBERG_CLI_{key.upper().replace('-', '_')}", text)
-        assert called_with(command) == typed
+    text = "yes" if value is True else "\n".join(map(str, listed))
+    of_all, of_command = f"{key} = {json.dumps(value)}", f"[{command}]\n{key} = {json.dumps(value)}"
+    # A verb to which the option means something else takes none that speaks to all.
+    shared = usual if option.own else without_own(typed, option.flag)
+    for variable, expected in (
+        (f"ICEBERG_CLI_{key.upper().replace('-', '_')}", shared),
+        (f"ICEBERG_CLI_{command.upper().replace('-', '_')}_{key.upper().replace('-', '_')}", typed),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, text)
+            assert called_with(command) == expected, variable
 
-    for document in (f"{key} = {json.dumps(value)}", f"[{command}]\n{key} = {json.dumps(value)}"):
+    for document, expected in ((of_all, shared), (of_command, typed)):
         (place / "iceberg-cli.toml").write_text(document)
-        assert called_with(command) == typed, document
+        assert called_with(command) == expected, document
+
+
+def without_own(typed: dict[str, Any], flag: str) -> dict[str, Any]:
+    """What `plan` is called with, without what a flag gives the verbs to which it means something else."""
+    owners = {verb for verb, each in EVERY if each.flag == flag and each.own}
+    return {
+        name: {verb: without(of_verb, flag) if verb in owners else of_verb for verb, of_verb in each.items()}
+        if owners & ({*each} if isinstance(each, dict) else set())
+        else each
+        for name, each in typed.items()
+    }
+
+
+def without(given: dict[str, Any], flag: str) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name != flag}
 
 
 @pytest.mark.parametrize("case", deep_unless_first(ALONE))

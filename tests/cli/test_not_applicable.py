@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, StorageFull, unavailable
+from iceberg_cli.formats import verbs_of
 from iceberg_cli.testing.delta_writer import an_add
 from iceberg_cli.testing.iceberg_files import ADDED
 from tests.cli.command_names import VERBS
@@ -60,7 +61,7 @@ def test_a_nightly_line_over_tables_of_every_version_is_green(
         assert listing(tmp_path) == before
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", verbs_of("delta"))
 def test_the_same_line_is_green_on_a_delta_table_without_any_feature(tmp_path: Path, verb: str) -> None:
     a_log(tmp_path / "t", [an_add(path="a.parquet")])
     ran = iceberg_cli(verb, tmp_path / "t", "--yes", "--format", "json")

@@ -112,7 +112,9 @@ def test_a_verb_that_cannot_be_planned_says_why_and_the_others_are_shown(tmp_pat
     ran = iceberg_cli("plan", location, *AS_OF)
     assert ran.code == 15
     lines = ran.out.splitlines()
-    assert lines[0] == "Nothing is due; rewrite-manifests and upgrade-v3 cannot be planned"
+    assert (
+        lines[0] == "Nothing is due; rewrite-manifests, upgrade-v3 and rewrite-data-files cannot be planned"
+    )
     assert "rewrite-manifests: cannot be planned" in lines
     why = lines[lines.index("rewrite-manifests: cannot be planned") + 1]
     assert why.startswith(f"  Cannot read {location}/metadata/m2.avro at byte ")

@@ -8,7 +8,7 @@ import pytest
 
 import iceberg_cli as ic
 from iceberg_cli.errors import UsageError
-from iceberg_cli.formats import VERB_NAMES, policies_of
+from iceberg_cli.formats import BUILT_IN, policies_of, verbs_of
 from iceberg_cli.plan.policy import Policy
 from iceberg_cli.testing.delta_writer import a_metadata, a_protocol, an_add, write_log
 from tests.builders import DAY_MS
@@ -23,6 +23,7 @@ ICEBERG: dict[str, dict[str, str]] = {
         "history.expire.max-ref-age-ms": str(90 * DAY_MS),
         "commit.manifest.target-size-bytes": "65536",
         "write.delete.target-file-size-bytes": "131072",
+        "write.target-file-size-bytes": "1048576",
     },
 }
 DELTA: dict[str, dict[str, str]] = {
@@ -37,6 +38,7 @@ GIVEN = {
     "expire-snapshots": {"--older-than": "8d", "--retain-last": 2, "--retention": "8d", "--mode": "lite"},
     "rewrite-manifests": {"--target-size": "16MiB", "--min-manifests": 3, "--checkpoint": "classic"},
     "merge-dvs": {"--target-size": "1MiB", "--dead-ratio": "0.5"},
+    "rewrite-data-files": {"--target-size": "64MiB", "--min-input-files": 3, "--max-rewrite-bytes": "1GiB"},
     "assign-row-ids": {"--ref": ["main"], "--batch-size": 5},
     "upgrade-v3": {"--with": "merge-dvs", "--feature": ["deletionVectors"]},
 }
@@ -65,8 +67,9 @@ def policies(verb: str, format_name: str) -> list[Policy]:
 
 
 @pytest.mark.parametrize("kind", ["none", "own"])
-@pytest.mark.parametrize("verb", VERB_NAMES)
-@pytest.mark.parametrize("format_name", ["iceberg", "delta"])
+@pytest.mark.parametrize(
+    ("format_name", "verb"), [(name, verb) for name in BUILT_IN for verb in verbs_of(name)]
+)
 def test_they_are_those_of_the_plan(format_name: str, verb: str, kind: str, tmp_path: Path) -> None:
     table = a_table(tmp_path, format_name, kind)
     for policy in policies(verb, format_name):

@@ -217,7 +217,7 @@ def test_commands_of_verbs_refuse_its_tables(table: Path) -> None:
 
 
 def test_a_verb_that_only_it_has_is_a_command(table: Path, tmp_path: Path) -> None:
-    assert "  sort-lines         Sort the lines of a table.\n" in iceberg_cli("--help").out
+    assert re.search(r"^  sort-lines +Sort the lines of a table\.$", iceberg_cli("--help").out, re.MULTILINE)
     assert "The first column that counts." in iceberg_cli("sort-lines", "--help-all").out
     ran = iceberg_cli("sort-lines", table, "--column", 3, "--dry-run")
     assert (ran.code, f"the lines of {table} cannot be sorted from column 3" in ran.err) == (11, True)

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from iceberg_cli.formats import BUILT_IN, VERB_NAMES, is_only_by_name, place_of, verbs_in_order
+from iceberg_cli.formats import (
+    BUILT_IN,
+    VERB_NAMES,
+    is_only_by_name,
+    is_only_by_policy,
+    place_of,
+    verbs_in_order,
+    verbs_of,
+)
 from iceberg_cli.plan.verb_place import long_after_its_checkpoint, with_many_deletes, with_many_manifests
 
 
 def having(name: str) -> set[tuple[str, str]]:
-    return {(of, verb) for of in BUILT_IN for verb in VERB_NAMES if getattr(place_of(of, verb), name)}
+    return {(of, verb) for of in BUILT_IN for verb in verbs_of(of) if getattr(place_of(of, verb), name)}
 
 
 def test_verbs_leave_less_to_do_for_those_behind_them() -> None:
     assert verbs_in_order() == (
-        "upgrade-v3", "merge-dvs", "assign-row-ids", "rewrite-manifests", "expire-snapshots",
+        "upgrade-v3", "assign-row-ids", "rewrite-data-files", "merge-dvs", "rewrite-manifests", "expire-snapshots",
     )  # fmt: skip
 
 
 def test_what_cannot_be_undone_runs_by_name_alone_and_after_what_it_needs() -> None:
     assert {verb for verb in VERB_NAMES if is_only_by_name(verb)} == {"upgrade-v3", "assign-row-ids"}
+    assert {verb for verb in VERB_NAMES if is_only_by_policy(verb)} == {"rewrite-data-files"}
     assert having("after") == {("iceberg", "assign-row-ids"), ("delta", "assign-row-ids")}
     assert place_of("delta", "assign-row-ids").after == "upgrade-v3"
 

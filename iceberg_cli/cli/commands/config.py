@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
 
     # Without --quiet: a file that has it for all commands would have this one say nothing of that.
-    @command(app, "config", only=("output_format", "verbose"), changes=False)
+    @command(app, "config", only=("document_format", "verbose"), changes=False)
     def config(
         run: Run,
         action: Annotated[

@@ -13,7 +13,7 @@ from iceberg_cli.cli.terminal.stopping import changed
 def register(app: typer.Typer) -> None:
     """Add the command."""
 
-    @command(app, "demo", only=("output_format", "as_of", "quiet"))
+    @command(app, "demo", only=("document_format", "as_of", "quiet"))
     def demo(
         run: Run,
         folder: Annotated[

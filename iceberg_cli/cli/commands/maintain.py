@@ -77,6 +77,14 @@ def register(app: typer.Typer) -> None:
         deadline: Annotated[
             str | None, typer.Option(metavar="DURATION", help="Begin nothing more after this time.")
         ] = None,
+        memory: Annotated[
+            str | None,
+            typer.Option(
+                metavar="SIZE",
+                help="For the rows that are held where data files are rewritten, over all tables; default: 2GiB, or a "
+                "quarter of what there is if that is less.",
+            ),
+        ] = None,
         no_resume: Annotated[
             bool, typer.Option("--no-resume", help="Leave the tables' open operations alone.")
         ] = False,
@@ -91,6 +99,7 @@ def register(app: typer.Typer) -> None:
         other. With a bound (--limit-deletes, --max-bytes, --deadline) the tables of which most is freed come first.
         """
         from iceberg_cli.fleet.calls.maintenance_result import MAINTENANCE_SCHEMA, maintenance_head
+        from iceberg_cli.fleet.memory import memory_of_rows
 
         measure(metrics, looks=dry_run, of_tables=True)
         if policy is None:
@@ -102,7 +111,9 @@ def register(app: typer.Typer) -> None:
             raise UsageError(
                 "--files prints lines, and --format json one document; --jsonl has lines of both"
             )
-        chosen = fleet_policy(run, policy, only=only or ())
+        jobs = positive(jobs, "--jobs") or DEFAULT_JOBS
+        size = None if memory is None else size_bytes(memory, "--memory")
+        chosen = fleet_policy(run, policy, only=only or (), memory=memory_of_rows(size, jobs=jobs))
         show = partial(_show, run, dry=dry_run)
         output = TableOutput(
             run, MAINTENANCE_SCHEMA, _LINE_SCHEMA, show, field="runs", jsonl=jsonl, report=report
@@ -110,7 +121,7 @@ def register(app: typer.Typer) -> None:
         if not (yes or dry_run):
             _check_can_ask(run, jsonl=jsonl)
         bounds = _Bounds(run, limit_deletes, max_bytes, deadline)
-        work = _Work(run, chosen, patterns, jobs=positive(jobs, "--jobs") or DEFAULT_JOBS)
+        work = _Work(run, chosen, patterns, jobs=jobs)
         shown: dict[tuple[str, str], Plan] | None = None
         if not (yes or dry_run):
             shown = work.ask(show=partial(_show, run, dry=True), files=files)

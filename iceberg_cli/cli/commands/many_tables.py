@@ -13,7 +13,7 @@ import typer
 
 from iceberg_cli.cli.context import Run
 from iceberg_cli.cli.options.arguments import integer
-from iceberg_cli.cli.options.configuration import variable_of
+from iceberg_cli.cli.options.configuration import is_variable
 from iceberg_cli.errors import UsageError, worst_of
 from iceberg_cli.formats import VERB_NAMES
 from iceberg_cli.plan.events import Event
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from iceberg_cli.fleet.listing import Failures, TableList
     from iceberg_cli.fleet.opening import TableOpener
     from iceberg_cli.fleet.patterns import Pattern
-    from iceberg_cli.fleet.policy_file import PolicyFile
+    from iceberg_cli.fleet.policy_file import GivenOptions, PolicyFile
 
 TOTALS_SCHEMA: Final = "iceberg-cli/totals/1"
 DEFAULT_JOBS: Final = 2
@@ -153,13 +153,16 @@ class FleetCommand:
             show_left_out(run.out, self.tables.views)
 
 
-def fleet_policy(run: Run, path: str | None, *, only: Iterable[str] = ()) -> FleetPolicy:
+def fleet_policy(
+    run: Run, path: str | None, *, only: Iterable[str] = (), memory: GivenOptions | None = None
+) -> FleetPolicy:
     """Which verbs are looked at, by a policy file and by what variables and the configuration file give each of them.
 
     Args:
         run: the options of all commands.
         path: of the policy file, or None.
         only: the verbs that are looked at; none: all.
+        memory: see `FleetPolicy`.
 
     Raises:
         UsageError: the file cannot be read, or a verb is none.
@@ -177,7 +180,7 @@ def fleet_policy(run: Run, path: str | None, *, only: Iterable[str] = ()) -> Fle
     if every is not None and every.gives_any:
         for verb in VERB_NAMES:
             settings = every.of_command(verb)
-            by_variable = {flag for flag, source in settings.sources.items() if source == variable_of(flag)}
+            by_variable = {flag for flag, source in settings.sources.items() if is_variable(source)}
             for target, flags in (
                 (stronger, by_variable),
                 (weaker, settings.sources.keys() - by_variable),
@@ -186,7 +189,7 @@ def fleet_policy(run: Run, path: str | None, *, only: Iterable[str] = ()) -> Fle
                     given={flag: settings.values[flag] for flag in flags},
                     sources={flag: settings.sources[flag] for flag in flags},
                 )
-    return FleetPolicy(file=file, weaker=weaker, stronger=stronger, only=frozenset(only))
+    return FleetPolicy(file=file, weaker=weaker, stronger=stronger, only=frozenset(only), memory=memory)
 
 
 class Outcome(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,7 @@ from iceberg_cli.cli.commands.carry_out import FilesOption, print_files, show_pl
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.options.arguments import Argument, ArgumentGroup, ReportOption, VerbOptions, verb_group
 from iceberg_cli.errors import WORST_FIRST, IcebergCliError, UsageError
-from iceberg_cli.formats import VERB_NAMES, policies_of, verbs_of
+from iceberg_cli.formats import VERB_NAMES, is_only_by_policy, policies_of, verbs_of
 from iceberg_cli.plan.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 
 SURVEY_SCHEMA = "iceberg-cli/survey/1"
 _HELPS = {
-    "target_size": "Size of new manifests (rewrite-manifests; default: commit.manifest.target-size-bytes, else 8MiB) "
-    "and of new files of deletion vectors (merge-dvs; default: write.delete.target-file-size-bytes, else 64MiB; Delta: "
-    "2MiB)."
+    "target_size": "Size of new manifests (rewrite-manifests; default: commit.manifest.target-size-bytes, else 8MiB), "
+    "of new files of deletion vectors (merge-dvs; default: write.delete.target-file-size-bytes, else 64MiB; Delta: "
+    "2MiB), and of new data files (rewrite-data-files; default: write.target-file-size-bytes, else 512MiB)."
 }
 
 
@@ -87,8 +86,9 @@ def register(app: typer.Typer) -> None:
             _show_survey(run, table, plans, failed, chosen, files=files)
         else:
             _show(run, plans[0], output, files=files)
-        if failed:
-            raise typer.Exit(_worst(failed).exit_code)
+        missed = {name: error for name, error in failed.items() if verb or not is_only_by_policy(name)}
+        if missed:
+            raise typer.Exit(_worst(missed).exit_code)
         if exit_code and _anything_due(plans, alone=verb is not None):
             raise typer.Exit(3)
 
@@ -141,15 +141,11 @@ def _refuse_strays(chosen: Mapping[str, VerbOptions], verb: str | None) -> None:
 def _show(run: Run, plan: Plan, output: str | None, *, files: bool) -> None:
     import shlex
 
-    from iceberg_cli.api import removals_beside
     from iceberg_cli.cli import render
 
     print_files(run, plan.content, files=files)
     if run.json:
-        render.print_json(
-            plan.to_json(removals_file=None if output is None else os.path.basename(removals_beside(output))),
-            as_line=files,
-        )
+        render.print_json(plan.to_json(beside=output), as_line=files)
     elif run.quiet:
         tell_what_stays(run, plan.content)
     else:

@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
     @command(
         app,
         "policy",
-        only=("output_format", "catalog_config", "storage_option", "as_of", "verbose"),
+        only=("document_format", "catalog_config", "storage_option", "as_of", "verbose"),
         idle=lambda values: ["--from", "--output"] if values["action"] == CHECK else [],
         changes=False,
     )

@@ -40,12 +40,14 @@ class Argument:
         annotation: with typer's description of it.
         default: its value where it is not given; none where it must be.
         kind: of the values of a policy's option.
+        own: see `PolicyOption`.
     """
 
     name: str
     annotation: Any
     default: Any = inspect.Parameter.empty
     kind: Kind | None = None
+    own: bool = False
 
     @property
     def _about(self) -> Any:
@@ -167,6 +169,9 @@ def values_of(
         if name not in groups
     }
     every = {**own, **{name: each for group in groups.values() for name, each in group.arguments.items()}}
+    assert len(every) == len(own) + sum(len(group.arguments) for group in groups.values()), (
+        "two have one name"
+    )
     parameters = [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.annotation
@@ -301,7 +306,7 @@ def verb_group(policies: Mapping[str, type[Policy]]) -> ArgumentGroup:
         given = {
             each.flag: settings.values[name]
             for name, each in arguments.items()
-            if each.flag in settings.sources
+            if each.flag in settings.sources and not (each.own and each.flag in settings.shared)
         }
         sources = {flag: settings.sources[flag] for flag in given}
         typed = {each.flag: each for each in arguments.values() if each.flag in settings.typed}
@@ -318,14 +323,14 @@ def _name(flag: str) -> str:
 def _argument(each: PolicyOption, flag: str) -> Argument:
     name, text, kind = _name(flag), each.help_of[flag], each.kind
     if kind.takes is bool:
-        return Argument(name, Annotated[bool, typer.Option(flag, help=text)], False)
+        return Argument(name, Annotated[bool, typer.Option(flag, help=text)], False, own=each.own)
     parser = integer if kind.takes is int else None
     about = typer.Option(flag, metavar=kind.metavar, help=text, parser=parser)
     if kind.repeatable:
-        return Argument(name, Annotated[list[kind.takes] | None, about], None, kind)  # type: ignore[name-defined]
+        return Argument(name, Annotated[list[kind.takes] | None, about], None, kind, each.own)  # type: ignore[name-defined]
     if each.default in (None, ()):
-        return Argument(name, Annotated[kind.takes | None, about], None, kind)
-    return Argument(name, Annotated[kind.takes, about], kind.to_text(each.default), kind)
+        return Argument(name, Annotated[kind.takes | None, about], None, kind, each.own)
+    return Argument(name, Annotated[kind.takes, about], kind.to_text(each.default), kind, each.own)
 
 
 def integer(text: str) -> int:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 PREFIX: Final = "ICEBERG_CLI_"
 FILE_VARIABLE: Final = "ICEBERG_CLI_CONFIG"
 FILE_NAME: Final = "iceberg-cli.toml"
-_TYPED, _VARIABLE = 100, 99  # strengths; a file has those below
+_TYPED, _OWN_VARIABLE, _VARIABLE = 100, 99, 98  # strengths; a file has those below
+_OF_VARIABLE: Final = "variable "  # how such a source begins
+_SHARED: Final = (_VARIABLE, 0)  # of values that are given whatever command has the option
 # Options of which only one can be meant; with "=" this value of it.
 _EXCLUSIVE: Final = (
     ("--snapshot", "--ref", "--at", "--version"),
@@ -44,9 +46,15 @@ _EXCLUSIVE: Final = (
 _LOOKS: Final = ("--check", "--list")  # only what is typed has them left out, so that something is done
 
 
-def variable_of(flag: str) -> str:
-    """The variable of an option: `ICEBERG_CLI_OLDER_THAN` of `--older-than`."""
-    return PREFIX + flag.removeprefix("--").upper().replace("-", "_")
+def variable_of(flag: str, command: str = "") -> str:
+    """The variable of an option: `ICEBERG_CLI_OLDER_THAN` of `--older-than`; with the command's name, of that alone."""
+    name = f"{command}-{flag.removeprefix('--')}" if command else flag.removeprefix("--")
+    return PREFIX + name.upper().replace("-", "_")
+
+
+def is_variable(source: str) -> bool:
+    """Whether a value comes from a variable, by its source in words."""
+    return source.startswith(_OF_VARIABLE)
 
 
 class Configuration:
@@ -146,7 +154,7 @@ class Configuration:
 
     def text_of(self, flag: str, command: str) -> str | None:
         """What a variable or the file has for an option, neither of which is checked; None: nothing."""
-        if named := self.variables.get(variable_of(flag)):
+        if named := self.variables.get(variable_of(flag, command), self.variables.get(variable_of(flag))):
             return named
         try:
             file = self._find()
@@ -197,20 +205,32 @@ class Configuration:
         from iceberg_cli.plan.text import did_you_mean
 
         lines: list[str] = []
-        known = {FILE_VARIABLE, *map(variable_of, own)}
+        own_known = {FILE_VARIABLE, *map(variable_of, own)}
+        known = set(own_known)
         for name in sorted(self.variables):
-            flag = _flag(name)
+            if name not in known:
+                known |= {variable_of(each) for options in self.commands.values() for each in options}
+                known |= {
+                    variable_of(each, command)
+                    for command, options in self.commands.items()
+                    for each in options
+                }
+            flag = _flag(name) if name in own_known else self._option_of(name)
             if command_line_alone(flag):
                 raise UsageError(
                     f"Variable {name}: {flag} is taken from the command line alone",
                     next_step=f"Unset {name}.",
                 )
             if name not in known:
-                known |= {variable_of(flag) for options in self.commands.values() for flag in options}
-            if name not in known:
-                usable = [each for each in sorted(known) if not command_line_alone(_flag(each))]
+                usable = [each for each in sorted(known) if not command_line_alone(self._option_of(each))]
                 lines.append(f"variable {name} is no option of any command.{did_you_mean(name, usable)}")
         return lines
+
+    def _option_of(self, variable: str) -> str:
+        """The option that a variable names, of a command or of all."""
+        flag = _flag(variable)
+        command = next((each for each in self.commands if flag.startswith(f"--{each}-")), None)
+        return flag if command is None else f"--{flag.removeprefix(f'--{command}-')}"
 
 
 def _flag(variable: str) -> str:
@@ -260,14 +280,26 @@ class _Resolver:
             values=values,
             sources=sources,
             typed=frozenset(self.flags[name] for name in self.typed if name in self.flags),
-            of_verb=lambda verb: self.settings((tables[0], verb)) if self._has(verb) else settings,
+            of_verb=lambda verb: self._of(verb).settings((tables[0], verb)) if self._has(verb) else settings,
             every=self.configuration,
+            shared=frozenset(flag for flag, strength in strengths.items() if strength in _SHARED),
         )
         return settings
 
+    def _of(self, verb: str) -> _Resolver:
+        """The same, with the options as the command of a verb has them."""
+        own = self.configuration.commands[verb]
+        parameters = {
+            name: own.get(each.flag, each) if each.is_option else each
+            for name, each in self.parameters.items()
+        }
+        return _Resolver(self.configuration, parameters, self.values, self.typed)
+
     def _has(self, table: str) -> bool:
-        file = self.configuration.file
-        return file is not None and table in file.document
+        file, begin = self.configuration.file, variable_of("", table)
+        return (file is not None and table in file.document) or any(
+            name.startswith(begin) for name in self.configuration.variables
+        )
 
     def _found(self, argument: Argument, tables: Sequence[str]) -> tuple[Any, str, int] | None:
         """The value of an option that is not on the command line, its source and its strength."""
@@ -275,14 +307,17 @@ class _Resolver:
             return None
         from iceberg_cli.cli.options.configured_values import read_text, read_value
 
-        name = variable_of(argument.flag)
-        if (text := self.configuration.variables.get(name)) is not None:
-            source = f"variable {name}"
-            with _correcting(source):
-                return read_text(argument, _utf8(text, source), source, now_ms=now_ms()), source, _VARIABLE
+        names = [(variable_of(argument.flag, each), _OWN_VARIABLE) for each in tables]
+        if not argument.own:
+            names.append((variable_of(argument.flag), _VARIABLE))
+        for name, strength in names:
+            if (text := self.configuration.variables.get(name)) is not None:
+                source = f"{_OF_VARIABLE}{name}"
+                with _correcting(source):
+                    return read_text(argument, _utf8(text, source), source, now_ms=now_ms()), source, strength
         file = self.configuration.file
         found = None if file is None else file.find(argument.flag, tables)
-        if found is None:
+        if found is None or (argument.own and found[2] in _SHARED):
             return None
         value, source, strength = found
         return read_value(argument, value, source, now_ms=now_ms()), source, strength

@@ -44,9 +44,10 @@ if TYPE_CHECKING:
 class Settings:
     """The values of a command's parameters, and where they come from.
 
-    An option's value comes from, strongest first: the command line; the variable `ICEBERG_CLI_<OPTION>`; the
-    configuration file, there from the table of the command, for `plan` then from that of the verb, then from the keys
-    that stand before all tables; a property of the table that is maintained; the documented default. Of options that
+    An option's value comes from, strongest first: the command line; the variable `ICEBERG_CLI_<COMMAND>_<OPTION>`, for
+    `plan` then that of the verb; the variable `ICEBERG_CLI_<OPTION>`; the configuration file, there from the table of
+    the command, for `plan` then from that of the verb, then from the keys that stand before all tables; a property of
+    the table that is maintained; the documented default. Of options that
     exclude each other the one of the weaker source is left out.
 
     Args:
@@ -56,6 +57,7 @@ class Settings:
         typed: the flags that are on the command line.
         of_verb: the same settings as a verb has them, by its name: for a command that stands for several.
         every: those of all commands; None where there are no others.
+        shared: the flags whose value a variable or the file gives whatever command has them.
     """
 
     values: Mapping[str, Any]
@@ -63,6 +65,7 @@ class Settings:
     typed: frozenset[str]
     of_verb: Callable[[str], Settings]
     every: EverySettings | None = None
+    shared: frozenset[str] = frozenset()
 
     def if_typed(self, flag: str, value: Any) -> Any:
         """The value of an option that is on the command line, else None.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.cli.render.kinds import KIND_NAMES
 from iceberg_cli.cli.render.layout import GAP
-from iceberg_cli.formats import format_of, place_of
+from iceberg_cli.cli.render.rewrite import rewrite_text, show_rewrite
+from iceberg_cli.formats import format_of, place_of, policy_for
 from iceberg_cli.plan.inspection import ID, NUMBER, PATH, SIZE, SPAN, TEXT, VERDICT, Column, Row, other_than
 from iceberg_cli.plan.plan import Option, Plan, Step, Verdict
 from iceberg_cli.plan.policy import DEFAULT
@@ -64,6 +65,8 @@ def show_plan(screen: Surface, plan: Plan, *, refused: bool = False) -> None:
     for warning in plan.warnings:
         screen.line(f"warning: {warning}", style="yellow")
     show_verdicts(screen, plan)
+    if plan.groups is not None:
+        show_rewrite(screen, plan.groups)
     _show_steps(screen, plan)
     show_removals(screen, plan)
     _show_origin(screen, plan)
@@ -75,7 +78,7 @@ def show_plan(screen: Surface, plan: Plan, *, refused: bool = False) -> None:
 def headline(plan: Plan) -> str:
     """What would be done, in one sentence."""
     if plan.due:
-        parts = totals(plan, going_only=True)
+        parts = _changes_of(plan)
         files, size_bytes = plan.deletes
         parts.append(f"{count(files, 'files')}, {size(size_bytes)} freed" if files else "no file is deleted")
         parts += _tagged(plan)
@@ -96,7 +99,7 @@ def _nothing_to_do(plan: Plan) -> str:
 
 def consequence(plan: Plan) -> str:
     """What is done once the operator agrees, in totals, and what of it cannot be undone."""
-    parts = totals(plan, going_only=True)
+    parts = _changes_of(plan)
     files, size_bytes = plan.deletes
     if files:
         be = "is" if files == 1 else "are"
@@ -111,6 +114,12 @@ def consequence(plan: Plan) -> str:
         parts.append("no file is deleted")
     parts += _tagged(plan)
     return f"{'; '.join(parts)}."
+
+
+def _changes_of(plan: Plan) -> list[str]:
+    """What goes, changes or is rewritten, in totals."""
+    rewritten = [] if plan.groups is None else [rewrite_text(plan.groups)]
+    return [*rewritten, *totals(plan, going_only=True)]
 
 
 def _tagged(plan: Plan) -> list[str]:
@@ -336,8 +345,13 @@ def _show_origin(screen: Surface, plan: Plan) -> None:
         shown.add("by_age")
     others = {name: option for name, option in plan.options.items() if name not in shown}
     given = [(name, option) for name, option in others.items() if option.source != DEFAULT]
+    labels = {
+        each.json_name: each.flag.removeprefix("--")
+        for each in policy_for(table["format"], plan.verb).options()
+        if each.flag.endswith("-bytes")
+    }
     defaults = [
-        f"{option_label(name)} {option_text(name, option.value)}"
+        f"{labels.get(name) or option_label(name)} {option_text(name, option.value)}"
         for name, option in others.items()
         if option.source == DEFAULT and (screen.layout.verbose or option.value not in (None, False, [], ()))
     ]
@@ -346,7 +360,11 @@ def _show_origin(screen: Surface, plan: Plan) -> None:
     screen.facts(
         [
             *(
-                (option_label(name), f"{option_text(name, option.value)}, {_source(option)}", TEXT)
+                (
+                    labels.get(name) or option_label(name),
+                    f"{option_text(name, option.value)}, {_source(option)}",
+                    TEXT,
+                )
                 for name, option in given
             ),
             ("by default", ", ".join(defaults), TEXT),

@@ -35,6 +35,9 @@ def show_report(screen: Surface, report: Report, table: str) -> None:
         _show_abandoned(screen, report, report.abandoned, table)
         return
     screen.line(_headline(report), style="bold green" if report.status == "done" else "bold")
+    for broken in report.failed_groups[:_SHOWN_FAILURES]:
+        name = f"{broken['partition']}: " if broken["partition"] else ""
+        screen.line(f"broken: {name}{broken['reason']}", style="red", indent=GAP)
     for failure in report.failed_deletes[:_SHOWN_FAILURES]:
         screen.line(f"still there: {failure['path']}: {failure['reason']}", style="red", indent=GAP)
     if len(report.failed_deletes) > _SHOWN_FAILURES:
@@ -68,6 +71,8 @@ def show_report(screen: Surface, report: Report, table: str) -> None:
 def _headline(report: Report) -> str:
     deleted = sum(number for name, number in report.counts.items() if _deleted_kind(name))
     parts = [_STATUSES.get(report.status, report.status)]
+    if report.commits or report.failed_groups:
+        parts = _of_groups(report)
     if report.waits_until_ms is not None:
         parts[0] = _WAITING.format(moment(report.waits_until_ms))
     if report.not_applicable is not None:
@@ -86,6 +91,18 @@ def _headline(report: Report) -> str:
     if report.operation_id:
         parts.append(f"took {age(report.duration_ms, parts=1)}")
     return f"{report.verb}: {'; '.join(parts)}"
+
+
+def _of_groups(report: Report) -> list[str]:
+    """What came of groups of files that were rewritten."""
+    done = sum(each["groups"] for each in report.commits)
+    how = "Done" if report.status == "done" else "Done in part"
+    parts = [f"{how}: {count(done, 'groups')} committed by {count(len(report.commits), 'snapshots')}"]
+    if left := report.counts.get("conflicted_groups_count"):
+        parts.append(f"{count(left, 'groups')} left to the next run, for another writer changed their files")
+    if report.failed_groups:
+        parts.append(f"{count(len(report.failed_groups), 'groups')} broken")
+    return parts
 
 
 def _deleted_kind(name: str) -> str:

@@ -101,6 +101,11 @@ def show_rest(screen: Surface, totals: SurveyTotals, *, shown: int, quick: bool)
         screen.line(
             "Not looked at, but for what an earlier survey read: manifests, and so bytes and other verbs"
         )
+    for verb, tables in sorted(totals.offers.items()):
+        screen.line(
+            f"{verb} has something to do in {count(tables, 'tables')}, which makes nothing due:"
+            f" `plan TABLE {verb}` shows it"
+        )
     if operations := totals.sums["open_operations"]:
         screen.line(f"{count(operations, 'open operations')}: `resume PATTERN --list` shows them")
     if totals.bad:

@@ -191,6 +191,7 @@ def maintain(
     limit_deletes: int | None = None,
     max_bytes: int | str | None = None,
     deadline: Time | None = None,
+    memory: int | str | None = None,
     settle: bool = True,
     jobs: int | None = None,
     as_of: Time | None = None,
@@ -219,6 +220,8 @@ def maintain(
         limit_deletes: delete at most so many files, over all tables.
         max_bytes: delete at most so many bytes, over all tables; also as a text such as "10GiB".
         deadline: nothing more is begun after this time, or this long from now.
+        memory: for the rows that are held where data files are rewritten, in bytes or as "2GiB", over all tables that
+            are worked on side by side; None: 2 GiB, or a quarter of what there is if that is less.
         settle: finish open operations of earlier runs first.
         jobs: tables that are worked on side by side; None: 2.
         as_of: the "now" of every age; None: now.
@@ -244,6 +247,7 @@ def maintain(
     from iceberg_cli.fleet.calls.maintenance_result import MaintenanceResult
     from iceberg_cli.fleet.due import FleetPolicy
     from iceberg_cli.fleet.maintenance import Maintenance
+    from iceberg_cli.fleet.memory import memory_of_rows
     from iceberg_cli.fleet.opening import TableOpener
     from iceberg_cli.telemetry import traced
 
@@ -253,6 +257,8 @@ def maintain(
         raise UsageError("policy must be one, and is None", next_step='Give ic.Policy.load("policy.toml").')
     verbs = _verbs(only)
     allowance = _allowance(limit_deletes, max_bytes)
+    side_by_side = _jobs(jobs, otherwise=DEFAULT_JOBS)
+    rows_bytes = _positive(size_bytes(memory, "memory") if isinstance(memory, str) else memory, "memory")
     until_ms = None if deadline is None else deadline_ms(deadline, "deadline", now_ms=now_ms)
     chosen, found = _tables(tables, file, catalog_config, storage_options, compared=True)
     if found is not None:
@@ -273,9 +279,9 @@ def maintain(
             cache_bytes=cache_bytes,
             on_event=listener,
         ),
-        policy=FleetPolicy(file=file, only=verbs),
+        policy=FleetPolicy(file=file, only=verbs, memory=memory_of_rows(rows_bytes, jobs=side_by_side)),
         as_of_ms=as_of_ms,
-        jobs=_jobs(jobs, otherwise=DEFAULT_JOBS),
+        jobs=side_by_side,
         allowance=allowance,
         deadline_ms=until_ms,
         ranked=(allowance is not None or until_ms is not None) and not is_one,

@@ -117,6 +117,7 @@ class SurveyTotals:
         self.tables = 0
         self.due = 0
         self.grades: Counter[str] = Counter()
+        self.offers: Counter[str] = Counter()  # tables by verb
         self.sums: Counter[str] = Counter()
         self.money: Counter[str] = Counter()
 
@@ -127,6 +128,7 @@ class SurveyTotals:
         self.tables += 1
         self.due += found.is_due
         self.grades[found.row["grade"]] += 1
+        self.offers.update(each["operation"] for each in found.row["offers"])
         self.sums["freed_bytes"] += found.freed_bytes
         self.sums["freed_files"] += sum(
             each["files"] or 0 for each in found.row["due"] if not each["blocked_by"]
@@ -151,6 +153,7 @@ class SurveyTotals:
             "tables": self.tables,
             "due": self.due,
             "grades": {grade: self.grades[grade] for grade in GRADES},
+            "offers": dict(sorted(self.offers.items())),
             **{
                 name: self.sums[name]
                 for name in (

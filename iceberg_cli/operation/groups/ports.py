@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from iceberg_cli.operation.ports import Build, Verb, nothing_to_build
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from iceberg_cli.operation.groups.creator import Creator, Written
     from iceberg_cli.operation.groups.results import GroupResult
     from iceberg_cli.plan.plan import Plan, Step
+
+
+_LEAST_MS: Final = 60_000  # between two commits, unless it was said when to commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,7 @@ class CommitPace:
     """How often finished groups are committed, beside the commit at the end.
 
     Args:
-        every_bytes: of files in finished groups; None: a tenth of all.
+        every_bytes: of files in finished groups; None: a tenth of all, and not twice within a minute.
         every_ms: since the last commit.
         most_commits: in all.
     """
@@ -56,8 +59,11 @@ class CommitPace:
         """
         if commits + 1 >= self.most_commits:
             return False
-        every_bytes = max(1, of_bytes // 10 if self.every_bytes is None else self.every_bytes)
-        return waiting_bytes >= every_bytes or elapsed_ms >= self.every_ms
+        if elapsed_ms >= self.every_ms:
+            return True
+        if self.every_bytes is None:
+            return elapsed_ms >= _LEAST_MS and waiting_bytes >= max(1, of_bytes // 10)
+        return waiting_bytes >= self.every_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +74,13 @@ class Batch:
         step: None where no group can be committed.
         build: of its files.
         dropped: the groups that cannot be committed any more, each with the reason.
+        lost_deletes: deletes that came too late for files of groups that were committed before, a sentence for each.
     """
 
     step: Step | None
     build: Build = nothing_to_build
     dropped: Mapping[int, str] = field(default_factory=dict)
+    lost_deletes: tuple[str, ...] = ()
 
 
 class GroupVerb(Verb, Protocol):
@@ -102,13 +110,20 @@ class GroupVerb(Verb, Protocol):
         """
         ...
 
-    def batch(self, table: Any, plan: Plan, results: Sequence[GroupResult]) -> Batch:
+    def compares_rows(self, plan: Plan) -> bool:
+        """Whether all rows that are written are compared with those that were read."""
+        ...
+
+    def batch(
+        self, table: Any, plan: Plan, results: Sequence[GroupResult], *, committed: Collection[int]
+    ) -> Batch:
         """The commit of finished groups: those whose files the table has as the plan had them.
 
         Args:
             table: as loaded last.
             plan: with groups.
             results: of groups that are finished.
+            committed: numbers of the groups that were committed before.
 
         Raises:
             CorruptFile: what must be read of the table cannot be read whole. Refused: it cannot be committed to.

@@ -7,6 +7,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from iceberg_cli.errors import (
     BackendUnavailable,
     Cancelled,
@@ -25,7 +27,7 @@ from iceberg_cli.operation.operation_state import FinishedGroup, GroupStates, Op
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.operation.records import Begin, GroupsDone, GroupsDropped, StepDone
 from iceberg_cli.operation.reporting import added_snapshot
-from iceberg_cli.plan.events import COMMIT, STAGE, WAIT
+from iceberg_cli.plan.events import COMMIT, STAGE, WAIT, Event
 from iceberg_cli.plan.groups import Groups
 from iceberg_cli.plan.plan import StagedFile, Step, Task
 from iceberg_cli.plan.report import Report
@@ -46,6 +48,11 @@ _CONFLICT_WAIT_MS: Final = 60_000
 _SEEN_MS: Final = 60_000
 CONFLICTED: Final = "conflicted_groups_count"
 FAILED: Final = "failed_groups_count"
+_FAILED_FILES: Final = "failed_data_files_count"
+_LOST_DELETES: Final = "lost_deletes_count"
+GROUP_COLUMNS: Final = (CONFLICTED, FAILED, _FAILED_FILES, _LOST_DELETES)
+_PLANNED_ON_IS_GONE: Final = "the snapshot that it was planned on is gone"
+_SHOWN_LOST: Final = 20  # deletes; the others are counted
 
 
 @dataclass(kw_only=True)
@@ -58,6 +65,7 @@ class GroupsRun(CommittingRun):
     failure: IcebergCliError | None = None
     _unrecorded: list[FinishedGroup] = field(default_factory=list)
     _unread: dict[int, CorruptFile] = field(default_factory=dict)  # groups that failed, not recorded yet
+    _lost_deletes: tuple[str, ...] = ()  # as `Batch` has them
     _outputs: tuple[str, ...] = ()  # data files of the commit that is about to be sent
     _outputs_seen_ms: int = 0  # when all of them were seen to be there
     # The mark of this process's tries: the number of the journal's next record, which only it can append.
@@ -121,15 +129,16 @@ class GroupsRun(CommittingRun):
 
     def _rewrite(self) -> None:
         """Rewrite the groups that are not finished, and commit as they are."""
-        states = self._groups()
-        todo = [
-            number
-            for number in range(len(self._plan_groups))
-            if number not in states.finished and number not in states.dropped
-        ]
+        if self.table.base().version != self.shown.base.version:
+            # What cannot be committed any more is not rewritten first.
+            self._drop(self.verb.changed(self.table, self.shown, self._unfinished()))
+        todo = self._unfinished()
         if not todo:
             return
         tasks = self.verb.tasks(self.table, self.shown, todo)
+        self._drop(
+            dict.fromkeys((number for number in todo if number not in tasks.groups), _PLANNED_ON_IS_GONE)
+        )
         work = GroupWork(
             storage=self.table.workspace.storage,
             folder=self.folder,
@@ -143,14 +152,32 @@ class GroupsRun(CommittingRun):
         pace = self.verb.pace(self.shown)
         ends = self.table.engine.run(work, items, may_begin=self._may_begin, processes=tasks.processes)
         with self._phase(STAGE), closing(ends):
+            sizes = self._plan_groups.rows["bytes"].take(pa.array(todo, pa.int64())).to_pylist()
+            done, total = 0, sum(sizes)
+            self._tell(done, total)
             for end in self._ends_of(ends):
                 self._is_certain()
                 if end is not None:
                     self._ended(todo, end)
+                    done += sizes[end.index]
+                    self._tell(done, total)
                 self._record(at_once=False)
                 if self.failure is None and self._is_commit_due(pace):
                     self._commit_finished()
         self._record(at_once=True)
+
+    def _tell(self, done: int, total: int) -> None:
+        """Tell how many bytes of the files that are rewritten are in groups that have ended."""
+        self.runtime.on_event(Event(phase="rewriting files", done=done, total=total, unit="bytes"))
+
+    def _unfinished(self) -> list[int]:
+        """The groups that are to be rewritten still."""
+        states = self._groups()
+        return [
+            number
+            for number in range(len(self._plan_groups))
+            if number not in states.finished and number not in states.dropped
+        ]
 
     def _ends_of(
         self, ends: Iterator[TaskEnd[FinishedGroup] | None]
@@ -286,8 +313,10 @@ class GroupsRun(CommittingRun):
             if not results:
                 break
             self._load(seen)
-            batch = self.verb.batch(self.table, self.shown, results)
+            committed = self._groups().committed
+            batch = self.verb.batch(self.table, self.shown, results, committed=committed)
             self._drop(batch.dropped)
+            self._lost_deletes = batch.lost_deletes
             if batch.step is None:
                 break
             named = [each for each in results if each.number not in batch.dropped]
@@ -383,7 +412,7 @@ class GroupsRun(CommittingRun):
             return next(iter(gone.values()))
         self._outputs = tuple(path for each in known.values() for path in each.paths)
         try:
-            self.verb.batch(self.table, self.shown, [*known.values()])
+            self.verb.batch(self.table, self.shown, [*known.values()], committed=())
         except CorruptFile as error:
             return f"the table is damaged: {error.message}"
         return None
@@ -463,6 +492,11 @@ class GroupsRun(CommittingRun):
             for column in self.verb.result_columns:
                 counts[column] += intent.counts.get(column, 0)
         counts[FAILED] = len(states.broken)
+        counts[_FAILED_FILES] = len(self._plan_groups.inputs_of([*states.broken]))
+        counts[_LOST_DELETES] = len(self._lost_deletes)
+        notes = [*self.notes, *self._lost_deletes[:_SHOWN_LOST]]
+        if len(self._lost_deletes) > _SHOWN_LOST:
+            notes.append(f"And {len(self._lost_deletes) - _SHOWN_LOST:,} more lost deletes.")
         counts[CONFLICTED] = len(states.dropped.keys() - states.broken - states.committed)
         partitions = self._plan_groups.rows["partition"]
         failed = tuple(
@@ -484,7 +518,8 @@ class GroupsRun(CommittingRun):
                 {"snapshot_id": added_snapshot(each), "groups": len(each.groups or ())} for each in intents
             ),
             failed_groups=failed,
-            notes=(*self.notes, *map(str, self.table.vouchers())),
+            verified=self.verb.compares_rows(self.shown),
+            notes=(*notes, *map(str, self.table.vouchers())),
             duration_ms=self.runtime.now_ms() - started_ms,
         )
 

@@ -54,6 +54,7 @@ def a_table(name: str, grade: str = "due", **fields: Any) -> dict[str, Any]:
         "metadata_bytes": 40_000,
         "log_versions_since_checkpoint": None,
         "due": due if grade in ("due", "overdue") else [],
+        "offers": [],
         "open_operations": 0,
         "findings": [],
         "cost": {"currency": "EUR", "month": 1.5},
@@ -77,7 +78,7 @@ def a_finding(message: str) -> dict[str, str]:
 def an_unreadable_table(name: str) -> dict[str, Any]:
     """One of which nothing is known but why."""
     known = a_table(name, "unreadable", findings=[a_finding("Cannot read v3.metadata.json at byte 17")])
-    kept = ("table", "grade", "rule", "due", "findings", "from_cache")
+    kept = ("table", "grade", "rule", "due", "offers", "findings", "from_cache")
     return {key: value if key in kept else None for key, value in known.items()}
 
 
@@ -101,6 +102,7 @@ def a_fleet(*tables: dict[str, Any], failed: Sequence[dict[str, Any]] = ()) -> d
             "tables": len(tables),
             "due": sum(bool(each["due"]) for each in tables),
             "grades": {grade: sum(each["grade"] == grade for each in tables) for grade in _RULES},
+            "offers": {},
             "open_operations": 0,
             "freed_bytes": freed("bytes"),
             "freed_files": freed("files"),

@@ -206,4 +206,6 @@ def test_ids_that_another_step_s_commit_reserves_are_counted_too() -> None:
 
 
 def test_every_verb_is_known_to_the_suite() -> None:
-    assert {case.verb for case in CASES} | {"expire-snapshots"} == {*VERBS}
+    # A commit of one of these removes, and groups of files have histories of their own.
+    apart = {"expire-snapshots", "rewrite-data-files"}
+    assert {case.verb for case in CASES} | apart == {*VERBS}

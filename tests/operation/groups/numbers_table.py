@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -333,6 +333,7 @@ class RewriteVerb(GroupVerb):
             {
                 "number": number, "partition": "", "files": len(group), "bytes": size, "rows": 0,
                 "expected_files": 1, "expected_bytes": size, "leaves_rest": True, "reason": "small",
+                "inputs_digest": "",
             }
             for number, (group, size) in enumerate(zip(groups, sizes, strict=True))
         ]  # fmt: skip
@@ -377,7 +378,17 @@ class RewriteVerb(GroupVerb):
                 found[number] = f"{gone[0]} is not in the table any more"
         return found
 
-    def batch(self, table: NumbersTable, plan: Plan, results: Sequence[GroupResult]) -> Batch:
+    def compares_rows(self, plan: Plan) -> bool:
+        return True
+
+    def batch(
+        self,
+        table: NumbersTable,
+        plan: Plan,
+        results: Sequence[GroupResult],
+        *,
+        committed: Collection[int],
+    ) -> Batch:
         assert plan.groups is not None
         live = {*table.state["files"]}
         dropped, removed, added = {}, [], []

@@ -73,8 +73,8 @@ def test_groups_that_make_a_tenth_of_the_bytes_are_committed_and_the_last_commit
 @pytest.mark.parametrize(
     ("waiting", "elapsed_ms", "commits", "is_due"),
     [
-        (99, 0, 0, False), (100, 0, 0, True), (1, 600_000, 0, True), (1, 599_999, 0, False),
-        (1_000, 0, 8, True), (1_000, 600_000, 9, False), (1_000, 600_000, 10, False),
+        (99, 60_000, 0, False), (100, 60_000, 0, True), (100, 59_999, 0, False), (1, 600_000, 0, True),
+        (1, 599_999, 0, False), (1_000, 60_000, 8, True), (1_000, 600_000, 9, False), (1_000, 600_000, 10, False),
     ],
 )  # fmt: skip
 def test_a_commit_is_due_by_bytes_or_time_and_the_last_one_is_kept_for_the_end(

@@ -24,7 +24,7 @@ class ExpireSnapshots(Policy):
     """
 
     verb: ClassVar[str] = VERB_NAME
-    place: ClassVar = VerbPlace(order=5, removes=True, by_age=True, names_elsewhere=("log-cleanup", "vacuum"))
+    place: ClassVar = VerbPlace(order=6, removes=True, by_age=True, names_elsewhere=("log-cleanup", "vacuum"))
     examples: ClassVar = (
         ("VACUUM and log cleanup of a Delta table:", "expire-snapshots /lake/db/clicks --retention 7d --yes"),
     )

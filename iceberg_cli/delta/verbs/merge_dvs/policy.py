@@ -18,7 +18,7 @@ class MergeDvs(Policy):
     """The options of merge-dvs; None where a default decides. `target_size`: bytes of a new deletion vector file."""
 
     verb: ClassVar[str] = VERB_NAME
-    place: ClassVar = VerbPlace(order=2, overdue=with_many_deletes)
+    place: ClassVar = VerbPlace(order=4, overdue=with_many_deletes)
 
     target_size: int | str | None = option(Size())
     min_files: int | None = option(Whole())

@@ -21,7 +21,7 @@ class RewriteManifests(Policy):
 
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
-        order=4,
+        order=5,
         by_age=True,
         overdue=long_after_its_checkpoint,
         names_elsewhere=("checkpoint", "compact-log", "create-checkpoint", "log-compaction"),

@@ -18,7 +18,7 @@ class AssignRowIds(Policy):
 
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
-        order=3, only_by_name=True, after="upgrade-v3", names_elsewhere=("row-lineage",)
+        order=2, only_by_name=True, after="upgrade-v3", names_elsewhere=("row-lineage",)
     )
     about: ClassVar[str] = """
         Give row ids to the rows of a version 3 table that have none, as after an upgrade.

@@ -22,7 +22,7 @@ class ExpireSnapshots(Policy):
 
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
-        order=5,
+        order=6,
         removes=True,
         by_age=True,
         names_elsewhere=(

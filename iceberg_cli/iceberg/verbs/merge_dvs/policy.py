@@ -17,7 +17,7 @@ class MergeDvs(Policy):
 
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
-        order=2,
+        order=4,
         overdue=with_many_deletes,
         names_elsewhere=("merge-deletes", "rewrite-position-delete-files", "rewrite-position-deletes"),
     )

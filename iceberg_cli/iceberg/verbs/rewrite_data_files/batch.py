@@ -6,7 +6,7 @@ Spec: "Snapshots", "Manifests", "Sequence Numbers", "Delete Formats".
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.delete_files import NewDeletes, bytes_added
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import OutputFile
+from iceberg_cli.iceberg.verbs.rewrite_data_files.lost_deletes import lost_deletes
 from iceberg_cli.iceberg.verbs.rewrite_data_files.manifests import (
     AddedDeletes,
     AddedFiles,
@@ -47,7 +48,9 @@ _DEFAULT_TARGET_BYTES: Final = 8 << 20
 _DROPPED_ROWS: Final = "iceberg-cli.rows-dropped-by-deletes"
 
 
-def batch_of(table: IcebergTable, plan: Plan, results: Sequence[GroupResult]) -> Batch:
+def batch_of(
+    table: IcebergTable, plan: Plan, results: Sequence[GroupResult], *, committed: Collection[int]
+) -> Batch:
     """The commit of finished groups on the table as loaded last; see `GroupVerb`."""
     assert plan.groups is not None
     metadata, groups = table.metadata, plan.groups
@@ -61,6 +64,7 @@ def batch_of(table: IcebergTable, plan: Plan, results: Sequence[GroupResult]) ->
     if head.blocked_by:
         raise Refused(f"Cannot commit to {table.name}: {'; '.join(head.blocked_by)}")
     files = branch_files(table, head)
+    lost = lost_deletes(files, groups.inputs_of([*committed]), until=until)
     inputs = groups.inputs_of(numbers)
     compared = _compared(table, files, inputs, until=until)
     dropped = dict(compared.dropped)
@@ -70,7 +74,7 @@ def batch_of(table: IcebergTable, plan: Plan, results: Sequence[GroupResult]) ->
     dropped |= moved.dropped
     kept = [each for each in results if each.number not in dropped]
     if not kept:
-        return Batch(step=None, dropped=dropped)
+        return Batch(step=None, dropped=dropped, lost_deletes=lost)
     is_kept = ~np.isin(inputs["group"].to_numpy(), list(dropped))
     commit = _Commit(
         table=table,
@@ -84,7 +88,7 @@ def batch_of(table: IcebergTable, plan: Plan, results: Sequence[GroupResult]) ->
     )
     step, build = commit.step(plan.steps[-1].name)
     read_kept(table.reachability, metadata, replace(plan, steps=(step,), groups=None))
-    return Batch(step=step, build=build, dropped=dropped)
+    return Batch(step=step, build=build, dropped=dropped, lost_deletes=lost)
 
 
 def changed(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:

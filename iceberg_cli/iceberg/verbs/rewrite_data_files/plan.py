@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
 from iceberg_cli.iceberg.verbs.rewrite_data_files.batch import batch_of, changed
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
+from iceberg_cli.iceberg.verbs.rewrite_data_files.freed_later import freed_later
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_values, unpartitioned
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import VERB_NAME, RewriteDataFiles
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import fields_in_files
@@ -46,7 +48,7 @@ from iceberg_cli.operation.groups.ports import Batch, CommitPace, GroupTasks, Gr
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.groups import GROUPS_SCHEMA, Groups
-from iceberg_cli.plan.plan import Option, Plan, Step, Verdict
+from iceberg_cli.plan.plan import PARTITION, Option, Plan, Step, Verdict
 from iceberg_cli.plan.text import count, size
 
 # The first format version whose entries inherit the id of the commit's snapshot.
@@ -73,7 +75,6 @@ class RewriteDataFilesVerb(GroupVerb):
         "rewritten_rows_count",
         "dropped_rows_count",
         "remapped_deletes_count",
-        "failed_data_files_count",
     )
 
     def plan(
@@ -82,15 +83,15 @@ class RewriteDataFilesVerb(GroupVerb):
         policy: RewriteDataFiles,
         *,
         as_of_ms: int,
-        within: Plan | None = None,  # noqa: ARG002 - groups are compared when they are committed
-        earlier: Build | None = None,  # noqa: ARG002 - as above
+        within: Plan | None = None,
+        earlier: Build | None = None,  # noqa: ARG002 - the groups of `within` are compared with the table as it is
     ) -> Planned:
-        """The plan for the head of a branch.
+        """The plan for the head of a branch; where there is another one, its groups, of which none is planned anew.
 
         Raises:
             UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
         """
-        return Planned(plan=table.resolve(_plan(table, policy, as_of_ms=as_of_ms)))
+        return Planned(plan=table.resolve(_plan(table, policy, as_of_ms=as_of_ms, within=within)))
 
     def options(
         self,
@@ -114,15 +115,21 @@ class RewriteDataFilesVerb(GroupVerb):
         """As `GroupVerb`."""
         return changed(table, plan, numbers)
 
-    def batch(self, table: IcebergTable, plan: Plan, results: Sequence[GroupResult]) -> Batch:
+    def batch(
+        self, table: IcebergTable, plan: Plan, results: Sequence[GroupResult], *, committed: Collection[int]
+    ) -> Batch:
         """As `GroupVerb`."""
-        return batch_of(table, plan, results)
+        return batch_of(table, plan, results, committed=committed)
+
+    def compares_rows(self, plan: Plan) -> bool:
+        """As `GroupVerb`."""
+        return not RewriteDataFiles.of_plan(plan).no_verify_rows
 
 
 VERB: Final = RewriteDataFilesVerb()
 
 
-def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int) -> Plan:
+def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, within: Plan | None) -> Plan:
     metadata, ref = table.metadata, policy.branch
     settings, options = compaction_of(metadata, policy)
     plan = Plan(
@@ -150,19 +157,21 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int) -> Pl
         warnings += tuple(f"{each}." for each in strands)
     else:
         blocked += tuple(f"{each} (--unsafe-strand-branches carries on)" for each in strands)
+    if within is not None:
+        return replace(within, warnings=warnings, blocked_by=tuple(blocked))
     files = branch_files(table, head, conditions)
-    found = _chosen(metadata, files, settings)
-    plan = replace(
-        plan, verdicts=found.verdicts, warnings=(*warnings, *found.warnings), blocked_by=tuple(blocked)
-    )
-    if not len(found.groups):
+    found = _chosen(table, files, settings)
+    groups = found.groups
+    plan = replace(plan, verdicts=found.verdicts, warnings=(*warnings, *found.warnings), groups=groups)
+    if not len(groups):
         return plan
     return replace(
         plan,
+        blocked_by=tuple(blocked),
         steps=(Step(name=f"{VERB_NAME} {ref}"),),
-        groups=found.groups,
-        reason=f"{count(len(found.groups.inputs), 'data files')} of {size(found.groups.size_bytes)} in "
-        f"{count(len(found.groups), 'groups')}",
+        reason=f"{count(len(groups.inputs), 'data files')} of {size(groups.size_bytes)} where about "
+        f"{groups.sum_of('expected_files'):,} would do",
+        early="it rewrites rows, which is done by name, or where a policy file names it",
     )
 
 
@@ -201,8 +210,8 @@ class _Chosen:
     warnings: tuple[str, ...]
 
 
-def _chosen(metadata: TableMetadata, files: BranchFiles, settings: CompactionSettings) -> _Chosen:
-    snapshot = files.head.snapshot
+def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSettings) -> _Chosen:
+    metadata, snapshot = table.metadata, files.head.snapshot
     data = files.data.take(
         pc.sort_indices(files.data, [("sequence_number", "ascending"), ("path", "ascending")])
     )
@@ -232,8 +241,19 @@ def _chosen(metadata: TableMetadata, files: BranchFiles, settings: CompactionSet
     inputs = data.take(pa.array(found.file)).append_column("group", pa.array(found.group, pa.int64()))
     inputs = inputs.append_column("position_digest", pa.array(applied.position_digests[found.file]))
     inputs = inputs.append_column("equality_digest", pa.array(applied.equality_digests[found.file]))
+    dead = rules.dead_deletes(
+        data,
+        files.deletes,
+        removed=found.file,
+        replaced_by=np.ones(len(found.file), np.bool_),
+        everywhere=everywhere,
+        until=until,
+    )
     groups = Groups(
-        rows=_group_rows(found, names),
+        rows=_group_rows(found, names, inputs["path"]),
+        deletes_applied=int(applied.delete_files[found.file].sum()),
+        delete_files_that_go=int(dead.sum()),
+        comes_back=freed_later(table, files.head, inputs) if len(inputs) else (),
         inputs=inputs.select(rules.INPUTS_SCHEMA.names).cast(rules.INPUTS_SCHEMA),
         base={
             "ref": files.head.ref,
@@ -244,7 +264,7 @@ def _chosen(metadata: TableMetadata, files: BranchFiles, settings: CompactionSet
     reasons = found.reasons
     verdicts = tuple(
         Verdict(
-            subject="partition",
+            subject=PARTITION,
             id=names.of(int(code)),
             keep=True,
             reason=reason_text(reasons, row, settings),
@@ -265,8 +285,9 @@ def _doubts(data: pa.Table, doubts: Any) -> list[str]:
     return found
 
 
-def _group_rows(found: Compaction, names: _PartitionNames) -> pa.Table:
+def _group_rows(found: Compaction, names: _PartitionNames, paths: pa.ChunkedArray) -> pa.Table:
     groups = found.groups
+    ends = np.cumsum(groups.files)
     columns = {
         "number": np.arange(len(groups.files), dtype=np.int64),
         "partition": pa.array([names.of(code) for code in groups.partition.tolist()], pa.string()),
@@ -277,8 +298,20 @@ def _group_rows(found: Compaction, names: _PartitionNames) -> pa.Table:
         "expected_bytes": groups.expected_bytes,
         "leaves_rest": groups.leaves_rest,
         "reason": pa.array([_REASONS[RewriteReason(code)] for code in groups.reason.tolist()], pa.string()),
+        "inputs_digest": pa.array(
+            [
+                _digest(paths.slice(int(end - length), int(length)))
+                for end, length in zip(ends, groups.files, strict=True)
+            ],
+            pa.string(),
+        ),
     }
     return pa.table(columns, schema=GROUPS_SCHEMA)
+
+
+def _digest(paths: pa.ChunkedArray) -> str:
+    """Of the paths of some files, with a newline after each."""
+    return hashlib.sha256("".join(f"{path}\n" for path in paths.to_pylist()).encode()).hexdigest()
 
 
 class _PartitionNames:

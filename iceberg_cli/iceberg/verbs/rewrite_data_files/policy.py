@@ -19,7 +19,9 @@ class RewriteDataFiles(Policy):
 
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
-        order=1, names_elsewhere=("compact", "compaction", "rewrite-datafiles", "bin-pack", "optimize")
+        order=3,
+        only_by_policy=True,
+        names_elsewhere=("compact", "compaction", "rewrite-datafiles", "bin-pack", "optimize"),
     )
     about: ClassVar[str] = """
         Write the rows of small files, and of files with many deleted rows, to few files without deletes.
@@ -37,10 +39,9 @@ class RewriteDataFiles(Policy):
         ),
     )
 
-    strategy: str = option(
+    strategy: str | None = option(
         Choice(("bin-pack",)),
-        "How rows are brought together: in the order in which they are.",
-        default="bin-pack",
+        "How rows are brought together; default: bin-pack, in the order in which they are.",
     )
     branch: str = option(Text("NAME", empty=False), "The branch; default: main.", default="main")
     where: str | None = option(
@@ -50,6 +51,7 @@ class RewriteDataFiles(Policy):
         Size(),
         "About how large new files are; default: write.target-file-size-bytes, else 512MiB.",
         json_name="target_size_bytes",
+        own=True,
     )
     min_size: int | str | None = option(
         Size(), "Smaller files are rewritten; default: 0.75 of the target.", json_name="min_size_bytes"
@@ -90,10 +92,16 @@ class RewriteDataFiles(Policy):
     max_commits: int | None = option(Whole(), "At most so many commits; default: 10.")
     single_commit: bool = option(Switch(), "Commit all groups at once, at the end.", default=False)
     processes: int | None = option(
-        Whole(), "Groups that are rewritten side by side; default: as many as there are processors."
+        Whole(),
+        "Groups that are rewritten side by side; default: as many as there are processors, 1 in `maintain`.",
+        in_policy_files=1,
+        of_process=True,
     )
     memory: int | str | None = option(
-        Size(), "For all rows that are held at a time; default: 1GiB.", json_name="memory_bytes"
+        Size(),
+        "For all rows that are held at a time; default: 2GiB, or a quarter of what there is if that is less.",
+        json_name="memory_bytes",
+        of_process=True,
     )
     no_verify_rows: bool = option(
         Switch(),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
+from iceberg_cli.engines.machine import processors, rows_by_default
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.rows.data_locations import DataLocations, data_locations
 from iceberg_cli.iceberg.rows.leaf_columns import leaf_columns
@@ -23,7 +23,6 @@ from iceberg_cli.plan.plan import Option
 _TARGET: Final = "write.target-file-size-bytes"
 _FORMAT: Final = "write.format.default"
 _DEFAULT_TARGET_BYTES: Final = 512 << 20
-_DEFAULT_MEMORY_BYTES: Final = 1 << 30
 _DEFAULT_COMMITS: Final = 10
 _DEFAULT_COMMIT_MS: Final = 600_000
 WITH_ROW_IDS: Final = 3  # the first format version whose rows have ids
@@ -41,7 +40,7 @@ def compaction_of(
     if policy.target_size is None and _TARGET in metadata.properties:
         number = metadata.property_int(_TARGET, _DEFAULT_TARGET_BYTES)
         target = Option(value=max(1, number), source=f"table property {_TARGET}")
-    processes = policy.chosen("processes", len(os.sched_getaffinity(0)))
+    processes = processors() if policy.processes is None else policy.processes
     try:
         settings = compaction_settings(
             target.value,
@@ -55,7 +54,7 @@ def compaction_of(
             max_files=policy.max_files,
             max_rewrite_bytes=policy.bytes_of("max_rewrite_bytes"),
             group_order=cast("GroupOrder | None", policy.group_order),
-            processes=processes.value,
+            processes=processes,
         )
     except ValueError as error:
         raise UsageError(f"--{error}") from error
@@ -73,11 +72,22 @@ def compaction_of(
         "max_files": policy.chosen("max_files"),
         "max_rewrite_bytes": policy.chosen("max_rewrite_bytes"),
         "group_order": policy.chosen("group_order"),
-        "processes": processes,
-        "memory_bytes": policy.chosen("memory", _DEFAULT_MEMORY_BYTES),
+        "output_format": policy.chosen("output_format"),
+        "commit_every": policy.chosen("commit_every"),
+        "max_commits": policy.chosen("max_commits", 1 if policy.single_commit else _DEFAULT_COMMITS),
+        "single_commit": policy.chosen("single_commit"),
+        # What this machine has decides where nobody says, and a plan is the same on each.
+        "processes": policy.chosen("processes"),
+        "memory_bytes": policy.chosen("memory"),
         "no_verify_rows": policy.chosen("no_verify_rows"),
     }
     return settings, options
+
+
+def memory_of(policy: RewriteDataFiles) -> int:
+    """The bytes that all rows may take which are held at a time."""
+    chosen = policy.bytes_of("memory")
+    return rows_by_default() if chosen is None else chosen
 
 
 def pace_of(policy: RewriteDataFiles) -> CommitPace:

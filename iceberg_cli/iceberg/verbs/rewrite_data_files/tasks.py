@@ -29,6 +29,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import GroupRewriter
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
     WITH_ROW_IDS,
     compaction_of,
+    memory_of,
     write_settings,
 )
 from iceberg_cli.layout.rolling import Rolling
@@ -49,7 +50,7 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
     assert plan.groups is not None
     metadata = table.metadata
     policy = RewriteDataFiles.of_plan(plan)
-    compaction, options = compaction_of(metadata, policy)
+    compaction, _ = compaction_of(metadata, policy)
     processes = compaction.processes
     snapshot = metadata.snapshot(int(plan.groups.base["snapshot_id"]))
     fields, columns = fields_in_files(
@@ -99,7 +100,7 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         types=types,
         equality=hidden.columns,
         deleted=hidden.keys,
-        memory_bytes=options["memory_bytes"].value // max(1, min(processes, len(groups))),
+        memory_bytes=memory_of(policy) // max(1, min(processes, len(groups))),
         is_proved=not policy.no_verify_rows,
     )
     return GroupTasks(rewrite=RewriteTask(rewriter), groups=groups, suffix=".parquet", processes=processes)

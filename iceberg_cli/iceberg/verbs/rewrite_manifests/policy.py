@@ -21,7 +21,7 @@ class RewriteManifests(Policy):
 
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
-        order=4, overdue=with_many_manifests, names_elsewhere=("merge-manifests", "optimize-manifests")
+        order=5, overdue=with_many_manifests, names_elsewhere=("merge-manifests", "optimize-manifests")
     )
     about: ClassVar[str] = """
         Regroup the data and delete manifests of main by partition, to a target size. Delta: write a checkpoint.

@@ -538,3 +538,7 @@ def test_a_later_commit_does_not_retire_a_delete_that_came_after_an_earlier_one_
     assert len(run.own) == 2
     assert [each["referenced_data_file"] for each in run.deletes] == [path]
     assert run.rows == X_AND_Y
+    assert run.report is not None
+    assert run.report.counts["lost_deletes_count"] == 1
+    (note,) = run.report.notes
+    assert f"deletes 1 row of {path}, which had been rewritten" in note

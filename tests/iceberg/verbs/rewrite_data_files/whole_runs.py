@@ -122,6 +122,8 @@ def rewrite(
         options: of the policy; where none is given all files are rewritten.
     """
     found = opened(table.storage, table.publish())
+    if between is not None:
+        options = {"commit_every": "1KiB", **options}  # each group by itself
 
     def act(what: Act) -> None:
         reload(table, found)

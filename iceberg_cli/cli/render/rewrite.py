@@ -1,0 +1,91 @@
+"""What is rewritten by a plan with groups of files, as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from iceberg_cli.plan.inspection import ID, NUMBER, SIZE, TEXT, Column
+from iceberg_cli.plan.text import count, listed, size
+
+if TYPE_CHECKING:
+    from iceberg_cli.cli.render.surface import Surface
+    from iceberg_cli.plan.groups import FreedLater, Groups
+
+_SHOWN_PARTITIONS: Final = 30
+_REASONS: Final = {"size": "size", "deletes": "deleted rows", "rewrite-all": "--rewrite-all"}
+
+
+def rewrite_text(groups: Groups) -> str:
+    """How many files become how many, in words."""
+    files, bytes_ = len(groups.inputs), size(groups.size_bytes)
+    return (
+        f"{count(files, 'data files')} of {bytes_} {'is' if files == 1 else 'are'} rewritten to about"
+        f" {groups.sum_of('expected_files'):,} of {size(groups.sum_of('expected_bytes'))} in"
+        f" {count(len(groups), 'groups')}"
+    )
+
+
+def show_rewrite(screen: Surface, groups: Groups) -> None:
+    """Print what is rewritten in each partition, and what it costs; with --verbose each group.
+
+    Args:
+        screen: where to.
+        groups: of a plan.
+    """
+    if not len(groups):
+        return
+    rows = groups.rows.to_pylist()
+    rows = rows if screen.layout.verbose else _by_partition(rows)
+    shown = rows if screen.layout.verbose else rows[:_SHOWN_PARTITIONS]
+    columns = [
+        Column("partition", lambda row: row["partition"] or "the whole table", ID),
+        Column("group" if screen.layout.verbose else "groups", "number", NUMBER, leaves=1),
+        Column("files", "files", NUMBER),
+        Column("bytes", "bytes", SIZE),
+        Column("become", "expected_files", NUMBER),
+        Column("about", "expected_bytes", SIZE),
+        Column("rows", "rows", NUMBER, leaves=2),
+        Column("for", lambda row: _REASONS.get(row["reason"], row["reason"]), TEXT, leaves=3),
+    ]
+    screen.gap()
+    screen.grid(columns, shown)
+    if len(shown) < len(rows):
+        screen.line(
+            f"({count(len(rows) - len(shown), 'partitions')} more, which are not shown; --verbose shows each group)"
+        )
+    screen.gap()
+    screen.facts(_cost(groups))
+
+
+def _by_partition(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The sums of the groups of each partition, those with most bytes first; `number` is of its groups."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        own = found.get(row["partition"])
+        if own is None:
+            found[row["partition"]] = {**row, "number": 1}
+            continue
+        own["number"] += 1
+        for name in ("files", "bytes", "rows", "expected_files", "expected_bytes"):
+            own[name] += row[name]
+        if row["reason"] not in own["reason"].split(", "):
+            own["reason"] += f", {row['reason']}"
+    return sorted(found.values(), key=lambda row: -row["bytes"])
+
+
+def _cost(groups: Groups) -> list[tuple[str, object, str]]:
+    facts: list[tuple[str, object, str]] = [
+        ("reads", f"{count(groups.sum_of('rows'), 'rows')}, {size(groups.size_bytes)}", TEXT),
+        ("extra space", f"about {size(groups.peak_extra_bytes)}, beside the old files", TEXT),
+    ]
+    if groups.deletes_applied:
+        text = f"{groups.deletes_applied:,} applied, counted for each file"
+        facts.append(("deletes", f"{text}; {groups.delete_files_that_go:,} go", TEXT))
+    return [*facts, *(("comes back", _freed_text(each), TEXT) for each in groups.comes_back)]
+
+
+def _freed_text(part: FreedLater) -> str:
+    held = (
+        f": {listed(part.held_by[:5])}{' and more' if len(part.held_by) > 5 else ''}" if part.held_by else ""
+    )
+    return f"{size(part.size_bytes)}, by `expire-snapshots` once {part.after}{held}"

@@ -1,0 +1,37 @@
+"""How much of this machine a process may use, also in a container that has less than the machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+# Of the groups of processes that Linux bounds, in version 2 and version 1; a number of bytes, or "max".
+_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+_MOST_FOR_ROWS: Final = 2 << 30
+_SHARE_FOR_ROWS: Final = 4
+
+
+def rows_by_default() -> int:
+    """The bytes that rows which are rewritten may take together, where nobody says how many."""
+    return min(_MOST_FOR_ROWS, memory_bytes() // _SHARE_FOR_ROWS)
+
+
+def processors() -> int:
+    """The processors that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory_bytes() -> int:
+    """The memory of the machine, or of the container where that has less."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _LIMITS:
+        try:
+            text = Path(path).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if text.isdecimal():
+            found.append(int(text))
+    return min(found)
