@@ -64,6 +64,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
             operation_id=None,
             status="nothing_to_do",
             counts=dict.fromkeys((*verb.result_columns, *(GROUP_COLUMNS if groups is not None else ())), 0),
+            failed_groups=() if groups is None else groups.broken_files(),
             verified=None if groups is None else cast("GroupVerb", verb).compares_rows(plan),
             not_applicable=plan.not_applicable,
         )

@@ -37,6 +37,7 @@ _FORECAST_SHAPE: Final[Mapping[str, Any]] = {
     "deletes_applied": int,
     "delete_files_that_go": int,
     "comes_back": [{"bytes": int, "after": str, "held_by": [str]}],
+    "broken": [{"partition": str, "reason": str}],
 }
 
 
@@ -69,6 +70,7 @@ class Groups:
         deletes_applied: delete files that apply to their files, each counted once a data file.
         delete_files_that_go: delete files that apply to nothing once all groups are rewritten.
         comes_back: when the bytes of their files can be freed.
+        broken: partitions with files that are in no group because the table contradicts itself there, with the reason.
     """
 
     rows: pa.Table
@@ -77,6 +79,7 @@ class Groups:
     deletes_applied: int = 0
     delete_files_that_go: int = 0
     comes_back: tuple[FreedLater, ...] = ()
+    broken: tuple[tuple[str, str], ...] = ()
 
     def __len__(self) -> int:
         """The number of groups."""
@@ -90,6 +93,12 @@ class Groups:
     def size_bytes(self) -> int:
         """Of all their files."""
         return self.sum_of("bytes")
+
+    def broken_files(self) -> tuple[dict[str, str | None], ...]:
+        """`broken` as `Report.failed_groups` has them."""
+        return tuple(
+            {"group": None, "partition": partition, "reason": reason} for partition, reason in self.broken
+        )
 
     @property
     def peak_extra_bytes(self) -> int:
@@ -141,6 +150,7 @@ class Groups:
             "delete_files_that_go": self.delete_files_that_go,
             "peak_extra_bytes": self.peak_extra_bytes,
             "comes_back": [each.to_json() for each in self.comes_back],
+            "broken": [{"partition": partition, "reason": reason} for partition, reason in self.broken],
             "base": dict(self.base),
             "inputs": {"digest": self.digest, "file": inputs_file},
         }
@@ -188,4 +198,5 @@ class Groups:
                 FreedLater(each["bytes"], each["after"], tuple(each["held_by"]))
                 for each in value["comes_back"]
             ),
+            broken=tuple((each["partition"], each["reason"]) for each in value["broken"]),
         )

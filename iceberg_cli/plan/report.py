@@ -99,7 +99,7 @@ class Report(Shown):
     failed_deletes: tuple[Mapping[str, str], ...] = ()
     # Of an operation of many commits: `snapshot_id` and `groups` of each, and groups whose files are broken.
     commits: tuple[Mapping[str, Any], ...] = ()
-    failed_groups: tuple[Mapping[str, str], ...] = ()
+    failed_groups: tuple[Mapping[str, str | None], ...] = ()
     verified: bool | None = None  # whether all rows that it wrote were compared; None: it writes none
     kept_again: int = 0  # removals that are reachable by now, from this table or one in a folder below
     notes: tuple[str, ...] = ()

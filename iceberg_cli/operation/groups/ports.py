@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from iceberg_cli.operation.ports import Build, Verb, nothing_to_build
 
 if TYPE_CHECKING:
+    from iceberg_cli.errors import CorruptFile
     from iceberg_cli.operation.groups.creator import Creator, Written
     from iceberg_cli.operation.groups.results import GroupResult
     from iceberg_cli.plan.plan import Plan, Step
@@ -26,12 +27,14 @@ class GroupTasks:
         groups: by number, the format's own description of each; one that cannot be rewritten any more is left out.
         suffix: of the names of new files.
         processes: at most so many are rewritten side by side.
+        broken: groups that cannot be rewritten because something that must be read cannot be, each with the error.
     """
 
     rewrite: Callable[[Creator, Any], Written]
     groups: Mapping[int, Any]
     suffix: str
     processes: int
+    broken: Mapping[int, CorruptFile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +77,14 @@ class Batch:
         step: None where no group can be committed.
         build: of its files.
         dropped: the groups that cannot be committed any more, each with the reason.
+        broken: those that cannot be because something of the table cannot be read.
         lost_deletes: deletes that came too late for files of groups that were committed before, a sentence for each.
     """
 
     step: Step | None
     build: Build = nothing_to_build
     dropped: Mapping[int, str] = field(default_factory=dict)
+    broken: Mapping[int, str] = field(default_factory=dict)
     lost_deletes: tuple[str, ...] = ()
 
 

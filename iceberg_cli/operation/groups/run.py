@@ -35,7 +35,7 @@ from iceberg_cli.plan.text import count
 
 if TYPE_CHECKING:
     from iceberg_cli.engines import TaskEnd
-    from iceberg_cli.operation.groups.ports import CommitPace, GroupVerb
+    from iceberg_cli.operation.groups.ports import Batch, CommitPace, GroupVerb
     from iceberg_cli.operation.journal import Journal
     from iceberg_cli.operation.ports import Table
 
@@ -136,9 +136,9 @@ class GroupsRun(CommittingRun):
         if not todo:
             return
         tasks = self.verb.tasks(self.table, self.shown, todo)
-        self._drop(
-            dict.fromkeys((number for number in todo if number not in tasks.groups), _PLANNED_ON_IS_GONE)
-        )
+        self._unread.update(tasks.broken)
+        gone = [number for number in todo if number not in tasks.groups and number not in tasks.broken]
+        self._drop(dict.fromkeys(gone, _PLANNED_ON_IS_GONE))
         work = GroupWork(
             storage=self.table.workspace.storage,
             folder=self.folder,
@@ -315,11 +315,10 @@ class GroupsRun(CommittingRun):
             self._load(seen)
             committed = self._groups().committed
             batch = self.verb.batch(self.table, self.shown, results, committed=committed)
-            self._drop(batch.dropped)
-            self._lost_deletes = batch.lost_deletes
+            left_out = self._leave_out(batch)
             if batch.step is None:
                 break
-            named = [each for each in results if each.number not in batch.dropped]
+            named = [each for each in results if each.number not in left_out]
             self._outputs = tuple(path for each in named for path in each.paths)
             now_step = replace(batch.step, name=step.name)
             staged = self._stage(now_step, self._still_there(now_step, staged), batch.build)
@@ -349,6 +348,13 @@ class GroupsRun(CommittingRun):
                     seen = conflict.seen
         self._discard(step, paths_of(staged))
         return True
+
+    def _leave_out(self, batch: Batch) -> set[int]:
+        """Record which groups a commit leaves out; their numbers."""
+        self._drop(batch.dropped)
+        self._drop(batch.broken, broken=True)
+        self._lost_deletes = batch.lost_deletes
+        return {*batch.dropped, *batch.broken}
 
     def _refused(self, conflict: Conflict) -> None:
         """Drop the groups of a commit that would be refused again however often it is tried."""
@@ -499,13 +505,16 @@ class GroupsRun(CommittingRun):
             notes.append(f"And {len(self._lost_deletes) - _SHOWN_LOST:,} more lost deletes.")
         counts[CONFLICTED] = len(states.dropped.keys() - states.broken - states.committed)
         partitions = self._plan_groups.rows["partition"]
-        failed = tuple(
-            {
-                "group": str(number),
-                "partition": partitions[number].as_py(),
-                "reason": states.dropped[number],
-            }
-            for number in sorted(states.broken)
+        failed = (
+            *self._plan_groups.broken_files(),
+            *(
+                {
+                    "group": str(number),
+                    "partition": partitions[number].as_py(),
+                    "reason": states.dropped[number],
+                }
+                for number in sorted(states.broken)
+            ),
         )
         return Report(
             verb=self.shown.verb,

@@ -72,10 +72,11 @@ def batch_of(
         table, files, inputs, compared.moved, [r for r in results if r.number not in dropped]
     )
     dropped |= moved.dropped
-    kept = [each for each in results if each.number not in dropped]
+    left_out = [*dropped, *moved.broken]
+    kept = [each for each in results if each.number not in left_out]
     if not kept:
-        return Batch(step=None, dropped=dropped, lost_deletes=lost)
-    is_kept = ~np.isin(inputs["group"].to_numpy(), list(dropped))
+        return Batch(step=None, dropped=dropped, broken=moved.broken, lost_deletes=lost)
+    is_kept = ~np.isin(inputs["group"].to_numpy(), left_out)
     commit = _Commit(
         table=table,
         files=files,
@@ -83,12 +84,12 @@ def batch_of(
         inputs=inputs.filter(pa.array(is_kept)),
         places=compared.places[is_kept],
         outputs={each.number: _outputs(each) for each in kept},
-        moved={key: positions for key, positions in moved.positions.items() if key[0] not in dropped},
+        moved={key: positions for key, positions in moved.positions.items() if key[0] not in left_out},
         until=until,
     )
     step, build = commit.step(plan.steps[-1].name)
     read_kept(table.reachability, metadata, replace(plan, steps=(step,), groups=None))
-    return Batch(step=step, build=build, dropped=dropped, lost_deletes=lost)
+    return Batch(step=step, build=build, dropped=dropped, broken=moved.broken, lost_deletes=lost)
 
 
 def changed(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:

@@ -25,7 +25,12 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.remap import (
     positions_of,
     since,
 )
-from iceberg_cli.iceberg.verbs.rewrite_data_files.tasks import MOVES_FILE, READ_FILE
+from iceberg_cli.iceberg.verbs.rewrite_data_files.tasks import (
+    MOVES_FILE,
+    READ_FILE,
+    read_deletes,
+    with_file_paths,
+)
 from iceberg_cli.layout.position_map import PositionMap
 from iceberg_cli.operation.groups.results import GroupResult
 
@@ -36,11 +41,14 @@ class Moved:
 
     Args:
         positions: that are deleted of new files, by group and place of the file among its outputs.
-        dropped: groups of which rows that were deleted are not deleted any more, each with the reason.
+        dropped: groups of which rows that were deleted are not deleted any more, or of which it cannot be told any
+            more where the rows went, each with the reason.
+        broken: groups of which deletes cannot be read, each with the reason.
     """
 
     positions: Mapping[tuple[int, int], Positions] = field(default_factory=dict)
     dropped: Mapping[int, str] = field(default_factory=dict)
+    broken: Mapping[int, str] = field(default_factory=dict)
 
 
 def moved_deletes(
@@ -54,19 +62,16 @@ def moved_deletes(
         inputs: n files of groups, those of a group in the order in which they were read: `INPUTS_SCHEMA`.
         moved: whether other rows may be deleted of each.
         results: of the groups that may be committed.
-
-    Raises:
-        CorruptFile: a delete file, or what was kept of a group, cannot be read whole.
     """
     numbers = inputs["group"].to_numpy()
     mask = moved & np.isin(numbers, [each.number for each in results])
     if not mask.any():
         return Moved()
-    chosen = inputs.filter(pa.array(mask))
-    names = ["file_path" if name == "path" else name for name in chosen.column_names]
-    now = row_deletes(table, table.reachability, files.head.rows, []).positions_of(
-        chosen.rename_columns(names)
+    deletes = row_deletes(table, table.reachability, files.head.rows, [])
+    now, broken = read_deletes(
+        inputs.filter(pa.array(mask)), lambda some: deletes.positions_of(with_file_paths(some))
     )
+    mask &= ~np.isin(numbers, list(broken))
     positions: dict[tuple[int, int], Positions] = {}
     dropped: dict[int, str] = {}
     paths, records = inputs["path"].to_pylist(), inputs["record_count"].to_pylist()
@@ -74,7 +79,11 @@ def moved_deletes(
         rows = np.flatnonzero(numbers == result.number)
         if not mask[rows].any():
             continue
-        moves, then = _kept(table, result)
+        try:
+            moves, then = _kept(table, result)
+        except CorruptFile as error:
+            dropped[result.number] = error.message
+            continue
         found = MovedDeletes()
         for place, row in enumerate(rows.tolist()):
             if not mask[row]:
@@ -86,7 +95,8 @@ def moved_deletes(
                 break
             found.add(moves, place, new)
         positions |= {(result.number, output): found.of(output) for output in found.by_output}
-    return Moved(positions=positions, dropped=dropped)
+    reasons = {number: error.message for number, error in broken.items()}
+    return Moved(positions=positions, dropped=dropped, broken=reasons)
 
 
 def _kept(table: IcebergTable, result: GroupResult) -> tuple[PositionMap, ReadPositions]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.errors import UsageError
+from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.iceberg.branch.entry_columns import Ints
 from iceberg_cli.iceberg.branch.head import head_of
 from iceberg_cli.iceberg.branch.where import check_fields, parse_where
@@ -217,7 +217,9 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
     )
     data = data.combine_chunks()
     everywhere, until = unpartitioned(metadata), snapshot.sequence_number or 0
+    _check(data, until)
     applied = rules.applied_deletes(data, files.deletes, everywhere=everywhere, until=until)
+    _check_listing(data, applied.doubts)
     floating = rules.floating_point_deletes(files.deletes, column_types(metadata))
     if len(floating):
         by_floats = rules.applied_deletes(data, floating, everywhere=everywhere, until=until).delete_files > 0
@@ -271,18 +273,44 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
         )
         for row, code in enumerate(reasons.partition.tolist())
     )
-    return _Chosen(groups=groups, verdicts=verdicts, warnings=tuple(_doubts(data, applied.doubts)))
+    doubts = list(_doubts(data, applied.doubts, names, codes))
+    groups = replace(groups, broken=tuple(each.of_partition for each in doubts if each.is_broken))
+    return _Chosen(groups=groups, verdicts=verdicts, warnings=tuple(each.text for each in doubts))
 
 
-def _doubts(data: pa.Table, doubts: Any) -> list[str]:
-    """A sentence for each kind of doubt about data files, with the first of them."""
-    found = []
+def _check(data: pa.Table, until: int) -> None:
+    """Raise CorruptFile where a data file is newer than the snapshot that lists it."""
+    newer = pc.greater(data["sequence_number"], until)
+    if rows := np.flatnonzero(newer.to_numpy(zero_copy_only=False)).tolist():
+        number = data["sequence_number"][rows[0]].as_py()
+        reason = f"it is {number}, above that of the snapshot that lists it, {until}"
+        raise CorruptFile(data["path"][rows[0]].as_py(), "sequence_number", reason)
+
+
+def _check_listing(data: pa.Table, doubts: Any) -> None:
+    """Raise CorruptFile where a data file is listed twice, or has two deletion vectors."""
+    for doubt in (rules.Doubt.LISTED_TWICE, rules.Doubt.TWO_VECTORS):
+        if rows := np.flatnonzero(doubts == doubt).tolist():
+            raise CorruptFile(data["path"][rows[0]].as_py(), None, rules.DOUBTS[doubt])
+
+
+class _LeftOut(NamedTuple):
+    """Data files about which readers do not agree, of one kind."""
+
+    text: str  # a sentence with the first of them
+    of_partition: tuple[str, str]  # where it is, and why
+    is_broken: bool
+
+
+def _doubts(data: pa.Table, doubts: Any, names: _PartitionNames, codes: Ints) -> Iterator[_LeftOut]:
     for doubt, text in rules.DOUBTS.items():
-        rows = np.flatnonzero(doubts == doubt)
-        if len(rows):
+        rows = np.flatnonzero(doubts == doubt).tolist()
+        if rows:
             more = f", and {len(rows) - 1:,} more like it" if len(rows) > 1 else ""
-            found.append(f"Not rewritten: {data['path'][int(rows[0])].as_py()}{more}: {text}.")
-    return found
+            what = f"{data['path'][rows[0]].as_py()}{more}: {text}"
+            yield _LeftOut(
+                f"Not rewritten: {what}.", (names.of(int(codes[rows[0]])), what), doubt in rules.BROKEN
+            )
 
 
 def _group_rows(found: Compaction, names: _PartitionNames, paths: pa.ChunkedArray) -> pa.Table:

@@ -49,6 +49,10 @@ DOUBTS: Final = {
 }
 
 
+BROKEN: Final = (Doubt.STRAY_VECTOR, Doubt.OTHER_PARTITION)
+"""By these the table contradicts itself; `LISTED_TWICE` and `TWO_VECTORS` leave nothing of it to be relied on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedDeletes:
     """The deletes that may apply to n data files.

@@ -5,11 +5,13 @@ Spec: "Column Projection", "Scan Planning".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from iceberg_cli.encoding.transport import to_ipc
 from iceberg_cli.errors import CorruptFile, Refused, TakenOver
@@ -38,6 +40,7 @@ from iceberg_cli.operation.groups.ports import GroupTasks
 from iceberg_cli.plan.plan import Plan
 
 MOVES_FILE: Final = "positions.arrow"  # where rows went
+Deletes = TypeVar("Deletes")
 READ_FILE: Final = "deleted.arrow"  # the positions that were deleted of inputs
 
 
@@ -45,7 +48,7 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
     """How some groups of a plan are rewritten; none where the snapshot that they were planned on is gone.
 
     Raises:
-        CorruptFile: a delete file cannot be read whole. Refused: one is encrypted.
+        CorruptFile: the snapshot cannot be read whole. Refused: a delete file is encrypted.
     """
     assert plan.groups is not None
     metadata = table.metadata
@@ -61,15 +64,15 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
     specs = {spec.spec_id: spec for spec in metadata.partition_specs}
     types = column_types(metadata)
     groups: dict[int, GroupTask] = {}
+    broken: Mapping[int, CorruptFile] = {}
     hidden = HiddenRows(vectors={}, equality=[], columns={}, keys={})
     if snapshot is not None:
         manifests = table.reachability.manifests(
             [snapshot_files(snapshot)], phase="reading the manifest list", required=True
         ).rows
         deletes = row_deletes(table, table.reachability, manifests, [])
-        hidden = deletes.of(
-            inputs.rename_columns(["file_path" if n == "path" else n for n in inputs.column_names])
-        )
+        hidden, broken = read_deletes(inputs, lambda some: deletes.of(with_file_paths(some)))
+        inputs = without_groups(inputs, broken)
         tuples = partition_tuples(table, manifests, inputs)
         rows = plan.groups.rows.to_pylist()
         files = _data_files(specs, types, inputs, hidden, tuples)
@@ -103,7 +106,40 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         memory_bytes=memory_of(policy) // max(1, min(processes, len(groups))),
         is_proved=not policy.no_verify_rows,
     )
-    return GroupTasks(rewrite=RewriteTask(rewriter), groups=groups, suffix=".parquet", processes=processes)
+    return GroupTasks(
+        rewrite=RewriteTask(rewriter), groups=groups, suffix=".parquet", processes=processes, broken=broken
+    )
+
+
+def read_deletes(
+    inputs: pa.Table, read: Callable[[pa.Table], Deletes]
+) -> tuple[Deletes, dict[int, CorruptFile]]:
+    """The deletes of groups, and the groups whose deletes cannot be read: those of the others are read without them.
+
+    Args:
+        inputs: of groups: `INPUTS_SCHEMA`.
+        read: reads the deletes of some of them, or raises CorruptFile.
+    """
+    try:
+        return read(inputs), {}
+    except CorruptFile:
+        broken: dict[int, CorruptFile] = {}
+        for number in pc.unique(inputs["group"]).to_pylist():
+            try:
+                read(inputs.filter(pc.equal(inputs["group"], number)).combine_chunks())
+            except CorruptFile as error:
+                broken[number] = error
+        return read(without_groups(inputs, broken)), broken
+
+
+def without_groups(inputs: pa.Table, numbers: Collection[int]) -> pa.Table:
+    """The inputs of other groups than some."""
+    return inputs.filter(pa.array(~np.isin(inputs["group"].to_numpy(), [*numbers]))).combine_chunks()
+
+
+def with_file_paths(inputs: pa.Table) -> pa.Table:
+    """Inputs with the names of columns that readers of deletes know."""
+    return inputs.rename_columns(["file_path" if name == "path" else name for name in inputs.column_names])
 
 
 @dataclass(frozen=True, slots=True)

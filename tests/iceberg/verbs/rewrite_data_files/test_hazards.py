@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from iceberg_cli.errors import CorruptFile
 from tests.delete_tables import puffin
 from tests.iceberg.verbs.rewrite_data_files.tables import NK, K, N, RowsTable, column, of, schema
 from tests.iceberg.verbs.rewrite_data_files.whole_runs import in_spec, numbers, rewrite, rows_of
@@ -274,8 +275,8 @@ def test_a_file_whose_rows_are_deleted_by_floating_point_numbers_is_left_alone_a
 
 
 @VERSIONS
-def test_a_data_file_that_is_listed_twice_is_left_alone_with_its_deletes_and_named(version: int) -> None:
-    """H21"""
+def test_a_table_that_lists_a_data_file_twice_is_broken_and_not_touched(version: int) -> None:
+    """H21, C32"""
     table = RowsTable(format_version=version)
     numbers(table, "a", [1, 2])
     numbers(table, "b", [3])
@@ -286,11 +287,9 @@ def test_a_data_file_that_is_listed_twice_is_left_alone_with_its_deletes_and_nam
     by_position(table, "p", {"a": [0]})
     table.added[-1]["referenced_data_file"] = table.path("a")
     table.commit(3)
-    run = rewrite(table, check=False)
-    assert run.left == ["a", "a"]
-    assert run.rows == [(2, "t"), (2, "t"), (3, "t"), (4, "t")]
-    assert len(run.deletes) == 1
-    assert [w for w in run.plan.warnings if table.path("a") in w and "it is listed twice" in w]
+    with pytest.raises(CorruptFile, match="it is listed twice") as broken:
+        rewrite(table, check=False)
+    assert (broken.value.path, broken.value.exit_code) == (table.path("a"), 15)
 
 
 def entry_of(table: RowsTable, name: str) -> dict[str, Any]:
@@ -299,8 +298,8 @@ def entry_of(table: RowsTable, name: str) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if key not in numbers}
 
 
-def test_a_data_file_with_two_vectors_is_left_alone_and_named() -> None:
-    """H21, K5"""
+def test_a_table_with_two_vectors_of_one_data_file_is_broken_and_not_touched() -> None:
+    """H21, K5, C32"""
     table = RowsTable(format_version=3)
     numbers(table, "a", [1, 2])
     numbers(table, "b", [3])
@@ -311,10 +310,48 @@ def test_a_data_file_with_two_vectors_is_left_alone_and_named() -> None:
     data, blobs = puffin({table.path("a"): [1]})
     table.puffin_bytes("w", data, blobs)
     table.commit(3)
+    with pytest.raises(CorruptFile, match="it has more than one deletion vector") as broken:
+        rewrite(table, check=False)
+    assert broken.value.path == table.path("a")
+
+
+def test_a_data_file_that_is_newer_than_the_snapshot_that_lists_it_is_broken() -> None:
+    """C10: new files would have a lesser sequence number than their rows."""
+    table = RowsTable(format_version=2)
+    numbers(table, "a", [1])
+    numbers(table, "b", [2])
+    table.added[-1] |= {"sequence_number": 7, "file_sequence_number": 7}
+    table.commit(1)
+    with pytest.raises(CorruptFile, match="it is 7, above that of the snapshot that lists it, 1") as broken:
+        rewrite(table, check=False)
+    assert broken.value.path == table.path("b")
+
+
+@pytest.mark.parametrize("kind", ["equality", "positions"])
+def test_a_delete_file_that_cannot_be_read_leaves_out_what_it_may_be_about_and_nothing_else(kind: str) -> None:
+    """C8: rows may be deleted by it, and the delete file is needed still."""
+    table = RowsTable(format_version=2)
+    numbers(table, "a", [1, 2], k="x")
+    numbers(table, "b", [3], k="x")
+    numbers(table, "c", [4, 5], k="y")
+    numbers(table, "d", [6], k="y")
+    table.commit(1)
+    if kind == "equality":
+        table.equality_rows("e", [(N, [1])], k="x")
+    else:
+        table.positions("e", {"a": [0], "b": [0]}, k="x")
+    path = table.added[-1]["file_path"]
+    table.commit(2)
+    table.storage.replace(path, table.storage.read(path)[:-9] + bytes(9))
     run = rewrite(table, check=False)
-    assert run.left == ["a"]
-    assert [w for w in run.plan.warnings if table.path("a") in w and "more than one deletion vector" in w]
-    assert len([each for each in run.deletes if each["referenced_data_file"] == table.path("a")]) == 2
+    assert run.left == ["a", "b"]
+    assert [each["file_path"] for each in run.deletes] == [path]
+    assert run.report is not None
+    assert (run.report.status, run.report.exit_code) == ("partial", 15)
+    (failed,) = run.report.failed_groups
+    assert (failed["partition"], path in str(failed["reason"])) == ("k=x", True)
+    assert run.report.counts["failed_data_files_count"] == 2
+    assert [each["groups"] for each in run.report.commits] == [1]
 
 
 def test_a_file_named_by_position_deletes_of_another_partition_is_left_alone_and_named() -> None:
@@ -330,6 +367,9 @@ def test_a_file_named_by_position_deletes_of_another_partition_is_left_alone_and
     assert run.left == ["a"]
     assert run.delete_names == ["p-deletes.parquet"]
     assert [w for w in run.plan.warnings if table.path("a") in w and "of another partition" in w]
+    assert run.report is not None
+    assert run.report.exit_code == 15
+    assert [(each["group"], each["partition"]) for each in run.report.failed_groups] == [(None, "k=x")]
 
 
 def test_a_file_with_a_vector_that_is_older_than_it_is_left_alone_and_named() -> None:
@@ -346,6 +386,8 @@ def test_a_file_with_a_vector_that_is_older_than_it_is_left_alone_and_named() ->
     run = rewrite(table)
     assert run.left == ["a"]
     assert [w for w in run.plan.warnings if table.path("a") in w and "older than it is" in w]
+    assert run.report is not None
+    assert run.report.exit_code == 15
 
 
 def test_position_deletes_of_one_file_that_are_filed_under_another_partition_stay_with_their_file() -> None:

@@ -113,6 +113,25 @@ def test_rows_that_are_deleted_by_their_positions_in_the_run_are_deleted_of_the_
 
 
 @VERSIONS
+def test_deletes_of_the_run_that_cannot_be_read_leave_out_their_group_and_no_other_one(version: int) -> None:
+    """C8: where the rows that they delete went cannot be told."""
+    table = two_partitions(version)
+
+    def delete(table: RowsTable) -> None:
+        by_position(table, "p", {"a": [7]}, k="x")
+        path = table.added[-1]["file_path"]
+        table.storage.replace(path, bytes(len(table.storage.read(path))))
+        table.commit(2)
+
+    run = rewrite(table, meanwhile=delete, check=False)
+    assert sorted(run.left) == ["a", "b"]
+    assert run.report is not None
+    assert (run.report.status, run.report.exit_code) == ("partial", 15)
+    assert [each["partition"] for each in run.report.failed_groups] == ["k=x"]
+    assert len(run.deletes) == 1
+
+
+@VERSIONS
 def test_a_position_that_was_deleted_and_is_deleted_again_in_the_run_is_not_looked_for(version: int) -> None:
     """H7"""
     table = two_partitions(version)
