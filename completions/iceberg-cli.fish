@@ -9,7 +9,7 @@ function __iceberg_cli_at --description 'Is it the command and the position, or 
         if test $awaiting = 1
             set awaiting 0
         else if string match -q -- '-*' $word
-            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --strategy --branch --where --target-size --min-size --max-size --min-input-files --delete-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --output-format --group-order --commit-every --max-commits --processes --memory --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --sort-by --min-manifests --checkpoint --part-size --compact-log --older-than --retain-last --snapshot-id --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --from --kind --policy --prices --jobs --sort --only --max-bytes
+            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --strategy --branch --where --target-size --min-size --max-size --min-input-files --delete-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --output-format --group-order --commit-every --max-commits --processes --memory --unsafe-ignore-property --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --sort-by --min-manifests --checkpoint --part-size --compact-log --older-than --retain-last --snapshot-id --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --from --kind --policy --prices --jobs --sort --only --max-bytes
                 set awaiting 1
             end
         else if test -z "$command"
@@ -123,6 +123,8 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -l single-commit -d 'Commit a
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l processes -x -d 'Groups that are rewritten side by side; default: as many as there are processors, 1 in `maintain`.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l memory -x -d 'For all rows that are held at a time; default: 2GiB, or a quarter of what there is if that is less.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l no-verify-rows -d 'Count the rows that are written, and do not compare them with those that were read.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-accept-space -d 'Begin although the new files are expected to need more room than there is.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-ignore-property -x -d 'Write files although this property of the table cannot be obeyed.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-strand-branches -d 'Commit although an audit branch, or a staged snapshot, can then not be published as it is.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l ref -x -k -a '(__iceberg_cli_several __iceberg_cli_ask refs)' -d 'These branches; default: main, then every other.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l share-ids -d 'Rows that main has too get main\'s ids; writes the manifests anew that hold them.'
@@ -411,6 +413,8 @@ complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l single-commi
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l processes -x -d 'Groups that are rewritten side by side; default: as many as there are processors, 1 in `maintain`.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l memory -x -d 'For all rows that are held at a time; default: 2GiB, or a quarter of what there is if that is less.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l no-verify-rows -d 'Count the rows that are written, and do not compare them with those that were read.'
+complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l unsafe-accept-space -d 'Begin although the new files are expected to need more room than there is.'
+complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l unsafe-ignore-property -x -d 'Write files although this property of the table cannot be obeyed.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l unsafe-strand-branches -d 'Commit although an audit branch, or a staged snapshot, can then not be published as it is.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -s n -l dry-run -d 'Show the plan, write nothing.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l exit-code -d 'With --dry-run: exit 3 if something is due.'

@@ -507,7 +507,7 @@ def _finding_of(planned: PlannedVerb) -> dict[str, Any]:
     assert error is not None
     return {
         "id": f"{planned.verb.verb}-cannot-be-planned",
-        "severity": "error" if isinstance(error, CorruptFile) else "warning",
+        "severity": "error" if isinstance(error, CorruptFile) and not is_offer(planned.verb) else "warning",
         "where": getattr(error, "path", "") or planned.verb.verb,
         "message": error.message,
         "section": "",

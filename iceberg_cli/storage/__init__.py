@@ -277,6 +277,10 @@ class Storage(ABC):
             Refused: it is no id of an upload.
         """
 
+    def free_bytes(self, folder: str) -> int | None:  # noqa: ARG002 - of a storage that has an end
+        """The room that is left for objects below a folder, in bytes; None where it has no end, or nobody knows it."""
+        return None
+
     @abstractmethod
     def replace(self, path: str, data: bytes) -> None:
         """Replace the object by `data`, whole and durable, or create it. For advisory files only.

@@ -203,6 +203,10 @@ class RoutedStorage(Storage):
         """Remove what a process that is no more had sent for the object."""
         self.adapter(path).abort_upload(path, upload_id)
 
+    def free_bytes(self, folder: str) -> int | None:
+        """The room that is left below the folder."""
+        return self._adapter_under(folder).free_bytes(folder)
+
     def replace(self, path: str, data: bytes) -> None:
         """Replace the object's bytes, or create it."""
         self.adapter(path).replace(path, data)

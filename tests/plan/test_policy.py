@@ -118,7 +118,8 @@ GIVEN: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
             "--delete-ratio": "0.25", "--rewrite-all": True, "--max-group-size": "1GiB", "--max-files": 500,
             "--max-rewrite-bytes": "2GiB", "--output-format": "parquet", "--group-order": "bytes-desc",
             "--commit-every": "15m", "--max-commits": 4, "--processes": 2, "--memory": "512MiB",
-            "--no-verify-rows": True, "--unsafe-strand-branches": True,
+            "--no-verify-rows": True, "--unsafe-strand-branches": True, "--unsafe-accept-space": True,
+            "--unsafe-ignore-property": "write.a, write.b",
         },
         {
             "strategy": "bin-pack", "branch": "audit", "where": "day = '2026-11-01'", "target_size_bytes": 64 << 20,
@@ -127,6 +128,7 @@ GIVEN: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
             "max_rewrite_bytes": 2 << 30, "output_format": "parquet", "group_order": "bytes-desc",
             "commit_every": "15m", "max_commits": 4, "single_commit": False, "processes": 2,
             "memory_bytes": 512 << 20, "no_verify_rows": True, "unsafe_strand_branches": True,
+            "unsafe_accept_space": True, "unsafe_ignore_properties": ["write.a", "write.b"],
         },
     ),
 }  # fmt: skip
@@ -157,6 +159,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "rewrite_all": False, "max_group_size_bytes": None, "max_files": None, "max_rewrite_bytes": None,
         "output_format": None, "group_order": None, "commit_every": None, "max_commits": None, "single_commit": False,
         "processes": None, "memory_bytes": None, "no_verify_rows": False, "unsafe_strand_branches": False,
+        "unsafe_accept_space": False, "unsafe_ignore_properties": [],
     },
 }  # fmt: skip
 

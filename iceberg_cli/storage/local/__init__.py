@@ -145,6 +145,17 @@ class LocalStorage(Storage):
         for reason in self.erase([temporary]).values():
             raise BackendUnavailable(f"Cannot remove {temporary}: {reason}.")
 
+    def free_bytes(self, folder: str) -> int | None:
+        """What the file system has for this user, by the nearest folder that is there."""
+        key = self.canonical(folder)
+        while key and not os.path.isdir(key):
+            key = key.rpartition("/")[0]
+        try:
+            found = os.statvfs(key or "/")
+        except OSError:  # a folder of others; whether there is room shows when files are written
+            return None
+        return found.f_bavail * found.f_frsize
+
     def replace(self, path: str, data: bytes) -> None:
         """Write a hidden temporary file beside it, flush it, rename it, flush the folder."""
         key = self.canonical(path)

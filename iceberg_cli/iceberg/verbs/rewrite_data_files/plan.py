@@ -15,6 +15,7 @@ from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.iceberg.branch.entry_columns import Ints
 from iceberg_cli.iceberg.branch.head import head_of
 from iceberg_cli.iceberg.branch.where import check_fields, parse_where
+from iceberg_cli.iceberg.rows.data_locations import data_locations
 from iceberg_cli.iceberg.spec.manifests.manifest import waiting
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
@@ -158,6 +159,8 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
     else:
         blocked += tuple(f"{each} (--unsafe-strand-branches carries on)" for each in strands)
     if within is not None:
+        assert within.groups is not None
+        blocked += _no_room(table, policy, within.groups)
         return replace(within, warnings=warnings, blocked_by=tuple(blocked))
     files = branch_files(table, head, conditions)
     found = _chosen(table, files, settings)
@@ -167,7 +170,7 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
         return plan
     return replace(
         plan,
-        blocked_by=tuple(blocked),
+        blocked_by=(*blocked, *_no_room(table, policy, groups)),
         steps=(Step(name=f"{VERB_NAME} {ref}"),),
         reason=f"{count(len(groups.inputs), 'data files')} of {size(groups.size_bytes)} where about "
         f"{groups.sum_of('expected_files'):,} would do",
@@ -194,13 +197,32 @@ def _obstacles(table: IcebergTable, policy: RewriteDataFiles) -> tuple[tuple[str
         ), ()
     fields, _ = fields_in_files(metadata.current_schema(), metadata.properties, path=table.metadata_location)
     settings = write_settings(metadata, fields, policy)
+    ignored = policy.unsafe_ignore_properties
     blocked = tuple(
-        f"table property {name} cannot be obeyed: {reason}"
+        f"table property {name} cannot be obeyed: {reason} (--unsafe-ignore-property {name} carries on)"
         for name, reason in sorted(settings.refused.items())
+        if name not in ignored
     )
-    if not settings.without_effect:
-        return blocked, ()
-    return blocked, (f"Without effect on files that are written here: {', '.join(settings.without_effect)}.",)
+    warnings = [
+        f"Not obeyed: table property {name}: {reason}."
+        for name, reason in sorted(settings.refused.items())
+        if name in ignored
+    ]
+    if settings.without_effect:
+        warnings.append(
+            f"Without effect on files that are written here: {', '.join(settings.without_effect)}."
+        )
+    return blocked, tuple(warnings)
+
+
+def _no_room(table: IcebergTable, policy: RewriteDataFiles, groups: Groups) -> tuple[str, ...]:
+    """That the new files will not fit, as far as that can be seen."""
+    folder = data_locations(table.metadata.location, table.metadata.properties).root
+    free_bytes, needed = table.storage.free_bytes(folder), groups.peak_extra_bytes
+    if policy.unsafe_accept_space or free_bytes is None or needed <= free_bytes:
+        return ()
+    what = f"new files take about {size(needed)}, and {size(free_bytes)} are free where they go"
+    return (f"{what} (--unsafe-accept-space carries on)",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan.policy import Choice, Policy, Ratio, Size, Switch, Text, Whole, option
+from iceberg_cli.plan.policy import Choice, Policy, Ratio, Several, Size, Switch, Text, Whole, option
 from iceberg_cli.plan.text import duration_ms, size_bytes
 from iceberg_cli.plan.verb_place import VerbPlace
 
@@ -109,6 +109,15 @@ class RewriteDataFiles(Policy):
         default=False,
     )
 
+    unsafe_accept_space: bool = option(
+        Switch(), "Begin although the new files are expected to need more room than there is.", default=False
+    )
+    unsafe_ignore_properties: tuple[str, ...] = option(
+        Several(Text("NAME", empty=False)),
+        "Write files although this property of the table cannot be obeyed.",
+        default=(),
+        flag="--unsafe-ignore-property",
+    )
     unsafe_strand_branches: bool = option(
         Switch(),
         "Commit although an audit branch, or a staged snapshot, can then not be published as it is.",

@@ -328,7 +328,9 @@ def test_a_data_file_that_is_newer_than_the_snapshot_that_lists_it_is_broken() -
 
 
 @pytest.mark.parametrize("kind", ["equality", "positions"])
-def test_a_delete_file_that_cannot_be_read_leaves_out_what_it_may_be_about_and_nothing_else(kind: str) -> None:
+def test_a_delete_file_that_cannot_be_read_leaves_out_what_it_may_be_about_and_nothing_else(
+    kind: str,
+) -> None:
     """C8: rows may be deleted by it, and the delete file is needed still."""
     table = RowsTable(format_version=2)
     numbers(table, "a", [1, 2], k="x")
