@@ -109,7 +109,11 @@ def with_key_metadata(table: Path, *names: str) -> None:
     path.write_bytes(out.getvalue())
 
 
-@pytest.mark.parametrize("arguments", [("inspect", "files"), ("plan", "expire-snapshots")], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [("inspect", "files"), ("plan", "expire-snapshots"), ("rewrite-data-files", "--rewrite-all")],
+    ids=" ".join,
+)
 def test_a_manifest_with_key_metadata_is_not_opened(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     four_snapshots(tmp_path / "t").publish()
     with_key_metadata(tmp_path / "t", "4-m0.avro")

@@ -140,16 +140,20 @@ def test_manifests_whose_entries_have_unknown_fields_are_not_merged(
     published(table)
     is_refused(tmp_path / "t", "rewrite-manifests", names=f"{path} has fields")
     assert stated in iceberg_cli("rewrite-manifests", table.location, "--dry-run").out.replace("\n", " ")
+    is_refused(tmp_path / "t", "rewrite-data-files", "--rewrite-all", names=f"{path} has fields")
 
 
+@pytest.mark.parametrize(
+    ("verb", "options"), [("rewrite-manifests", ()), ("rewrite-data-files", ("--rewrite-all",))]
+)
 @pytest.mark.parametrize("within", [of_entry, of_summary])
 def test_a_list_whose_rows_have_unknown_fields_is_not_replaced(
-    within: Callable[[Record], Record], tmp_path: Path
+    within: Callable[[Record], Record], verb: str, options: tuple[str, ...], tmp_path: Path
 ) -> None:
     table = two_manifests(tmp_path / "t")
     path = published(table)
     rewritten(path, within)
-    is_refused(tmp_path / "t", "rewrite-manifests", names=path)
+    is_refused(tmp_path / "t", verb, *options, names=path)
 
 
 def test_what_is_not_written_anew_may_have_any_fields(tmp_path: Path) -> None:

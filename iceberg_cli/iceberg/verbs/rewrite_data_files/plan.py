@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.iceberg.branch.entry_columns import Ints
 from iceberg_cli.iceberg.branch.head import head_of
+from iceberg_cli.iceberg.branch.manifest_headers import losses
+from iceberg_cli.iceberg.branch.row_ids import given_again
 from iceberg_cli.iceberg.branch.where import check_fields, parse_where
 from iceberg_cli.iceberg.rows.data_locations import data_locations
 from iceberg_cli.iceberg.spec.manifests.manifest import waiting
@@ -150,7 +152,8 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
     blocked, warnings = _obstacles(table, policy)
     blocked += head.blocked_by
     if head.rows["key_metadata"].null_count < len(head.rows):
-        return replace(plan, blocked_by=("the table's manifests are encrypted",))
+        keyed = head.rows.filter(pc.is_valid(head.rows["key_metadata"]))["manifest_path"]
+        return replace(plan, blocked_by=(f"its manifest {keyed[0].as_py()} is encrypted",))
     if metadata.format_version >= WITH_ROW_IDS and waiting(head.rows).any():
         blocked += ("some rows of the branch have no ids yet; `assign-row-ids` gives them some",)
     strands = stranded(metadata, ref)
@@ -168,9 +171,12 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
     plan = replace(plan, verdicts=found.verdicts, warnings=(*warnings, *found.warnings), groups=groups)
     if not len(groups):
         return plan
+    lost = losses(table, metadata, head.rows.take(pa.array(found.manifests, pa.int64())))
+    blocked += (*lost.blocked_by, *given_again(table, metadata, head), *_no_room(table, policy, groups))
     return replace(
         plan,
-        blocked_by=(*blocked, *_no_room(table, policy, groups)),
+        warnings=(*plan.warnings, *lost.warnings),
+        blocked_by=tuple(blocked),
         steps=(Step(name=f"{VERB_NAME} {ref}"),),
         reason=f"{count(len(groups.inputs), 'data files')} of {size(groups.size_bytes)} where about "
         f"{groups.sum_of('expected_files'):,} would do",
@@ -228,6 +234,7 @@ def _no_room(table: IcebergTable, policy: RewriteDataFiles, groups: Groups) -> t
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chosen:
     groups: Groups
+    manifests: tuple[int, ...]  # rows of the head's list that are replaced
     verdicts: tuple[Verdict, ...]
     warnings: tuple[str, ...]
 
@@ -297,7 +304,16 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
     )
     doubts = list(_doubts(data, applied.doubts, names, codes))
     groups = replace(groups, broken=tuple(each.of_partition for each in doubts if each.is_broken))
-    return _Chosen(groups=groups, verdicts=verdicts, warnings=tuple(each.text for each in doubts))
+    manifests = {
+        *inputs["manifest"].to_pylist(),
+        *files.deletes["manifest"].filter(pa.array(dead)).to_pylist(),
+    }
+    return _Chosen(
+        groups=groups,
+        manifests=tuple(sorted(manifests)),
+        verdicts=verdicts,
+        warnings=tuple(each.text for each in doubts),
+    )
 
 
 def _check(data: pa.Table, until: int) -> None:

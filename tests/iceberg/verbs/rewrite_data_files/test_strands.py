@@ -78,3 +78,12 @@ def test_a_plan_is_blocked_by_it_unless_that_is_accepted() -> None:
     accepted = plan_of(opening, unsafe_strand_branches=True)
     assert accepted.blocked_by == ()
     assert any("branch audit is ahead of main" in each for each in accepted.warnings)
+
+
+def test_a_plan_is_blocked_by_a_staged_snapshot_too() -> None:
+    table = a_table()
+    table.document["refs"]["main"]["snapshot-id"] = table.document["current-snapshot-id"] = 1
+    (staged,) = (each for each in table.document["snapshots"] if each["snapshot-id"] == 2)
+    staged["summary"] |= {"operation": "overwrite", "wap.id": "w"}
+    (reason,) = plan_of(opened(table.storage, table.publish())).blocked_by
+    assert reason.startswith("snapshot 2 is staged on main (wap.id w), and could not be published any more")
