@@ -158,7 +158,8 @@ def _group_starts(files: _Files, settings: CompactionSettings) -> Ints:
     within = np.searchsorted(ends, begins + settings.max_group_bytes, side="right") - 1
     # Where the group that begins with each file ends: with the file that makes the share full, if that is not too much.
     following = np.clip(np.minimum(after, within), np.arange(1, len(stop) + 1), stop)
-    has_small_rest = (ends[stop] - ends[following] < target) & (stop <= within)
+    # A rest by itself might be one file that is left alone, until the next run finds it beside another one.
+    has_small_rest = ends[stop] - ends[following] < target
     following = np.where(has_small_rest, stop, following)
     return _followed(firsts, stops, following)
 

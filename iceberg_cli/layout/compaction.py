@@ -73,7 +73,8 @@ class CompactionSettings:
         delete_files: a file to which so many delete files apply is a candidate; None: however many.
         delete_ratio: a file of whose rows such a share is deleted is a candidate.
         rewrite_all: whether all files are candidates, and all groups are rewritten.
-        max_group_bytes: of a group's expected output, if it has several files.
+        max_group_bytes: of a group's expected output, if it has several files; of the last group of a partition less
+            than a target more.
         max_files: to be rewritten; None: no bound.
         max_rewrite_bytes: of files to be rewritten; None: no bound.
         group_order: in which order groups are rewritten; None: by partition.

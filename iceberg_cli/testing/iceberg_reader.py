@@ -39,7 +39,7 @@ def entries_of(storage: Storage, manifest: Mapping[str, Any]) -> list[Json]:
     for record in records(storage.read(manifest["manifest_path"])):
         entry = {**record.pop("data_file"), **record}
         entry["content"] = entry.get("content") or 0
-        if entry["status"] == ADDED:
+        if entry["status"] == ADDED or "sequence_number" not in entry:
             for name in ("sequence_number", "file_sequence_number"):
                 if entry.get(name) is None:
                     entry[name] = sequence_number

@@ -397,7 +397,7 @@ class IcebergWriter:
             if gone:
                 removal = {"status": DELETED, "snapshot_id": snapshot_id}
                 entries = [e | (removal if key_of(e) in gone else {"status": EXISTING}) for e in each.live]
-                content, spec_id = each.row["content"], each.row["partition_spec_id"]
+                content, spec_id = each.row.get("content", DATA), each.row["partition_spec_id"]
                 drafts.append(ManifestDraft(content, spec_id, entries, added=False))
             elif each.live:
                 drafts.append(each)

@@ -33,7 +33,13 @@ from iceberg_cli.iceberg.table import IcebergTable
 
 
 def carried_values(
-    table: IcebergTable, manifests: pa.Table, removed: Mapping[int, Ints], *, schema_text: str, phase: str
+    table: IcebergTable,
+    manifests: pa.Table,
+    removed: Mapping[int, Ints],
+    *,
+    schema_text: str,
+    phase: str,
+    removed_by: int | None = None,
 ) -> list[pa.Array]:
     """The encodings of the live entries of manifests that are replaced, manifest by manifest.
 
@@ -43,6 +49,7 @@ def carried_values(
         removed: for each manifest that is replaced, by its row, the indices of the entries that go.
         schema_text: of the new manifest.
         phase: of progress.
+        removed_by: the snapshot whose id entries that go have; None: they inherit it, which version 1 does not have.
 
     Raises:
         CorruptFile: a manifest cannot be read whole. Refused: it has fields that a new one would lose.
@@ -53,7 +60,7 @@ def carried_values(
     scan: Scan[int, ManifestSource, list[tuple[int, pa.Array]]] = Scan(
         lambda row: Source(sources[row].path, sources[row].length or 0),
         lambda row, data: open_manifest(sources[row], data),
-        EntryBuilder(schema_text=schema_text, removed=removed),
+        EntryBuilder(schema_text=schema_text, removed=removed, removed_by=removed_by),
         phase=phase,
     )
     for batch in table.engine.scan(scan, order, on_event=table.on_event):
@@ -72,10 +79,12 @@ class EntryBuilder:
     Args:
         schema_text: of the new manifests.
         removed: for each old manifest, by its row of the manifest list, the indices of the entries that go.
+        removed_by: see `carried_values`.
     """
 
     schema_text: str
     removed: Mapping[int, Ints]
+    removed_by: int | None = None
 
     def __call__(self, batch: Opened) -> list[tuple[int, pa.Array]]:
         """Of each manifest its row and the encodings of its live entries, as EXISTING or DELETED."""
@@ -94,7 +103,7 @@ class EntryBuilder:
         for number, start in zip(numbers, starts.tolist(), strict=True):
             gone[start + self.removed[number]] = True
         # Null inherits the id of the snapshot that deletes it.
-        ids = pc.if_else(pa.array(gone), pa.scalar(None, pa.int64()), entries["snapshot_id"])
+        ids = pc.if_else(pa.array(gone), pa.scalar(self.removed_by, pa.int64()), entries["snapshot_id"])
         entries = entries.set_column(entries.column_names.index("snapshot_id"), "snapshot_id", ids)
         rows = np.flatnonzero(entries["status"].to_numpy() != DELETED)
         statuses = np.where(gone[rows], DELETED, EXISTING).astype(np.uint8)

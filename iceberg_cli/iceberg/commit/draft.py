@@ -44,6 +44,7 @@ class SnapshotDraft:
         added: tasks whose staged manifests the list begins with.
         kept: rows of the parent's manifest list that stay, in their order: columns of `MANIFEST_LIST_SCHEMA`.
         summary: own keys and totals, without `operation`.
+        snapshot_id: that entries of its manifests have; None: they inherit it, and it comes from the attempt.
     """
 
     ref: str
@@ -52,6 +53,7 @@ class SnapshotDraft:
     added: tuple[Task, ...] = ()
     kept: pa.Table
     summary: Mapping[str, str] = field(default_factory=dict)
+    snapshot_id: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The fields that are known before the commit."""
@@ -94,7 +96,7 @@ def bind_snapshot(
             `min_sequence_number` are this commit's where absent. `all_rows_have_ids` set: no entry of the manifest
             inherits a row id.
         timestamp_ms: now, in ms since the epoch.
-        commit_uuid: drawn for this attempt; the snapshot id comes from it.
+        commit_uuid: drawn for this attempt; the snapshot id comes from it where the draft has none.
         operation_id: for the summary.
         list_path: where the manifest list goes.
 
@@ -106,7 +108,7 @@ def bind_snapshot(
     if head is None or head.snapshot_id != draft.parent_snapshot_id:
         raise Refused(f"Cannot commit to branch {draft.ref}: it has moved from {draft.parent_snapshot_id}")
     version = metadata.format_version
-    snapshot_id = snapshot_id_of(commit_uuid, metadata)
+    snapshot_id = draft.snapshot_id or snapshot_id_of(commit_uuid, metadata)
     sequence_number = metadata.last_sequence_number + 1 if version > 1 else 0
     new = {"sequence_number": sequence_number, "added_snapshot_id": snapshot_id}
     rows = [

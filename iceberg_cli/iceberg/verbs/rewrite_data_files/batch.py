@@ -6,9 +6,10 @@ Spec: "Snapshots", "Manifests", "Sequence Numbers", "Delete Formats".
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +20,11 @@ from iceberg_cli.iceberg.branch.entry_columns import EQUALITY, VECTOR, Bools, In
 from iceberg_cli.iceberg.branch.head import head_of
 from iceberg_cli.iceberg.branch.manifest_headers import losses
 from iceberg_cli.iceberg.branch.row_ids import given_again
-from iceberg_cli.iceberg.commit.draft import SnapshotDraft
+from iceberg_cli.iceberg.commit.draft import SnapshotDraft, snapshot_id_of
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.commit.verification import read_kept
 from iceberg_cli.iceberg.spec.manifests.manifest import DATA, DELETES
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
@@ -38,7 +40,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.manifests import (
 from iceberg_cli.iceberg.verbs.rewrite_data_files.moves import moved_deletes
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import unpartitioned
 from iceberg_cli.iceberg.verbs.rewrite_data_files.remap import Positions
-from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import WITH_ROW_IDS
+from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import WITH_NULL_SNAPSHOTS, WITH_ROW_IDS
 from iceberg_cli.operation.groups.ports import Batch
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.plan.plan import Change, Plan, Step, Task
@@ -86,6 +88,7 @@ def batch_of(
         outputs={each.number: _outputs(each) for each in kept},
         moved={key: positions for key, positions in moved.positions.items() if key[0] not in left_out},
         until=until,
+        snapshot_id=_snapshot_id(metadata),
     )
     step, build = commit.step(plan.steps[-1].name)
     read_kept(table.reachability, metadata, replace(plan, steps=(step,), groups=None))
@@ -100,6 +103,11 @@ def changed(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> Mapping[
         return dict.fromkeys(numbers, f"branch {ref} is gone")
     files = branch_files(table, head_of(table, ref))
     return _compared(table, files, plan.groups.inputs_of(numbers), until=until).dropped
+
+
+def _snapshot_id(metadata: TableMetadata) -> int | None:
+    """That entries of new manifests have, or None where they inherit it."""
+    return None if metadata.format_version >= WITH_NULL_SNAPSHOTS else snapshot_id_of(str(uuid4()), metadata)
 
 
 def _all_dropped(numbers: Sequence[int], reason: str) -> Batch:
@@ -167,6 +175,7 @@ class _Commit:
         outputs: new files by group.
         moved: positions that are deleted of new files, by group and place of the file among the outputs.
         until: the sequence number of the new files.
+        snapshot_id: see `ManifestsBuild`.
     """
 
     table: IcebergTable
@@ -177,6 +186,7 @@ class _Commit:
     outputs: Mapping[int, tuple[OutputFile, ...]]
     moved: Mapping[tuple[int, int], Positions]
     until: int
+    snapshot_id: int | None
 
     def step(self, name: str) -> tuple[Step, ManifestsBuild]:
         """The step, and what builds its manifests."""
@@ -225,10 +235,16 @@ class _Commit:
             kept=head.rows.filter(pa.array(stays)),
             summary={key: str(number) for key, number in counted.items()}
             | carried_totals(head.snapshot.summary, differences),
+            snapshot_id=self.snapshot_id,
         )
         step = Step(name=name, tasks=tasks, change=Change(draft=draft, counts=counts))
         build = ManifestsBuild(
-            table=self.table, files=self.files, added=added, deletes=deletes, carried=carried
+            table=self.table,
+            files=self.files,
+            added=added,
+            deletes=deletes,
+            carried=carried,
+            snapshot_id=self.snapshot_id,
         )
         return step, build
 
@@ -246,7 +262,7 @@ class _Commit:
             by_spec.setdefault(spec_id, []).extend((each, key) for each in self.outputs[result.number])
         return [
             AddedFiles(
-                task=Task(name=f"added-{_digest(file.path for file, _ in own)}.avro", kind="manifest"),
+                task=Task(name=f"added-{self._digest(file.path for file, _ in own)}.avro", kind="manifest"),
                 spec_id=spec_id,
                 files=tuple(own),
                 sequence_number=self.until,
@@ -300,13 +316,20 @@ class _Commit:
                     for row in members
                 }
                 names = (f"{rows['manifest_path'][row].as_py()} {own[row].tolist()}" for row in members)
-                task = Task(name=f"carried-{_digest(names)}.avro", kind="manifest")
+                task = Task(name=f"carried-{self._digest(names)}.avro", kind="manifest")
                 found.append(
                     CarriedEntries(
                         task=task, content=content, spec_id=spec_id, replaced=tuple(members), removed=own
                     )
                 )
         return found
+
+    def _digest(self, parts: Iterable[str]) -> str:
+        """Of all that a manifest is made of."""
+        found = hashlib.sha256()
+        for part in parts if self.snapshot_id is None else (str(self.snapshot_id), *parts):
+            found.update(f"{part}\n".encode())
+        return found.hexdigest()[:16]
 
     def _counted(
         self, dead: Bools, added_deletes: Sequence[AddedDeletes]
@@ -381,10 +404,3 @@ class _Commit:
             "remapped_deletes_count": new_deletes,
         }
         return summary, differences, columns
-
-
-def _digest(parts: Any) -> str:
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(f"{part}\n".encode())
-    return found.hexdigest()[:16]

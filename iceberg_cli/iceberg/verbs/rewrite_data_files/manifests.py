@@ -141,6 +141,7 @@ class ManifestsBuild:
         added: manifests of new files.
         deletes: of new files, with their manifests.
         carried: manifests in the place of others.
+        snapshot_id: that entries have; None: they inherit it.
     """
 
     table: IcebergTable
@@ -148,6 +149,7 @@ class ManifestsBuild:
     added: Sequence[AddedFiles]
     deletes: Sequence[AddedDeletes]
     carried: Sequence[CarriedEntries]
+    snapshot_id: int | None
 
     def __call__(self, _step: Step, paths: Mapping[Task, str]) -> dict[Task, StagedFile]:
         """Write the files of some tasks, each to its path.
@@ -198,7 +200,9 @@ class ManifestsBuild:
         ids = [field.field_id for field in spec.fields]
         partitions = {key: self.files.tuples[key] for _, key in job.files}
         entries = [
-            entry_of(file, dict(zip(ids, partitions[key], strict=True)), job.sequence_number)
+            entry_of(
+                file, dict(zip(ids, partitions[key], strict=True)), job.sequence_number, self.snapshot_id
+            )
             for file, key in job.files
         ]
         columns = {
@@ -250,7 +254,14 @@ class ManifestsBuild:
         rows = self.files.head.rows
         phase = "reading manifests again"
         return pa.concat_arrays(
-            carried_values(self.table, rows, job.removed, schema_text=schema_text, phase=phase)
+            carried_values(
+                self.table,
+                rows,
+                job.removed,
+                schema_text=schema_text,
+                phase=phase,
+                removed_by=self.snapshot_id,
+            )
         )
 
     def _header(self, spec_id: int, content: int) -> tuple[str, dict[str, bytes]]:
@@ -277,22 +288,25 @@ class ManifestsBuild:
         back = stored(self.table.storage, path, data)
         if back != data:
             raise CorruptFile(path, None, "read back: other bytes than were written")
-        _check(back, path, row, identities)
+        _check(back, path, row, identities, has_numbers=self.snapshot_id is None)
         return StagedFile(path=path, row={**row, "manifest_path": path, "manifest_length": len(data)})
 
 
-def entry_of(file: OutputFile, partition: Mapping[int, Any], sequence_number: int) -> dict[str, Any]:
+def entry_of(
+    file: OutputFile, partition: Mapping[int, Any], sequence_number: int, snapshot_id: int | None
+) -> dict[str, Any]:
     """The entry of a new file: what the commit gives is inherited, and so are row ids that no row has yet.
 
     Args:
         file: the file.
         partition: by field id, in Avro's representation.
         sequence_number: of its rows, that of the snapshot that they were read of.
+        snapshot_id: see `ManifestsBuild`.
     """
     metrics = file.metrics
     return {
         "status": ADDED,
-        "snapshot_id": None,
+        "snapshot_id": snapshot_id,
         "sequence_number": sequence_number,
         "file_sequence_number": None,
         "content": DATA,
@@ -313,13 +327,23 @@ def entry_of(file: OutputFile, partition: Mapping[int, Any], sequence_number: in
     }
 
 
-def _check(data: bytes, path: str, row: Mapping[str, Any], identities: pa.Table) -> None:
+def _check(
+    data: bytes, path: str, row: Mapping[str, Any], identities: pa.Table, *, has_numbers: bool
+) -> None:
     """Compare a manifest that was read back, decoded as the next reader will, with what was planned.
+
+    Args:
+        data: of the manifest.
+        path: of it.
+        row: of the manifest list.
+        identities: `_IDENTITY` of its entries.
+        has_numbers: whether entries have sequence numbers, as from version 2 on.
 
     Raises:
         CorruptFile: they differ.
     """
-    (batch,) = read_entries([open_manifest(source_of(path, data, row), data)], columns=_IDENTITY.names)
-    for name in _IDENTITY.names:
+    names = [name for name in _IDENTITY.names if has_numbers or name != "sequence_number"]
+    (batch,) = read_entries([open_manifest(source_of(path, data, row), data)], columns=names)
+    for name in names:
         if not batch.table[name].combine_chunks().equals(identities[name].combine_chunks()):
             raise CorruptFile(path, f"field {name}", "read back: other values than were written")

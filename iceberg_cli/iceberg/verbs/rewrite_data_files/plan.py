@@ -32,6 +32,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_va
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import VERB_NAME, RewriteDataFiles
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import fields_in_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
+    WITH_NULL_SNAPSHOTS,
     WITH_ROW_IDS,
     compaction_of,
     pace_of,
@@ -54,8 +55,6 @@ from iceberg_cli.plan.groups import GROUPS_SCHEMA, Groups
 from iceberg_cli.plan.plan import PARTITION, Option, Plan, Step, Verdict
 from iceberg_cli.plan.text import count, size
 
-# The first format version whose entries inherit the id of the commit's snapshot.
-_WITH_NULL_SNAPSHOTS: Final = 2
 _READ_FORMATS: Final = ("parquet", "avro", "orc")
 _REASONS: Final = {
     RewriteReason.SIZE: "size",
@@ -195,8 +194,6 @@ def _check_branch(metadata: TableMetadata, name: str) -> None:
 def _obstacles(table: IcebergTable, policy: RewriteDataFiles) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Why the table's files cannot be written as it asks for, and what of its properties has no effect."""
     metadata = table.metadata
-    if metadata.format_version < _WITH_NULL_SNAPSHOTS:
-        return (f"tables of format version {metadata.format_version} are not rewritten yet",), ()
     if "encryption.key-id" in metadata.properties:
         return (
             "its writers encrypt data files (table property encryption.key-id), and nothing here has keys",
@@ -245,7 +242,9 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
         pc.sort_indices(files.data, [("sequence_number", "ascending"), ("path", "ascending")])
     )
     data = data.combine_chunks()
-    everywhere, until = unpartitioned(metadata), snapshot.sequence_number or 0
+    everywhere = unpartitioned(metadata)
+    # Before version 2 nothing has a number, whatever a snapshot says of itself.
+    until = snapshot.sequence_number or 0 if metadata.format_version >= WITH_NULL_SNAPSHOTS else 0
     _check(data, until)
     applied = rules.applied_deletes(data, files.deletes, everywhere=everywhere, until=until)
     _check_listing(data, applied.doubts)
@@ -289,7 +288,7 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
         base={
             "ref": files.head.ref,
             "snapshot_id": str(snapshot.snapshot_id),
-            "sequence_number": str(snapshot.sequence_number or 0),
+            "sequence_number": str(until),
         },
     )
     reasons = found.reasons

@@ -25,6 +25,9 @@ _FORMAT: Final = "write.format.default"
 _DEFAULT_TARGET_BYTES: Final = 512 << 20
 _DEFAULT_COMMITS: Final = 10
 _DEFAULT_COMMIT_MS: Final = 600_000
+WITH_NULL_SNAPSHOTS: Final = (
+    2  # the first format version whose entries inherit the id of the commit's snapshot
+)
 WITH_ROW_IDS: Final = 3  # the first format version whose rows have ids
 
 

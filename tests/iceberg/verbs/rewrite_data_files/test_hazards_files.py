@@ -13,6 +13,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.iceberg_files import ADDED, DELETED, records
 from iceberg_cli.testing.iceberg_reader import manifests_of, snapshot_of
 from tests.duckdb_reading import duckdb_with_iceberg
 from tests.iceberg.verbs.rewrite_data_files.tables import NK, K, N, RowsTable, column, of, parquet, schema
@@ -42,16 +43,57 @@ def test_a_condition_on_partitions_chooses_files_and_all_of_their_rows_are_writt
     assert (run.left, [each["record_count"] for each in run.outputs]) == (["c", "d"], [4])
 
 
-def test_a_table_of_version_1_is_not_rewritten_yet() -> None:
-    """H15"""
+@pytest.mark.parametrize("spec", ["unpartitioned", "by k"])
+def test_manifests_of_version_1_have_ids_of_snapshots_and_no_sequence_numbers(spec: str) -> None:
+    """H15, C10: nothing is inherited there."""
+    table = RowsTable(format_version=1)
+    k = "x" if spec == "by k" else None
+    numbers(table, "a", [1, 2], k=k)
+    numbers(table, "b", [3], k=k)
+    table.commit(1)
+    numbers(table, "c", [4], k=k)
+    table.commit(2)
+
+    def add(table: RowsTable) -> None:
+        numbers(table, "late", [5], k=k)
+        table.commit(3)
+
+    run = rewrite(table, meanwhile=add)
+    text = "x" if k else "t"
+    assert run.rows == [(n, text) for n in range(1, 6)]
+    (own,) = (each["snapshot-id"] for each in run.own)
+    found = [
+        entry
+        for manifest in manifests_of(table.storage, snapshot_of(table.document, own))
+        for entry in records(table.storage.read(manifest["manifest_path"]))
+    ]
+    # As the files have them: the literal reader fills in what is inherited. The other writer here leaves out its own.
+    assert {(each["status"], each["snapshot_id"]) for each in found} == {
+        (ADDED, own), (DELETED, own), (ADDED, None),
+    }  # fmt: skip
+    again = rewrite(table)
+    assert again.rows == run.rows
+
+
+def test_a_commit_of_version_1_that_is_tried_again_names_its_new_snapshot_in_each_entry() -> None:
+    """K7: entries that were written for a lost try have an id that no snapshot got."""
     table = RowsTable(format_version=1)
     numbers(table, "a", [1])
     numbers(table, "b", [2])
     table.commit(1)
-    run = rewrite(table)
-    (reason,) = run.plan.blocked_by
-    assert "format version 1" in reason
-    assert run.own == []
+
+    def race(table: RowsTable) -> None:
+        number = len(table.document["snapshots"])
+        numbers(table, f"late{number}", [10 + number])
+        table.commit(number + 1)
+
+    run = rewrite(table, meanwhile=race)
+    assert run.rows == [(1, "t"), (11, "t"), (2, "t")]
+    ids = {each["snapshot-id"] for each in table.document["snapshots"]}
+    for each in run.own:
+        for manifest in manifests_of(table.storage, each):
+            entries = records(table.storage.read(manifest["manifest_path"]))
+            assert {entry["snapshot_id"] for entry in entries} <= ids | {None}
 
 
 def test_files_of_version_1_are_rewritten_with_the_number_0_once_the_table_is_upgraded() -> None:

@@ -31,7 +31,7 @@ def drawn_options(drawn: random.Random) -> dict[str, object]:
 
 
 @pytest.mark.few(0.25)
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(40))
 def test_a_rewrite_of_any_table_keeps_its_rows(seed: int, version: int) -> None:
     drawn = random.Random(seed)
@@ -52,21 +52,22 @@ def test_a_rewrite_of_any_table_keeps_its_rows(seed: int, version: int) -> None:
 
 
 @pytest.mark.few(0.25)
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(40))
 def test_a_second_rewrite_finds_nothing(seed: int, version: int) -> None:
     drawn = random.Random(seed)
     writer = OtherWriter(drawn=drawn, version=version)
     for _ in range(drawn.randint(1, 8)):
         writer.act()
-    options = drawn_options(drawn) | {"rewrite_all": False, "max_files": None}
+    # Groups that are hardly larger than a file leave many small files where rows shrink.
+    options = drawn_options(drawn) | {"rewrite_all": False, "max_files": None, "max_group_size": None}
     rewritten(writer.opened, World(), **options)
     second = plan_of(writer.opened, **options)
-    assert not second.due, second.to_json()["groups"]
+    assert not second.due, second.to_json()["rewrite"]
 
 
 @pytest.mark.few(0.25)
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(60))
 def test_others_who_commit_before_each_commit_lose_nothing(seed: int, version: int) -> None:
     drawn = random.Random(seed)
@@ -94,7 +95,7 @@ def test_others_who_commit_before_each_commit_lose_nothing(seed: int, version: i
 
 
 @pytest.mark.few(0.25)
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(60))
 def test_others_who_commit_while_groups_are_rewritten_lose_nothing(seed: int, version: int) -> None:
     drawn = random.Random(seed)

@@ -248,7 +248,10 @@ def check_snapshot(
             assert new[key]["referenced_data_file"] in outputs
             assert is_vector(new[key]) == (version > 2)
     for manifest in manifests_of(storage, snapshot):
-        check_manifest(storage, manifest, snapshot, old, until=until)
+        if version > 1:
+            check_manifest(storage, manifest, snapshot, old, until=until)
+        else:
+            check_first_manifest(storage, manifest, snapshot, old)
     check_summary(storage, snapshot, parent)
 
 
@@ -290,6 +293,23 @@ def check_manifest(
                 was = old[key_of(entry)]
                 assert numbers[1:] == (was["sequence_number"], was["file_sequence_number"])
                 assert entry["snapshot_id"] == snapshot["snapshot-id"]  # or inherited
+
+
+def check_first_manifest(
+    storage: Any, manifest: Mapping[str, Any], snapshot: Mapping[str, Any], old: Mapping[Any, Entry]
+) -> None:
+    """Of version 1: nothing has a sequence number, and new entries have the id of their snapshot themselves."""
+    assert "sequence-number" not in snapshot
+    assert not {"sequence_number", "min_sequence_number", "content"} & manifest.keys()
+    if manifest["added_snapshot_id"] != snapshot["snapshot-id"]:
+        return
+    for record in records(storage.read(manifest["manifest_path"])):
+        file = record["data_file"]
+        assert not {"sequence_number", "file_sequence_number", "content", "first_row_id"} & {*record, *file}
+        assert file["block_size_in_bytes"] > 0
+        is_kept = record["status"] == EXISTING
+        ids = [each["snapshot_id"] for each in old.values() if each["file_path"] == file["file_path"]]
+        assert [record["snapshot_id"]] == (ids if is_kept else [snapshot["snapshot-id"]])
 
 
 def check_row_ids(storage: Any, snapshot: Mapping[str, Any], parent: Mapping[str, Any]) -> None:

@@ -77,6 +77,8 @@ class OtherWriter:
             self.append, self.append, self.delete, self.delete, self.delete, self.delete_by_value, self.delete_by_value,
             self.remove, self.overwrite, self.upsert, self.upsert,
         )  # fmt: skip
+        if self.version == 1:  # which has no deletes
+            kinds = (self.append, self.append, self.remove, self.overwrite)
         self.drawn.choice(kinds)()
         self._commit()
         self.opened.catalog.locations[NAME] = self.table.publish()
