@@ -32,6 +32,11 @@ SHAPES = {
         insert(80, 89),
         "UPDATE {t} SET k = 'k1' WHERE id % 5 = 2",
     ),
+    "v1": Shape(version=1, by="k").then(
+        *(insert(first, first + 9) for first in (0, 20, 40, 60)),
+        "DELETE FROM {t} WHERE id % 7 = 1",
+        insert(80, 89),
+    ),
     "v2 specs": shapes.V2_EVOLVED_SPEC_AND_SCHEMA,
     "v2 manifests": shapes.V2_MANIFESTS_OF_THREE_SPECS,
     "v2 overwritten": shapes.V2_OVERWRITTEN_PARTITIONS,
