@@ -165,6 +165,10 @@ class Table(Protocol):
         """Whether other processes write the files of a verb's `build`, which may outlive this one."""
         ...
 
+    def use(self, engine: Engine) -> None:
+        """Read with another engine from now on."""
+        ...
+
     def load(self, seen: str | None = None) -> Base:
         """Look at the pointer and read what it points to; `seen` is where it was seen to point just now, or None."""
         ...

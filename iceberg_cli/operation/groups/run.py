@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from iceberg_cli.engines.watched import WatchedEngine
 from iceberg_cli.errors import (
     BackendUnavailable,
     Cancelled,
@@ -108,7 +109,7 @@ class GroupsRun(CommittingRun):
             rewrites: whether groups that are not finished are rewritten; else they are left to another operation.
         """
         try:
-            with at_work_here(self.journal.folder):
+            with at_work_here(self.journal.folder), self._alive_while_reading():
                 self._settle_last()
                 if rewrites:
                     self._rewrite()
@@ -124,6 +125,16 @@ class GroupsRun(CommittingRun):
         if not has_committed:
             return self._left_open(started_ms)
         return self._close(started_ms)
+
+    @contextmanager
+    def _alive_while_reading(self) -> Iterator[None]:
+        """Give signs of life while manifests and delete files are read, too: that may take longer than others wait."""
+        engine = self.table.engine
+        self.table.use(WatchedEngine(engine, self._is_certain))
+        try:
+            yield
+        finally:
+            self.table.use(engine)
 
     # -- rewriting ---------------------------------------------------------------------------------------------
 

@@ -184,6 +184,9 @@ class NumbersTable:
     def state(self) -> dict[str, Any]:
         return state_of(self.storage.world, self._at)
 
+    def use(self, engine: Engine) -> None:
+        self.engine = engine
+
     def load(self, seen: str | None = None) -> Base:
         assert self.storage.world.pointer is not None
         self._at = seen or self.storage.world.pointer

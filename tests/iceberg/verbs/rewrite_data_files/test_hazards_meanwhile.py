@@ -5,29 +5,38 @@ Numbers are those of hazards (H) and incidents (I) of other engines, which each 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.errors import CommitConflict
+from iceberg_cli.iceberg.verbs.rewrite_data_files.plan import VERB
+from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.testing.crash.world import World
 from iceberg_cli.testing.iceberg_files import Entry
 from iceberg_cli.testing.iceberg_reader import vector_of
 from iceberg_cli.testing.iceberg_writer import is_vector
+from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.delete_tables import puffin
 from tests.iceberg.verbs.rewrite_data_files.tables import NK, K, N, RowsTable, column, of, schema
 from tests.iceberg.verbs.rewrite_data_files.test_hazards import by_position, field
 from tests.iceberg.verbs.rewrite_data_files.whole_runs import Run, in_spec, numbers, rewrite, rows_of
+from tests.iceberg.verbs.rewrite_data_files.writers import runtime
+from tests.manifest_tables import NOW_MS, opened
 
 VERSIONS = pytest.mark.parametrize("version", [2, 3])
 WHEN = pytest.mark.parametrize("when", ["after_plan", "meanwhile"])
 CONFLICTED = "conflicted_groups_count"
 
 
-def two_partitions(version: int) -> RowsTable:
+def two_partitions(version: int, **others: Any) -> RowsTable:
     """Two files in each of two partitions, so that there are two groups."""
-    table = RowsTable(format_version=version)
+    table = RowsTable(format_version=version, **others)
     numbers(table, "a", list(range(10)), k="x")
     numbers(table, "b", [10, 11], k="x")
     numbers(table, "c", [20, 21], k="y")
@@ -561,3 +570,39 @@ def test_a_later_commit_does_not_retire_a_delete_that_came_after_an_earlier_one_
     assert run.report.counts["lost_deletes_count"] == 1
     (note,) = run.report.notes
     assert f"deletes 1 row of {path}, which had been rewritten" in note
+
+
+@VERSIONS
+def test_a_run_that_reads_for_longer_than_others_wait_is_alive_all_the_while(version: int) -> None:
+    """K6: manifests and delete files are read before a group begins, and before each commit."""
+    now_ms = NOW_MS
+    signs_ms: list[int] = []
+
+    class Signed(MemoryStorage):
+        def replace(self, path: str, data: bytes) -> None:
+            if path.endswith("/alive"):
+                signs_ms.append(now_ms)
+            super().replace(path, data)
+
+    class Slow(LocalEngine):
+        def scan(self, scan: Any, items: Any, *, on_event: Any) -> Any:
+            def slowly(event: Any) -> None:
+                nonlocal now_ms
+                now_ms += 4 * 60_000
+                on_event(event)
+
+            return super().scan(scan, items, on_event=slowly)
+
+    table = two_partitions(version, storage=Signed())
+    by_position(table, "before", {"a": [3]}, k="x")
+    table.commit(2)
+    found = opened(table.storage, table.publish())
+    found.table.load()
+    planned = VERB.plan(found.table, RewriteDataFiles(rewrite_all=True, processes=1), as_of_ms=NOW_MS)
+    found.table.use(Slow(table.storage, threads=1))
+    report = apply(planned, found.table, VERB, replace(runtime(World()), now_ms=lambda: now_ms))
+    assert report.status == "done"
+    assert now_ms - NOW_MS > 20 * 60_000
+    # Others wait for 10 minutes.
+    pauses_ms = [second - first for first, second in zip(signs_ms, [*signs_ms[1:], now_ms], strict=True)]
+    assert max(pauses_ms) < 9 * 60_000
