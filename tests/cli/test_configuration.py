@@ -22,7 +22,7 @@ from iceberg_cli.cli.options.configuration import Configuration, variable_of
 from iceberg_cli.cli.options.plain_command import PlainCommand, PlainGroup
 from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF, AS_OF_MS, FolderTable, delta_with_removed_files, unchanged
-from tests.cli.running import as_nobody, dry, going, iceberg_cli, process
+from tests.cli.running import JSON, as_nobody, dry, going, iceberg_cli, process
 from tests.paths import ROOT
 
 CLASSES: Mapping[str, Any] = {
@@ -283,6 +283,40 @@ def test_a_plan_that_is_applied_names_where_the_values_of_its_file_came_from(
     ran = iceberg_cli("apply", "saved.plan", "--dry-run")
     assert "7 d by iceberg-cli.toml: expire-snapshots.older-than\n" in ran.out
     assert "2 of 4 snapshots go" in ran.out
+
+
+def test_a_variable_is_stronger_than_a_policy_file_and_one_of_a_verb_is_for_that_alone(
+    place: Path, table: FolderTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = place / "policy.toml"
+    verbs = 'expire-snapshots = { older-than = "7d" }\nmerge-dvs = {}\nrewrite-data-files = {}'
+    policy.write_text(f'version = 1\n[[tables]]\nmatch = ["{table.folder}"]\n{verbs}')
+    monkeypatch.setenv("ICEBERG_CLI_OLDER_THAN", "8d")
+    monkeypatch.setenv("ICEBERG_CLI_TARGET_SIZE", "8MiB")
+    monkeypatch.setenv("ICEBERG_CLI_REWRITE_DATA_FILES_TARGET_SIZE", "64MiB")
+    ran = iceberg_cli("policy", "check", policy, table.folder, *JSON)
+    (checked,) = ran.json["tables"]
+    found = {name: (each["value"], each["source"]) for name, each in checked["options"].items()}
+    assert found["expire-snapshots.older_than_ms"][1] == "variable ICEBERG_CLI_OLDER_THAN"
+    assert found["merge-dvs.target_size_bytes"] == (8 << 20, "variable ICEBERG_CLI_TARGET_SIZE")
+    assert found["rewrite-data-files.target_size_bytes"] == (
+        64 << 20, "variable ICEBERG_CLI_REWRITE_DATA_FILES_TARGET_SIZE",
+    )  # fmt: skip
+    monkeypatch.delenv("ICEBERG_CLI_REWRITE_DATA_FILES_TARGET_SIZE")
+    (place / "iceberg-cli.toml").write_text(
+        'target-size = "16MiB"\n[rewrite-data-files]\ntarget-size = "32MiB"'
+    )
+    plan = iceberg_cli("plan", table.name, *JSON).json["plans"]
+    (option,) = (
+        each["options"]["target_size_bytes"] for each in plan if each["operation"] == "rewrite-data-files"
+    )
+    assert (option["value"], option["source"]) == (
+        32 << 20,
+        "iceberg-cli.toml: rewrite-data-files.target-size",
+    )
+    monkeypatch.setenv("ICEBERG_CLI_MERGE_DVS_YES", "1")
+    ran = iceberg_cli("merge-dvs", table.name)
+    assert (ran.code, "--yes is taken from the command line alone" in ran.err) == (2, True)
 
 
 # -- what has no meaning here ------------------------------------------------------------------------------------------

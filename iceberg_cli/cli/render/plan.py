@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.cli.render.kinds import KIND_NAMES
 from iceberg_cli.cli.render.layout import GAP
 from iceberg_cli.cli.render.rewrite import rewrite_text, show_rewrite
-from iceberg_cli.formats import format_of, place_of, policy_for
+from iceberg_cli.formats import VERB_NAMES, format_of, place_of, policies_of
 from iceberg_cli.plan.inspection import ID, NUMBER, PATH, SIZE, SPAN, TEXT, VERDICT, Column, Row, other_than
 from iceberg_cli.plan.plan import Option, Plan, Step, Verdict
 from iceberg_cli.plan.policy import DEFAULT
@@ -345,13 +346,8 @@ def _show_origin(screen: Surface, plan: Plan) -> None:
         shown.add("by_age")
     others = {name: option for name, option in plan.options.items() if name not in shown}
     given = [(name, option) for name, option in others.items() if option.source != DEFAULT]
-    labels = {
-        each.json_name: each.flag.removeprefix("--")
-        for each in policy_for(table["format"], plan.verb).options()
-        if each.flag.endswith("-bytes")
-    }
     defaults = [
-        f"{labels.get(name) or option_label(name)} {option_text(name, option.value)}"
+        f"{option_label(name)} {option_text(name, option.value)}"
         for name, option in others.items()
         if option.source == DEFAULT and (screen.layout.verbose or option.value not in (None, False, [], ()))
     ]
@@ -360,11 +356,7 @@ def _show_origin(screen: Surface, plan: Plan) -> None:
     screen.facts(
         [
             *(
-                (
-                    labels.get(name) or option_label(name),
-                    f"{option_text(name, option.value)}, {_source(option)}",
-                    TEXT,
-                )
+                (option_label(name), f"{option_text(name, option.value)}, {_source(option)}", TEXT)
                 for name, option in given
             ),
             ("by default", ", ".join(defaults), TEXT),
@@ -386,7 +378,18 @@ def _show_origin(screen: Surface, plan: Plan) -> None:
 
 def option_label(name: str) -> str:
     """An option as it is spelled on the command line."""
+    if name.endswith("_bytes") and (spelled := name.replace("_", "-")) in _options_in_bytes():
+        return spelled
     return name.removesuffix("_ms").removesuffix("_bytes").replace("_", "-")
+
+
+@cache
+def _options_in_bytes() -> frozenset[str]:
+    """The options whose own name ends with their unit, without the hyphens before it."""
+    every = (
+        each for verb in VERB_NAMES for policy in policies_of(verb).values() for each in policy.options()
+    )
+    return frozenset(each.flag.removeprefix("--") for each in every if each.flag.endswith("-bytes"))
 
 
 def option_text(name: str, value: object) -> str:
