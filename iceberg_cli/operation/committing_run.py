@@ -219,7 +219,8 @@ class CommittingRun(RunState):
                 )
             )
         match outcome:
-            case Committed():
+            case Committed(oversight=oversight):
+                self.notes += [] if oversight is None else [oversight]
                 self.table.workspace.discard(intent.scratch, marks=[intent.commit_uuid])
             case Conflict():
                 # A request that may still arrive names the metadata file that was written for it.

@@ -79,12 +79,13 @@ class Committed:
     """The table is now at `metadata_location`.
 
     `withheld`: why no file may be deleted although it is, or None. `former`: the metadata file that has what went and
-    is to be saved, or None.
+    is to be saved, or None. `oversight`: what the catalog let pass and should have refused, for the report, or None.
     """
 
     metadata_location: str
     withheld: str | None = None
     former: str | None = None
+    oversight: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from iceberg_cli.iceberg.spec.table_metadata.builder import ref_of, with_updates
+from iceberg_cli.iceberg.spec.table_metadata.builder import ref_of, stale_numbers, with_updates
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.table_metadata.snapshot import MAIN
 from iceberg_cli.iceberg.spec.table_metadata.updates import (
@@ -74,6 +74,7 @@ __all__ = [
     "requirements_for",
     "requirements_from_json",
     "updates_from_json",
+    "why_outrun",
     "with_updates",
 ]
 
@@ -114,15 +115,32 @@ def dropped_metadata_files(base: TableMetadata, new: TableMetadata) -> tuple[str
     return tuple(entry.metadata_file for entry in base.metadata_log if entry.metadata_file not in kept)
 
 
-def requirements_for(updates: Iterable[TableUpdate], metadata: TableMetadata) -> tuple[TableRequirement, ...]:
+def requirements_for(
+    updates: Iterable[TableUpdate], metadata: TableMetadata, *, every_ref: bool = False
+) -> tuple[TableRequirement, ...]:
     """The requirements under which `updates` do the same as on `metadata`.
 
-    More than Java asks: every ref must be where it was. `remove-snapshots` has no requirement of its own, and
-    a catalog would silently drop a tag that was put on an expired snapshot in the meantime.
+    What only adds a snapshot and moves one branch to it asserts that branch, as Java does: a commit on another branch
+    makes its numbers stale at most, see `why_outrun`. Of all else more than Java asks: every ref must be where it was.
+    `remove-snapshots` has no requirement of its own, and a catalog would silently drop a tag that was put on an expired
+    snapshot in the meantime.
+
+    Args:
+        updates: of one commit.
+        metadata: the base.
+        every_ref: assert every ref in any case, for catalogs that hold no numbers against the table's.
     """
+    updates = tuple(updates)
     required: list[TableRequirement] = []
     if metadata.table_uuid is not None:
         required.append(AssertTableUuid(uuid=metadata.table_uuid))
+    match updates:
+        case (AddSnapshot(), SetSnapshotRef(ref_name=name)) if not every_ref:
+            former = metadata.refs.get(name)
+            head = None if former is None else former.snapshot_id
+            return (*required, AssertRefSnapshotId(ref=name, snapshot_id=head))
+        case _:
+            pass
     if MAIN not in metadata.refs:
         required.append(AssertRefSnapshotId(ref=MAIN, snapshot_id=None))
     required += [
@@ -137,6 +155,17 @@ def requirements_for(updates: Iterable[TableUpdate], metadata: TableMetadata) ->
         last_id = metadata.last_partition_id
         required.append(AssertLastAssignedPartitionId(last_assigned_partition_id=last_id))
     return tuple(required)
+
+
+def why_outrun(updates: Iterable[TableUpdate], metadata: TableMetadata) -> str | None:
+    """Why a table's numbers have passed those of a commit's snapshot, so that it can never be added, or None.
+
+    Whoever takes a commit holds them against the table's, as `with_updates` does.
+    """
+    for update in updates:
+        if isinstance(update, AddSnapshot) and (reason := stale_numbers(update.snapshot, metadata)):
+            return reason
+    return None
 
 
 def effects_visible(updates: Iterable[TableUpdate], metadata: TableMetadata) -> bool:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from functools import partial
 
-from iceberg_cli.errors import BackendUnavailable, TableNotFound
+from iceberg_cli.errors import BackendUnavailable, Refused, TableNotFound
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.compare_and_swap import SwapCommitter
-from iceberg_cli.iceberg.commit.update import Commit, check, effects_visible, with_updates
+from iceberg_cli.iceberg.commit.update import Commit, check, effects_visible, why_outrun, with_updates
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.operation.outcomes import (
     Attempt,
@@ -143,7 +143,8 @@ class ServingCommitter(Committer):
     def settle(self, attempt: Attempt) -> Outcome:
         """By the attempt's own marks in every version since its base: its snapshot or, without one, its effects.
 
-        Where there is none, only a requirement that does not hold any more proves that it can never come in.
+        Where there is none, only a requirement that does not hold any more, or numbers that the table has passed, prove
+        that it can never come in.
         """
         commit, now = _commit_of(attempt), self.current()
         try:
@@ -157,7 +158,7 @@ class ServingCommitter(Committer):
             return Unknown(cause=f"a version since {attempt.base} is not there any more: {error}")
         if trimmed:
             return Unknown(cause=f"the log of {now} does not reach back to {attempt.base}")
-        if reason := check(commit.requirements, metadata):
+        if reason := check(commit.requirements, metadata) or why_outrun(commit.updates, metadata):
             return Conflict(reason=reason, may_arrive=True)
         return Unknown(cause=f"no effect of it shows at {now}, and it may still arrive")
 
@@ -179,15 +180,18 @@ def _commit_of(attempt: Attempt) -> Commit:
 
 
 def _serve(world: World, commit: Commit) -> str | Conflict:
-    """The new metadata location of a catalog that holds requirements against what is current when they arrive."""
+    """The new metadata location of a catalog that holds requirements and numbers against what is current by then."""
     now = world.pointer
     assert now is not None
     metadata = TableMetadata.from_json(json.loads(world.files[canonical(now)]), path=now)
     if reason := check(commit.requirements, metadata):
         return Conflict(reason=reason)
-    after = with_updates(
-        metadata, commit.updates, base_location=now, timestamp_ms=commit.timestamp_ms
-    ).to_json()
+    try:
+        after = with_updates(
+            metadata, commit.updates, base_location=now, timestamp_ms=commit.timestamp_ms
+        ).to_json()
+    except Refused as error:
+        return Conflict(reason=error.message)
     version = int(now.rpartition("/")[2].partition("-")[0]) + 1
     world.pointer = f"{metadata.location}/metadata/{version:05d}-served.metadata.json"
     world.write(canonical(world.pointer), json.dumps(after).encode())

@@ -102,32 +102,38 @@ class Lake:
 
     def attempt(self, kind: str = "an expiry", *, fresh: bool = True) -> Attempt:
         """Of a commit that adds a snapshot, or that removes the oldest one."""
-        committer = self.open()
-        location = committer.current()
-        base = load(self.storage, location)
-        head = base.current_snapshot()
-        assert head is not None
-        updates: tuple[TableUpdate, ...] = (RemoveSnapshots(snapshot_ids=(base.snapshots[0].snapshot_id,)),)
-        if kind == "a snapshot":
-            new = dataclasses.replace(
-                head,
-                snapshot_id=uuid.uuid4().int & (1 << 62) - 1,
-                parent_snapshot_id=head.snapshot_id,
-                sequence_number=base.last_sequence_number + 1,
-                timestamp_ms=base.last_updated_ms + 1,
-            )
-            updates = (
-                AddSnapshot(snapshot=new),
-                SetSnapshotRef(ref_name="main", type="branch", snapshot_id=new.snapshot_id),
-            )
-        commit = Commit(
-            updates=updates,
-            requirements=requirements_for(updates, base),
-            base=base,
-            timestamp_ms=int(time.time() * 1000),  # noqa: TID251  (a test is a shell)
-            commit_uuid=str(uuid.uuid4()),
+        return dataclasses.replace(attempt_of(self.open(), self.storage, kind), fresh=fresh)
+
+
+def attempt_of(committer: RestCommitter, storage: Storage, kind: str) -> Attempt:
+    """See `Lake.attempt`: by a committer of the table."""
+    location = committer.current()
+    base = load(storage, location)
+    head = base.current_snapshot()
+    assert head is not None
+    updates: tuple[TableUpdate, ...] = (RemoveSnapshots(snapshot_ids=(base.snapshots[0].snapshot_id,)),)
+    if kind == "a snapshot":
+        new = dataclasses.replace(
+            head,
+            snapshot_id=uuid.uuid4().int & (1 << 62) - 1,
+            parent_snapshot_id=head.snapshot_id,
+            sequence_number=base.last_sequence_number + 1,
+            timestamp_ms=base.last_updated_ms + 1,
+            first_row_id=base.next_row_id if base.format_version > 2 else None,
+            added_rows=0 if base.format_version > 2 else None,
         )
-        return dataclasses.replace(committer.prepare(commit, base_location=location), fresh=fresh)
+        updates = (
+            AddSnapshot(snapshot=new),
+            SetSnapshotRef(ref_name="main", type="branch", snapshot_id=new.snapshot_id),
+        )
+    commit = Commit(
+        updates=updates,
+        requirements=requirements_for(updates, base),
+        base=base,
+        timestamp_ms=int(time.time() * 1000),  # noqa: TID251  (a test is a shell)
+        commit_uuid=str(uuid.uuid4()),
+    )
+    return dataclasses.replace(committer.prepare(commit, base_location=location), fresh=True)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ from iceberg_cli.iceberg.commit.update import (
     requirements_for,
     requirements_from_json,
     updates_from_json,
+    why_outrun,
     with_updates,
 )
 from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, SnapshotRef, TableMetadata
@@ -625,6 +627,54 @@ def test_requirements_pin_every_ref_of_the_base() -> None:
         AssertRefSnapshotId(ref="main", snapshot_id=2),
         AssertRefSnapshotId(ref="tag", snapshot_id=1),
     )
+
+
+def test_what_adds_a_snapshot_and_moves_a_branch_to_it_pins_that_branch_alone() -> None:
+    base = parsed(a_document(2, 1, 2, refs={"main": a_branch(2), "audit": a_branch(1), "tag": a_tag(1)}))
+    added = AddSnapshot(snapshot=replace(base.snapshots[0], snapshot_id=3, sequence_number=3))
+    everything = requirements_for([], base)
+    for name, head in (("main", 2), ("audit", 1), ("new", None)):
+        updates = [added, a_ref(name, 3)]
+        assert requirements_for(updates, base) == (
+            AssertTableUuid(uuid=UUID),
+            AssertRefSnapshotId(ref=name, snapshot_id=head),
+        )
+        assert requirements_for(updates, base, every_ref=True) == everything
+    assert len(everything) == 4
+    for more in (SetProperties(updates={}), RemoveSnapshots(snapshot_ids=(1,)), a_ref("audit", 3)):
+        assert requirements_for([added, a_ref("main", 3), more], base) == everything
+        assert requirements_for([more, added, a_ref("main", 3)], base) == everything
+
+
+@pytest.mark.parametrize(
+    ("version", "number", "first_row_id", "outrun"),
+    [
+        (1, 0, None, None),
+        (2, 3, None, None),
+        (2, 2, None, "its sequence number 2 is not above the table's 2"),
+        (3, 3, 0, None),
+        (3, 2, 0, "its sequence number 2 is not above the table's 2"),
+        (3, 3, None, "format version 3 requires first-row-id (None) and added-rows (None)"),
+    ],
+)
+def test_a_snapshot_is_outrun_where_its_numbers_are_those_of_another(
+    version: int, number: int, first_row_id: int | None, outrun: str | None
+) -> None:
+    base = parsed(a_document(version, 1, 2))
+    new = replace(
+        base.snapshots[0],
+        snapshot_id=3,
+        sequence_number=number,
+        first_row_id=first_row_id,
+        added_rows=None if first_row_id is None else 0,
+    )
+    assert why_outrun([AddSnapshot(snapshot=new), a_ref("main", 3)], base) == outrun
+    assert why_outrun([SetProperties(updates={})], base) is None
+    if version == 3 and outrun is None:
+        later = replace(base, next_row_id=1)
+        assert why_outrun([AddSnapshot(snapshot=new)], later) == (
+            "its first-row-id 0 is below the table's next-row-id 1"
+        )
 
 
 def test_requirements_on_an_empty_table_say_that_main_must_not_exist() -> None:

@@ -1,7 +1,8 @@
 """Tables of a REST catalog: requests of updates and requirements, from which the server writes the metadata.
 
 A request that was sent and has no clear answer may come in at any later time. It cannot any more only once a ref that
-it asserts has moved; a metadata location that moved proves nothing.
+it asserts has moved, or the table's numbers have passed those of the snapshot that it adds; a metadata location that
+moved proves nothing.
 
 Spec: Iceberg REST catalog specification, `loadTable`, `updateTable`.
 """
@@ -12,7 +13,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import requests
 
@@ -104,6 +105,8 @@ class RestCommitter(Committer):
         self._one_by_one = False  # whether the server removes one snapshot an update
         # Whether it lets nobody set the property by which a commit is known again.
         self._refuses_marks = False
+        # Whether it was seen to add a snapshot without holding its numbers against the table's.
+        self._overlooks_numbers = False
         # Of metadata by its location, as the server shows it.
         self._fields: dict[str, frozenset[str] | None] = {}
         opened = self._load()
@@ -206,9 +209,12 @@ class RestCommitter(Committer):
         )
 
     def _as_the_server_takes_it(self, commit: Commit) -> Commit:
-        from iceberg_cli.iceberg.commit.update import SetProperties
+        from iceberg_cli.iceberg.commit.update import SetProperties, requirements_for
 
         updates = tuple(_one_by_one(commit)) if self._one_by_one else commit.updates
+        if self._overlooks_numbers:
+            every = requirements_for(commit.updates, commit.base, every_ref=True)
+            commit = replace(commit, requirements=every)
         if _snapshot_of(commit) is None and not self._refuses_marks:
             updates = (*updates, SetProperties(updates={OPERATION_ID: commit.commit_uuid}))
         return replace(commit, updates=updates, recorded=True)
@@ -258,14 +264,15 @@ class RestCommitter(Committer):
     def settle(self, attempt: Attempt) -> Outcome:
         """Look for the commit's mark in every version since its base.
 
-        Committed: it is there. Conflict: it is not, and a ref that the request asserts has moved, so that it can only
-        fail. Unknown: neither, or the metadata log does not reach back to the base.
+        Committed: it is there. Conflict: it is not, and a ref that the request asserts has moved, or the numbers of the
+        table have passed those of its snapshot, so that it can only fail. Unknown: neither, or the metadata log does
+        not reach back to the base.
         """
-        return self._settled(attempt)[0]
+        return self._settled(attempt).outcome
 
-    def _settled(self, attempt: Attempt) -> tuple[Outcome, bool]:
-        """See `settle`; and whether every version since the base was looked at."""
-        from iceberg_cli.iceberg.commit.update import check
+    def _settled(self, attempt: Attempt) -> _Settlement:
+        """See `settle`."""
+        from iceberg_cli.iceberg.commit.update import check, why_outrun
 
         commit = attempt.commit
         try:
@@ -273,7 +280,7 @@ class RestCommitter(Committer):
             metadata = self._read(now)
             versions = list(self._versions_since(attempt.base, now, metadata))
         except (IcebergCliError, FileNotFoundError) as error:
-            return Unknown(cause=f"the table could not be read back: {error}"), False
+            return _Settlement(Unknown(cause=f"the table could not be read back: {error}"))
         trimmed = now != attempt.base and attempt.base not in _log_of(metadata)
         cut_off = f"the metadata log of {now} does not reach back to {attempt.base}"
         ours = [version for version in versions if _is_marked(version[1], commit)]
@@ -285,16 +292,24 @@ class RestCommitter(Committer):
                 former = next(reversed(_log_of(version)), None)
             else:
                 withheld, former = self._changed_between(attempt, location, version)
-            outcome = Committed(metadata_location=location, withheld=withheld, former=former)
-            return outcome, not trimmed
+            outcome = Committed(
+                metadata_location=location,
+                withheld=withheld,
+                former=former,
+                oversight=self._oversight(commit, version),
+            )
+            return _Settlement(outcome, is_whole=not trimmed)
         reason = check(commit.requirements, metadata)  # type: ignore[attr-defined]
+        if not self._overlooks_numbers:
+            reason = reason or why_outrun(commit.updates, metadata)  # type: ignore[arg-type]
         # Where there never is a log, what only adds a snapshot may be planned again: its files stay in any case.
         has_no_log = self.hidden_snapshots_reason() is not None and not _removes_snapshots(commit)
         if trimmed and not (reason and has_no_log):
-            return Unknown(cause=f"the table has moved, and {cut_off}"), False
+            return _Settlement(Unknown(cause=f"the table has moved, and {cut_off}"))
         if reason:
-            return Conflict(reason=reason, may_arrive=True, seen=now), not trimmed
-        return Unknown(cause=f"no effect of it shows at {now}, and it may still arrive"), True
+            return _Settlement(Conflict(reason=reason, may_arrive=True, seen=now), is_whole=not trimmed)
+        unknown = Unknown(cause=f"no effect of it shows at {now}, and it may still arrive")
+        return _Settlement(unknown, is_whole=True, has_moved_on=_has_moved_on(metadata, commit))
 
     def _outcome(self, attempt: Attempt, answer: requests.Response, *, first: bool) -> Outcome:
         """By the status of an answer, see the specification's responses of `updateTable`."""
@@ -304,7 +319,8 @@ class RestCommitter(Committer):
                 location = text_of(object_of(answer), "metadata-location")
                 metadata = self._read(location)
                 if _is_marked(metadata, attempt.commit) and _log_of(metadata)[-1:] == [attempt.base]:
-                    return Committed(metadata_location=location)
+                    oversight = self._oversight(attempt.commit, metadata)
+                    return Committed(metadata_location=location, oversight=oversight)
                 # It names a later version than ours, or ours follows one that others made meanwhile, or an earlier try.
                 outcome = self.settle(attempt)
             except (IcebergCliError, FileNotFoundError) as error:
@@ -322,14 +338,18 @@ class RestCommitter(Committer):
         refuses_mark = code in _REFUSING_MARKS and marked and _MARK_NAMED.search(reason) is not None
         if code in _REFUSED or one_by_one or refuses_mark:
             # Where something between us and the server sent it twice, the first of the two may have come in.
-            settled, whole = self._settled(attempt)
-            if not (first and whole) or isinstance(settled, Committed):
+            settlement = self._settled(attempt)
+            settled = settlement.outcome
+            if not (first and settlement.is_whole) or isinstance(settled, Committed):
                 return settled
             if isinstance(settled, Conflict):
                 return replace(settled, may_arrive=False)
             self._one_by_one |= one_by_one
             self._refuses_marks |= refuses_mark
-            for_good = code != requests.codes.conflict and not one_by_one and not refuses_mark
+            # Where another writer was faster, whatever it says may be about what the table is by now.
+            for_good = code == _TOO_LARGE or not (
+                code == requests.codes.conflict or one_by_one or refuses_mark or settlement.has_moved_on
+            )
             return Conflict(
                 reason=f"the catalog refuses it, {code}: {reason}",
                 for_good=for_good,
@@ -343,6 +363,20 @@ class RestCommitter(Committer):
         if code == requests.codes.not_found:
             raise TableNotFound(words)
         raise BackendUnavailable(words)
+
+    def _oversight(self, commit: Any, metadata: TableMetadata) -> str | None:
+        """What the server let pass when it made a version by a commit, or None. From then on it is to hold every ref.
+
+        Two branches may have moved at once, and then the second snapshot's numbers were those of the first.
+        """
+        oversight = _wrong_numbers(commit, metadata)
+        if oversight is None:
+            return None
+        self._overlooks_numbers = True
+        return (
+            f"The catalog of {self._client.name} let a commit pass that it should have refused: {oversight}. Let no "
+            "two writers commit to branches of this table at once"
+        )
 
     def _doubtful(self, attempt: Attempt, cause: str) -> Outcome:
         settled = self.settle(attempt)
@@ -398,6 +432,50 @@ class RestCommitter(Committer):
         return TableMetadata.from_json(
             decode_metadata_file(self._storage.read(location), location), path=location
         )
+
+
+class _Settlement(NamedTuple):
+    """What the table shows of a commit.
+
+    Args:
+        outcome: see `RestCommitter.settle`.
+        is_whole: whether every version since the base was looked at.
+        has_moved_on: whether others have added snapshots since.
+    """
+
+    outcome: Outcome
+    is_whole: bool = False
+    has_moved_on: bool = False
+
+
+def _has_moved_on(metadata: TableMetadata, commit: Any) -> bool:
+    base: TableMetadata = commit.base
+    return (
+        metadata.last_sequence_number > base.last_sequence_number or metadata.next_row_id > base.next_row_id
+    )
+
+
+def _wrong_numbers(commit: Any, metadata: TableMetadata) -> str | None:
+    """Why a version that has the snapshot of a commit is not as the commit was built, or None."""
+    from iceberg_cli.iceberg.commit.update import UpgradeFormatVersion
+
+    ours = next((each for each in metadata.snapshots if each.snapshot_id == _snapshot_of(commit)), None)
+    if ours is None:
+        return None
+    others = [each.snapshot_id for each in metadata.snapshots if each.sequence_number == ours.sequence_number]
+    others.remove(ours.snapshot_id)
+    if others and metadata.format_version > 1:
+        return (
+            f"snapshots {ours.snapshot_id} and {others[0]} both have sequence number {ours.sequence_number}"
+        )
+    end = (ours.first_row_id or 0) + (ours.added_rows or 0)
+    if metadata.next_row_id < end:
+        return f"its next-row-id is {metadata.next_row_id}, and snapshot {ours.snapshot_id} has ids up to {end - 1}"
+    upgrades = any(isinstance(update, UpgradeFormatVersion) for update in commit.updates)
+    if metadata.format_version != commit.base.format_version and not upgrades:
+        versions = f"version {metadata.format_version}, and was {commit.base.format_version}"
+        return f"the table has format {versions} when snapshot {ours.snapshot_id} was made"
+    return None
 
 
 def _snapshot_of(commit: Any) -> int | None:

@@ -269,16 +269,31 @@ class _Draft:
         self.metadata = replace(metadata, snapshot_log=tuple(log))
 
 
+def stale_numbers(snapshot: Snapshot, metadata: TableMetadata) -> str | None:
+    """Why a snapshot's numbers forbid that it is added to `metadata`, or None. They only grow, so it stays so.
+
+    Spec: "Sequence Numbers", "Snapshot Row IDs".
+    """
+    number, last = snapshot.sequence_number, metadata.last_sequence_number
+    if metadata.format_version > 1 and number <= last:
+        return f"its sequence number {number} is not above the table's {last}"
+    first, added = snapshot.first_row_id, snapshot.added_rows
+    if metadata.format_version < 3:
+        return None
+    if first is None or added is None or added < 0:
+        return f"format version 3 requires first-row-id ({first}) and added-rows ({added})"
+    if first < metadata.next_row_id:
+        return f"its first-row-id {first} is below the table's next-row-id {metadata.next_row_id}"
+    return None
+
+
 def _with_snapshot(metadata: TableMetadata, snapshot: Snapshot) -> TableMetadata:
     """Spec: "Sequence Numbers", "Snapshot Row IDs"."""
     identity = f"Cannot add snapshot {snapshot.snapshot_id}"
     if metadata.snapshot(snapshot.snapshot_id) is not None:
         raise Refused(f"{identity}: the table has one with this id.")
-    if metadata.format_version > 1 and snapshot.sequence_number <= metadata.last_sequence_number:
-        last = metadata.last_sequence_number
-        raise Refused(
-            f"{identity}: its sequence number {snapshot.sequence_number} is not above the table's {last}."
-        )
+    if reason := stale_numbers(snapshot, metadata):
+        raise Refused(f"{identity}: {reason}.")
     changed = replace(
         metadata,
         snapshots=(*metadata.snapshots, snapshot),
@@ -287,14 +302,8 @@ def _with_snapshot(metadata: TableMetadata, snapshot: Snapshot) -> TableMetadata
     if metadata.format_version < 3:
         return changed
     first, added = snapshot.first_row_id, snapshot.added_rows
-    if first is None or added is None or added < 0:
-        raise Refused(
-            f"{identity}: format version 3 requires first-row-id ({first}) and added-rows ({added})."
-        )
-    if first < metadata.next_row_id:
-        raise Refused(
-            f"{identity}: its first-row-id {first} is below the table's next-row-id {metadata.next_row_id}."
-        )
+    assert first is not None  # see `stale_numbers`
+    assert added is not None
     # From the snapshot's own first id: with a gap before it, the sum that Java takes could be an assigned id.
     return replace(changed, next_row_id=first + added)
 
