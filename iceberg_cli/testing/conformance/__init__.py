@@ -3,5 +3,8 @@
 import pytest
 
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{name}" for name in ("storages", "catalogs", "listings", "delta_logs", "engines"))
+    *(
+        f"{__name__}.{name}"
+        for name in ("storages", "catalogs", "listings", "delta_logs", "engines", "rewriting")
+    )
 )

@@ -17,6 +17,7 @@ from iceberg_cli.operation.outcomes import Unknown
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.catalogs import CatalogConformance
 from iceberg_cli.testing.conformance.commits import an_attempt, properties_of, set_property
+from iceberg_cli.testing.conformance.rewriting import RewritingConformance
 from iceberg_cli.testing.memory_catalog import MemoryCatalog
 from tests.budget import FULL, deep_unless
 from tests.conformance.catalogs import Catalog, execute, make_table
@@ -88,6 +89,11 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
 @pytest.mark.few(0.4)
 class TestCatalogs(CatalogConformance):
     """Every sentence about catalogs, on every catalog."""
+
+
+@pytest.mark.few(2)
+class TestRewriting(RewritingConformance):
+    """Every sentence about rows that are rewritten, on every catalog."""
 
 
 # One writer

@@ -20,6 +20,7 @@ from iceberg_cli.storage import Storage
 from iceberg_cli.storage.router import UnsafeOverrides, open_storage
 from iceberg_cli.testing.conformance.catalogs import CatalogConformance, CatalogUnderTest
 from iceberg_cli.testing.conformance.commits import an_attempt, first_metadata, set_property
+from iceberg_cli.testing.conformance.rewriting import RewritingConformance
 from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.builders import DAY_MS, TableWriter
 from tests.cli.lakes import AS_OF_MS, LONG_AGO_MS
@@ -50,16 +51,22 @@ class OnVersitygw(CatalogUnderTest):
         return ObjectStoreCommitter(self.folder, storage or self.storage, VOUCHED)
 
 
+@pytest.fixture
+def catalog(versitygw: S3Server) -> OnVersitygw:
+    """A table of one version."""
+    found = OnVersitygw(f"s3://{versitygw.bucket}/{uuid.uuid4()}", versitygw.options)
+    found.storage.put_if_absent(f"{found.folder}/metadata/v1.metadata.json", first_metadata(found.folder))
+    return found
+
+
 @pytest.mark.deep
 class TestFilesystemOnVersitygw(CatalogConformance):
     """The committer on a service that keeps conditional creates under races."""
 
-    @pytest.fixture
-    def catalog(self, versitygw: S3Server) -> OnVersitygw:
-        """A table of one version."""
-        found = OnVersitygw(f"s3://{versitygw.bucket}/{uuid.uuid4()}", versitygw.options)
-        found.storage.put_if_absent(f"{found.folder}/metadata/v1.metadata.json", first_metadata(found.folder))
-        return found
+
+@pytest.mark.deep
+class TestRewriting(RewritingConformance):
+    """Rows that are rewritten there."""
 
 
 class OnAmazonS3(MemoryStorage):

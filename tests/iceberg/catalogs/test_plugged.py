@@ -21,6 +21,7 @@ from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.catalogs import CatalogConformance, CatalogUnderTest
 from iceberg_cli.testing.conformance.commits import first_metadata
 from iceberg_cli.testing.conformance.listings import ListedCatalog, ListingConformance, Name
+from iceberg_cli.testing.conformance.rewriting import RewritingConformance
 from tests.cli.lakes import CatalogTable, catalog_table
 from tests.cli.running import JSON
 from tests.cli.running import iceberg_cli as run
@@ -289,6 +290,11 @@ def catalog(listed: Tables) -> Table:
 
 class TestCommits(CatalogConformance):
     """Its commits."""
+
+
+@pytest.mark.few(1)
+class TestRewriting(RewritingConformance):
+    """The rows of tables whose files are rewritten through it."""
 
 
 class TestLists(ListingConformance):

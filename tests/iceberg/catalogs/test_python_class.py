@@ -91,6 +91,7 @@ def test_writing_is_refused_and_changes_nothing(lake: CatalogTable, config: str,
         assert f"its catalog is the Python class {CLASSES}.OwnCatalog" in refused.err
         run("rewrite-manifests", NAME, "--min-manifests", "2", "--yes", config=config, code=11)
         run("upgrade-v3", NAME, "--yes", config=config, code=11)
+        run("rewrite-data-files", NAME, "--rewrite-all", "--yes", config=config, code=11)
 
 
 def test_its_committer_refuses_what_a_program_asks_of_it(lake: CatalogTable, config: str) -> None:

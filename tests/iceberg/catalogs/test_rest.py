@@ -49,6 +49,7 @@ from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.conformance.catalogs import CatalogConformance, CatalogUnderTest
 from iceberg_cli.testing.conformance.commits import load
 from iceberg_cli.testing.conformance.faults import Killed, PutFault
+from iceberg_cli.testing.conformance.rewriting import RewritingConformance
 from tests.budget import FULL
 from tests.cli.running import iceberg_cli
 from tests.database_proxy import jdbc_url_of_postgresql
@@ -631,17 +632,23 @@ class OfTests(CatalogUnderTest):
             transaction.set_properties({name: "yes"})
 
 
+@pytest.fixture
+def catalog(rest_server: str, tmp_path: Path) -> OfTests:
+    """A table of one version."""
+    theirs = RestCatalog("theirs", uri=rest_server)
+    identifier = (f"n{uuid.uuid4().hex}", "t")
+    theirs.create_namespace(identifier[:1])
+    theirs.create_table(identifier, pa.schema([("i", pa.int64())]), location=f"file://{tmp_path}/t")
+    return OfTests({"uri": rest_server}, theirs, identifier)
+
+
 class TestRestCatalog(CatalogConformance):
     """Every sentence about catalogs, on the reference server."""
 
-    @pytest.fixture
-    def catalog(self, rest_server: str, tmp_path: Path) -> OfTests:
-        """A table of one version."""
-        theirs = RestCatalog("theirs", uri=rest_server)
-        identifier = (f"n{uuid.uuid4().hex}", "t")
-        theirs.create_namespace(identifier[:1])
-        theirs.create_table(identifier, pa.schema([("i", pa.int64())]), location=f"file://{tmp_path}/t")
-        return OfTests({"uri": rest_server}, theirs, identifier)
+
+@pytest.mark.few(1)
+class TestRewriting(RewritingConformance):
+    """Every sentence about rows that are rewritten, on the reference server."""
 
 
 # Many writers

@@ -113,6 +113,7 @@ def test_stale_numbers_are_refused_by_the_reference_server_and_it_is_tried_again
         assert isinstance(lake.open().commit(lake.attempt("a snapshot")), Committed)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("status", REFUSALS)
 @pytest.mark.parametrize("kind", ["a snapshot", "an expiry"])
 def test_a_refusal_after_another_branch_moved_is_never_final(lake: Lake, kind: str, status: int) -> None:

@@ -102,6 +102,7 @@ VERBS: dict[str, tuple[Callable[[Lake, Path], Served], tuple[str, ...]]] = {
     "upgrade-v3": (of_three_rows, ()),
     "assign-row-ids": (of_version_3, ()),
     "merge-dvs": (of_deletes, ("--min-files", "1")),
+    "rewrite-data-files": (of_three_rows, ("--min-input-files", "2", "--processes", "1")),
 }
 
 
@@ -135,7 +136,8 @@ def test_a_conflict_is_planned_again_and_nothing_is_lost(
     assert (ran.code, ran.json.get("status")) == (0, "done"), ran.out + ran.err
     assert len(served.lake.front.bodies) == (2 if moment == "after it" else 1)
     # Five without a conflict; then the look that showed it, and that before the next attempt, which is sent or is not.
-    assert len(served.lake.front.requests) <= 5 + 3
+    # Who rewrote rows, which may have taken hours, looks once more before the first attempt.
+    assert len(served.lake.front.requests) <= 5 + 3 + (verb == "rewrite-data-files")
     check_history(served, foreign)
     if verb != "expire-snapshots":
         again = served.run(verb, *arguments, "--yes")

@@ -17,6 +17,7 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 
 from iceberg_cli.testing.conformance.catalogs import CatalogConformance
+from iceberg_cli.testing.conformance.rewriting import RewritingConformance
 from tests.budget import FULL
 from tests.cli.running import Ran, iceberg_cli
 from tests.iceberg.catalogs.test_lost_fields import check_refused, register_changed
@@ -99,17 +100,23 @@ def test_no_verb_commits_to_a_table_of_which_the_server_would_lose_something(
 # Many writers
 
 
+@pytest.fixture
+def catalog(seaweedfs: SeaweedFS) -> OfTests:
+    """A table of one version."""
+    identifier, options = (f"n{uuid.uuid4().hex}", "t"), pyiceberg_options_of(seaweedfs)
+    more = seaweedfs.catalog_options
+    theirs, _ = empty_table_of_integers(seaweedfs.uri, identifier[:1], None, {**options, **more}, {})
+    return OfTests({"uri": seaweedfs.uri, **more}, theirs, identifier, options)
+
+
 @pytest.mark.deep
 class TestSeaweedFS(CatalogConformance):
     """Every sentence about catalogs."""
 
-    @pytest.fixture
-    def catalog(self, seaweedfs: SeaweedFS) -> OfTests:
-        """A table of one version."""
-        identifier, options = (f"n{uuid.uuid4().hex}", "t"), pyiceberg_options_of(seaweedfs)
-        more = seaweedfs.catalog_options
-        theirs, _ = empty_table_of_integers(seaweedfs.uri, identifier[:1], None, {**options, **more}, {})
-        return OfTests({"uri": seaweedfs.uri, **more}, theirs, identifier, options)
+
+@pytest.mark.deep
+class TestRewriting(RewritingConformance):
+    """Every sentence about rows that are rewritten."""
 
 
 @pytest.mark.deep
