@@ -7,13 +7,17 @@ that has none here fails the test.
 
 from __future__ import annotations
 
+import random
 import re
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import parse_qs, urlsplit
+
+import pyarrow as pa
 
 from iceberg_cli.storage import Storage
 from iceberg_cli.testing.crash.world import DELTA_TABLE
@@ -22,13 +26,17 @@ from tests.crash.delta_scenes import Scene
 from tests.delete_tables import DeleteTable
 from tests.docs.pages import PAGES
 from tests.fleet.maintaining import policy_file
+from tests.iceberg.verbs.rewrite_data_files.tables import K, N, RowsTable
 from tests.s3_front import Request
 
 PAGE: Final = PAGES / "permissions.md"
 HEAD: Final = ("Command", "S3", "Google Cloud Storage", "Azure", "Glue", "PostgreSQL")
+NewTable = Callable[[], tuple[str, str]]
+"""Makes a table; its name, and a pattern that it alone matches."""
 Needs = Mapping[str, frozenset[str]]
 """By row of the table, the actions of one column."""
 
+_LARGE_ROWS: Final = 600_000
 DRY_RUN: Final = "`--dry-run` of a verb"
 NOTHING: Final = "none"
 
@@ -154,12 +162,14 @@ class Kind(NamedTuple):
     Args:
         name: of the format.
         verbs: that one table of `write_iceberg` or `write_delta` can go through, with their options.
+        of_rows: likewise those that one of `write_rows` can go through.
         policy: a verb and its options, as a policy file has them.
         vouched: what emulators need.
     """
 
     name: str
     verbs: Mapping[str, Sequence[str]]
+    of_rows: Mapping[str, Sequence[str]]
     policy: Mapping[str, str]
     vouched: Sequence[str]
 
@@ -173,6 +183,7 @@ ICEBERG: Final = Kind(
         "assign-row-ids": (),
         "merge-dvs": (),
     },
+    of_rows={"rewrite-data-files": ("--min-input-files", "2", "--processes", "1")},
     policy={"expire-snapshots": '{ older-than = "1s", retain-last = 1 }'},
     vouched=("--unsafe-single-writer", "--unsafe-conditional-writes"),
 )
@@ -185,6 +196,7 @@ DELTA: Final = Kind(
         "upgrade-v3": ("--feature", "rowTracking"),
         "assign-row-ids": (),
     },
+    of_rows={},
     policy={"merge-dvs": "{ min-files = 2 }"},
     vouched=("--unsafe-conditional-writes",),
 )
@@ -205,6 +217,26 @@ def write_iceberg(storage: Storage, location: str, *, name: str | None = None) -
     table.remove("c")
     table.positions("late", {"a": [2, 7], "b": [1]})
     table.commit(4)
+    return table.publish(name)
+
+
+def write_rows(storage: Storage, location: str, *, name: str | None = None) -> str:
+    """A table of version 2 whose data files are Parquet; its metadata file, see `write_iceberg`.
+
+    Three small files of one partition, of which rows are deleted, become one, and two others one of more than 8 MiB,
+    which goes to S3 in parts: their values cannot be compressed.
+    """
+    table = RowsTable(storage=storage, location=location, format_version=2)
+    for file in "abc":
+        table.rows(file, [(N, [1, 2, 3]), (K, ["x"] * 3)], k="x")
+    drawn = random.Random(1)
+    for file in "de":
+        values = array("q", drawn.randbytes(8 * _LARGE_ROWS))
+        columns = [(N, pa.array(values, pa.int64())), (K, ["y"] * _LARGE_ROWS)]
+        table.rows(file, columns, k="y", group_rows=_LARGE_ROWS)
+    table.commit(1)
+    table.positions("p", {"a": [1]}, k="x")
+    table.commit(2)
     return table.publish(name)
 
 
@@ -235,13 +267,16 @@ class Recorder:
     lose: Callable[[], AbstractContextManager[int]] | None = None
     needs: dict[str, frozenset[str]] = field(default_factory=dict)
 
-    def record(self, kind: Kind, make: Callable[[], tuple[str, str]]) -> None:
+    def record(self, kind: Kind, make: NewTable, make_of_rows: NewTable) -> None:
         """Every command that a row is about, on tables on which it has something to do.
 
         Args:
             kind: of the tables.
-            make: a new table; its name, and a pattern that it alone matches.
+            make: a new table.
+            make_of_rows: likewise, for verbs that read and write rows.
         """
+        for verb, options in kind.of_rows.items():
+            self._record_of_rows(kind, verb, options, make_of_rows)
         table, among = make()
         self._look(kind, table, among)
         for verb, options in kind.verbs.items():
@@ -263,6 +298,16 @@ class Recorder:
         policy = policy_file(self.folder / "policy.toml", kind.policy, [among])
         done = self.run("maintain", "maintain", table, "--policy", str(policy), *kind.vouched, "--yes")
         assert [each["status"] for each in done.json["runs"]] == ["done"]
+
+    def _record_of_rows(self, kind: Kind, verb: str, options: Sequence[str], make: NewTable) -> None:
+        table, _ = make()
+        self.run(DRY_RUN, verb, table, *options, "--dry-run")
+        self._write(verb, verb, table, *options, *kind.vouched)
+        if self.lose is not None:
+            table, _ = make()
+            with self.lose() as code:
+                self.run(verb, verb, table, *options, *kind.vouched, "--yes", code=code)
+            self._resume(table, *kind.vouched)
 
     def run(self, row: str, *words: str, code: int = 0) -> Ran:
         """A command that ends with this exit code."""
