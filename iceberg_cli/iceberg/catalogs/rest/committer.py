@@ -27,6 +27,17 @@ from iceberg_cli.errors import (
 )
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.rest.client import Loaded, RestClient
+from iceberg_cli.iceberg.catalogs.rest.commit_marks import (
+    has_moved_on,
+    is_marked,
+    log_of,
+    mark_of,
+    removes_snapshots,
+    retention_of,
+    snapshot_of,
+    with_removals_apart,
+    wrong_numbers,
+)
 from iceberg_cli.iceberg.catalogs.rest.connection import (
     DENIED,
     NoAnswer,
@@ -55,7 +66,7 @@ from iceberg_cli.storage.credential_options import with_options
 from iceberg_cli.storage.router import open_storage
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.commit.update import Commit, TableUpdate
+    from iceberg_cli.iceberg.commit.update import Commit
     from iceberg_cli.storage import Storage
 
 _TOO_LARGE: Final = 413
@@ -69,8 +80,6 @@ _REFUSING_MARKS: Final = frozenset({400, 403, 422})
 _MARK_NAMED: Final = re.compile(rf"{re.escape(OPERATION_ID)}|set.?propert|table propert", re.IGNORECASE)
 _LONGEST_WAIT_S: Final = 60  # for a server that is busy
 _NESSIE: Final = "nessie."
-# What decides about later deletions and is asserted by no requirement.
-_RETENTION: Final = ("gc.enabled", "history.expire.")
 
 
 class RestCommitter(Committer):
@@ -211,11 +220,11 @@ class RestCommitter(Committer):
     def _as_the_server_takes_it(self, commit: Commit) -> Commit:
         from iceberg_cli.iceberg.commit.update import SetProperties, requirements_for
 
-        updates = tuple(_one_by_one(commit)) if self._one_by_one else commit.updates
+        updates = tuple(with_removals_apart(commit)) if self._one_by_one else commit.updates
         if self._overlooks_numbers:
             every = requirements_for(commit.updates, commit.base, every_ref=True)
             commit = replace(commit, requirements=every)
-        if _snapshot_of(commit) is None and not self._refuses_marks:
+        if snapshot_of(commit) is None and not self._refuses_marks:
             updates = (*updates, SetProperties(updates={OPERATION_ID: commit.commit_uuid}))
         return replace(commit, updates=updates, recorded=True)
 
@@ -281,35 +290,35 @@ class RestCommitter(Committer):
             versions = list(self._versions_since(attempt.base, now, metadata))
         except (IcebergCliError, FileNotFoundError) as error:
             return _Settlement(Unknown(cause=f"the table could not be read back: {error}"))
-        trimmed = now != attempt.base and attempt.base not in _log_of(metadata)
+        trimmed = now != attempt.base and attempt.base not in log_of(metadata)
         cut_off = f"the metadata log of {now} does not reach back to {attempt.base}"
-        ours = [version for version in versions if _is_marked(version[1], commit)]
+        ours = [version for version in versions if is_marked(version[1], commit)]
         if ours:
             location, version = ours[-1]
             # The version that the commit made may be one of those that were cut off.
             withheld: str | None = cut_off
-            if trimmed and _removes_snapshots(commit):
-                former = next(reversed(_log_of(version)), None)
+            if trimmed and removes_snapshots(commit):
+                former = next(reversed(log_of(version)), None)
             else:
                 withheld, former = self._changed_between(attempt, location, version)
             outcome = Committed(
                 metadata_location=location,
                 withheld=withheld,
                 former=former,
-                oversight=self._oversight(commit, version),
+                oversight=None if trimmed else self._oversight(commit, version),
             )
             return _Settlement(outcome, is_whole=not trimmed)
         reason = check(commit.requirements, metadata)  # type: ignore[attr-defined]
         if not self._overlooks_numbers:
             reason = reason or why_outrun(commit.updates, metadata)  # type: ignore[arg-type]
         # Where there never is a log, what only adds a snapshot may be planned again: its files stay in any case.
-        has_no_log = self.hidden_snapshots_reason() is not None and not _removes_snapshots(commit)
+        has_no_log = self.hidden_snapshots_reason() is not None and not removes_snapshots(commit)
         if trimmed and not (reason and has_no_log):
             return _Settlement(Unknown(cause=f"the table has moved, and {cut_off}"))
         if reason:
             return _Settlement(Conflict(reason=reason, may_arrive=True, seen=now), is_whole=not trimmed)
         unknown = Unknown(cause=f"no effect of it shows at {now}, and it may still arrive")
-        return _Settlement(unknown, is_whole=True, has_moved_on=_has_moved_on(metadata, commit))
+        return _Settlement(unknown, is_whole=True, has_moved_on=has_moved_on(metadata, commit))
 
     def _outcome(self, attempt: Attempt, answer: requests.Response, *, first: bool) -> Outcome:
         """By the status of an answer, see the specification's responses of `updateTable`."""
@@ -318,7 +327,7 @@ class RestCommitter(Committer):
             try:
                 location = text_of(object_of(answer), "metadata-location")
                 metadata = self._read(location)
-                if _is_marked(metadata, attempt.commit) and _log_of(metadata)[-1:] == [attempt.base]:
+                if is_marked(metadata, attempt.commit) and log_of(metadata)[-1:] == [attempt.base]:
                     oversight = self._oversight(attempt.commit, metadata)
                     return Committed(metadata_location=location, oversight=oversight)
                 # It names a later version than ours, or ours follows one that others made meanwhile, or an earlier try.
@@ -334,7 +343,7 @@ class RestCommitter(Committer):
                 return Committed(metadata_location=outcome.seen)
             return outcome
         one_by_one = code in _NOT_PARSED and _ONE_EXPECTED in reason and not self._one_by_one
-        marked = _mark_of(attempt.commit) is not None and not self._refuses_marks
+        marked = mark_of(attempt.commit) is not None and not self._refuses_marks
         refuses_mark = code in _REFUSING_MARKS and marked and _MARK_NAMED.search(reason) is not None
         if code in _REFUSED or one_by_one or refuses_mark:
             # Where something between us and the server sent it twice, the first of the two may have come in.
@@ -369,7 +378,7 @@ class RestCommitter(Committer):
 
         Two branches may have moved at once, and then the second snapshot's numbers were those of the first.
         """
-        oversight = _wrong_numbers(commit, metadata)
+        oversight = wrong_numbers(commit, metadata)
         if oversight is None:
             return None
         self._overlooks_numbers = True
@@ -390,9 +399,9 @@ class RestCommitter(Committer):
         What it was built upon is not what we saw, and this was lost.
         """
         commit = attempt.commit
-        log = _log_of(metadata)
+        log = log_of(metadata)
         before = log[-1] if log else None
-        if before == attempt.base or not _removes_snapshots(commit):
+        if before == attempt.base or not removes_snapshots(commit):
             return None, None
         if before is None:
             return f"{location} does not say which version came before it", None
@@ -412,7 +421,7 @@ class RestCommitter(Committer):
                 before,
             )
         keeps_more = any(ref.min_snapshots_to_keep or ref.max_snapshot_age_ms for ref in new.values())
-        if keeps_more or _retention_of(former, base) != _retention_of(base, base):
+        if keeps_more or retention_of(former, base) != retention_of(base, base):
             return f"retention was changed meanwhile by {before}, the version before", before
         return None, None
 
@@ -423,7 +432,7 @@ class RestCommitter(Committer):
         if now == base:
             return
         yield now, metadata
-        for location in reversed(_log_of(metadata)):
+        for location in reversed(log_of(metadata)):
             if location == base:
                 return
             yield location, self._read(location)
@@ -448,98 +457,12 @@ class _Settlement(NamedTuple):
     has_moved_on: bool = False
 
 
-def _has_moved_on(metadata: TableMetadata, commit: Any) -> bool:
-    base: TableMetadata = commit.base
-    return (
-        metadata.last_sequence_number > base.last_sequence_number or metadata.next_row_id > base.next_row_id
-    )
-
-
-def _wrong_numbers(commit: Any, metadata: TableMetadata) -> str | None:
-    """Why a version that has the snapshot of a commit is not as the commit was built, or None."""
-    from iceberg_cli.iceberg.commit.update import UpgradeFormatVersion
-
-    ours = next((each for each in metadata.snapshots if each.snapshot_id == _snapshot_of(commit)), None)
-    if ours is None:
-        return None
-    others = [each.snapshot_id for each in metadata.snapshots if each.sequence_number == ours.sequence_number]
-    others.remove(ours.snapshot_id)
-    if others and metadata.format_version > 1:
-        return (
-            f"snapshots {ours.snapshot_id} and {others[0]} both have sequence number {ours.sequence_number}"
-        )
-    end = (ours.first_row_id or 0) + (ours.added_rows or 0)
-    if metadata.next_row_id < end:
-        return f"its next-row-id is {metadata.next_row_id}, and snapshot {ours.snapshot_id} has ids up to {end - 1}"
-    upgrades = any(isinstance(update, UpgradeFormatVersion) for update in commit.updates)
-    if metadata.format_version != commit.base.format_version and not upgrades:
-        versions = f"version {metadata.format_version}, and was {commit.base.format_version}"
-        return f"the table has format {versions} when snapshot {ours.snapshot_id} was made"
-    return None
-
-
-def _snapshot_of(commit: Any) -> int | None:
-    """The id of the snapshot that a commit adds, which was drawn for it alone, or None."""
-    from iceberg_cli.iceberg.commit.update import AddSnapshot
-
-    added = [update.snapshot.snapshot_id for update in commit.updates if isinstance(update, AddSnapshot)]
-    return added[0] if added else None
-
-
 def _adds_shown_snapshot(commit: Any, answer: requests.Response) -> bool:
     """Whether an answer shows the table with the snapshot that a commit adds, and no ref may have gone with it."""
-    if _removes_snapshots(commit):
+    if removes_snapshots(commit):
         return False
     try:
         shown = object_of(answer)["metadata"]["snapshots"]
-        return any(each["snapshot-id"] == _snapshot_of(commit) for each in shown)
+        return any(each["snapshot-id"] == snapshot_of(commit) for each in shown)
     except (BackendUnavailable, KeyError, TypeError):
         return False
-
-
-def _one_by_one(commit: Commit) -> Iterator[TableUpdate]:
-    """The updates of a commit, with the removal of each snapshot as one of its own."""
-    from iceberg_cli.iceberg.commit.update import RemoveSnapshots
-
-    for update in commit.updates:
-        if isinstance(update, RemoveSnapshots):
-            yield from (RemoveSnapshots(snapshot_ids=(each,)) for each in update.snapshot_ids)
-        else:
-            yield update
-
-
-def _removes_snapshots(commit: Any) -> bool:
-    """Whether refs may go with a commit, and files after it."""
-    from iceberg_cli.iceberg.commit.update import RemoveSnapshots
-
-    return any(isinstance(update, RemoveSnapshots) for update in commit.updates)
-
-
-def _is_marked(metadata: TableMetadata, commit: Any) -> bool:
-    """Whether a version has a commit's own mark: its snapshot, its property or, without either, its effect."""
-    from iceberg_cli.iceberg.commit.update import effects_visible
-
-    snapshot_id, mark = _snapshot_of(commit), _mark_of(commit)
-    if snapshot_id is not None:
-        return metadata.snapshot(snapshot_id) is not None
-    if mark is not None:
-        return metadata.properties.get(OPERATION_ID) == mark
-    return effects_visible(commit.updates, metadata)
-
-
-def _mark_of(commit: Any) -> str | None:
-    """The value of the property by which a commit is known again, or None."""
-    from iceberg_cli.iceberg.commit.update import SetProperties
-
-    set_properties = [update.updates for update in commit.updates if isinstance(update, SetProperties)]
-    return next((each[OPERATION_ID] for each in set_properties if OPERATION_ID in each), None)
-
-
-def _log_of(metadata: TableMetadata) -> list[str]:
-    return [entry.metadata_file for entry in metadata.metadata_log]
-
-
-def _retention_of(metadata: TableMetadata, base: TableMetadata) -> tuple[Any, ...]:
-    """What decides about deletions: properties, and the refs of `base`, which a request asserts by snapshot alone."""
-    properties = {key: value for key, value in metadata.properties.items() if key.startswith(_RETENTION)}
-    return properties, {name: metadata.refs.get(name) for name in base.refs}

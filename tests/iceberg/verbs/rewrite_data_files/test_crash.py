@@ -186,3 +186,64 @@ def test_a_commit_whose_answer_is_lost_is_settled_and_happens_once(
     Rewriter(world=world).resume()
     check(world, version)
     assert own_commits(world) == 3
+
+
+def commit_on_another_branch(world: World) -> None:
+    """Another writer's snapshot of the branch `audit`, which lists what main does and adds nothing."""
+    assert world.pointer is not None
+    found = document(world)
+    (head,) = (each for each in found["snapshots"] if each["snapshot-id"] == found["current-snapshot-id"])
+    new = {
+        **head,
+        "snapshot-id": 1_000 + len(found["snapshots"]),
+        "parent-snapshot-id": 1,
+        "sequence-number": found["last-sequence-number"] + 1,
+        "summary": {"operation": "append"},
+    }
+    if found["format-version"] > 2:
+        new |= {"first-row-id": found["next-row-id"], "added-rows": 0}
+    entry = {"timestamp-ms": found["last-updated-ms"], "metadata-file": world.pointer}
+    found |= {
+        "snapshots": [*found["snapshots"], new],
+        "last-sequence-number": new["sequence-number"],
+        "refs": {**found["refs"], "audit": {"type": "branch", "snapshot-id": new["snapshot-id"]}},
+        "metadata-log": [*found["metadata-log"], entry],
+    }
+    world.pointer = f"{ICEBERG_TABLE}/metadata/{len(found['metadata-log']) + 1:05d}-other.metadata.json"
+    world.files[world.pointer] = json.dumps(found).encode()
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("at", range(3))
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_commit_on_another_branch_right_before_ours_costs_a_try_and_no_work(version: int, at: int) -> None:
+    undisturbed = Rewriter(world=a_world(version, "served"))
+    undisturbed.run()
+    swaps = [place for place, name in enumerate(undisturbed.effects) if name == "swap by the catalog"]
+    world = a_world(version, "served")
+    process = Rewriter(
+        world=world, script=Script(before={swaps[at]: lambda: commit_on_another_branch(world)})
+    )
+    report = process.run()
+    assert (report.status, len(report.commits), report.counts["conflicted_groups_count"]) == ("done", 3, 0)
+    assert sum(name == "swap by the catalog" for name in process.effects) == 4
+    written = [sum(".parquet" in name for name in each.effects) for each in (undisturbed, process)]
+    assert written[0] == written[1]
+    check(world, version)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_request_that_arrives_after_a_commit_on_another_branch_is_refused(version: int) -> None:
+    world = a_world(version, "served")
+    process = Rewriter(world=world, script=Script(swaps=["late"]))
+    with pytest.raises(CommitStateUnknown):
+        process.run()
+    commit_on_another_branch(world)
+    (request,) = world.late
+    assert "is not above the table's" in getattr(request(world), "reason", "")
+    world.now_ms += DAY_MS
+    Rewriter(world=world).resume()
+    before = comparable(rows(a_world(version)), with_ids=version >= 3)
+    assert comparable(rows(world), with_ids=version >= 3) == before
+    assert own_commits(world) == 2  # what the request named stays, and its group with it
