@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -80,8 +80,12 @@ def recording(
             yield needed
             needed.update(*map(action, front.requests))
 
-        words = [f"--storage-option={name}={value}" for name, value in options_at(front.endpoint).items()]
-        yield Recorder(watch=watch, options=words, folder=folder)
+        yield Recorder(watch=watch, options=words_of(options_at(front.endpoint)), folder=folder)
+
+
+def words_of(options: Mapping[str, str]) -> list[str]:
+    """The options of a storage on the command line."""
+    return [f"--storage-option={name}={value}" for name, value in options.items()]
 
 
 def new_table(
@@ -245,7 +249,7 @@ def statements_of(user: str) -> Callable[[], AbstractContextManager[set[str]]]:
 def test_policies_of_the_page_let_a_user_do_what_it_says_and_no_more(guarded_s3: GuardedS3) -> None:
     looking, writing, everything = (block.text for block in blocks(page(), "json"))
     bucket = guarded_s3.new_bucket("two")
-    options = [f"--storage-option={name}={value}" for name, value in guarded_s3.options_of("one").items()]
+    options = words_of(guarded_s3.options_of("one"))
     storage = open_storage(guarded_s3.options)
     table, among = new_table(storage, f"s3://{bucket}/warehouse", write_iceberg)()
     elsewhere, _ = new_table(storage, f"s3://{bucket}/other", write_iceberg)()
@@ -256,9 +260,9 @@ def test_policies_of_the_page_let_a_user_do_what_it_says_and_no_more(guarded_s3:
             statement["Principal"] = {"AWS": ["one"]}
         guarded_s3.client().put_bucket_policy(Bucket=bucket, Policy=json.dumps(document))
 
-    def run(verb: str, of: str = table) -> int:
+    def run(verb: str, of: str = table, words: Sequence[str] = options) -> int:
         own = {**ICEBERG.verbs, **ICEBERG.of_rows}[verb]
-        return iceberg_cli(verb, of, *own, *ICEBERG.vouched, "--yes", *options).code
+        return iceberg_cli(verb, of, *own, *ICEBERG.vouched, "--yes", *words).code
 
     allow(looking)
     for words in (("list", among), ("survey", among), ("inspect", table), ("plan", table)):
@@ -274,7 +278,10 @@ def test_policies_of_the_page_let_a_user_do_what_it_says_and_no_more(guarded_s3:
     assert not [path for path in after if "_iceberg_cli" in path]
     of_rows, _ = new_table(storage, f"s3://{bucket}/warehouse", write_rows)()
     before = set(storage.paths(of_rows))
-    assert run("rewrite-data-files", of_rows) == 0
+    with s3_front(guarded_s3.endpoint, {}) as front:
+        through = words_of({**guarded_s3.options_of("one"), "s3.endpoint": front.endpoint})
+        assert run("rewrite-data-files", of_rows, through) == 0
+        assert any("partNumber=" in each.path for each in front.requests)
     assert set(storage.paths(of_rows)) > before
     assert not [path for path in storage.paths(of_rows) if "_iceberg_cli" in path]
     allow(everything)

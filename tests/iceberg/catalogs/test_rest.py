@@ -106,11 +106,11 @@ class Lake:
         return dataclasses.replace(attempt_of(self.open(), self.storage, kind), fresh=fresh)
 
 
-def attempt_of(committer: RestCommitter, storage: Storage, kind: str) -> Attempt:
-    """See `Lake.attempt`: by a committer of the table."""
+def attempt_of(committer: RestCommitter, storage: Storage, kind: str, *, branch: str = "main") -> Attempt:
+    """See `Lake.attempt`: by a committer of the table; a snapshot is one of this branch."""
     location = committer.current()
     base = load(storage, location)
-    head = base.current_snapshot()
+    head = base.snapshot(base.refs[branch].snapshot_id)
     assert head is not None
     updates: tuple[TableUpdate, ...] = (RemoveSnapshots(snapshot_ids=(base.snapshots[0].snapshot_id,)),)
     if kind == "a snapshot":
@@ -125,7 +125,7 @@ def attempt_of(committer: RestCommitter, storage: Storage, kind: str) -> Attempt
         )
         updates = (
             AddSnapshot(snapshot=new),
-            SetSnapshotRef(ref_name="main", type="branch", snapshot_id=new.snapshot_id),
+            SetSnapshotRef(ref_name=branch, type="branch", snapshot_id=new.snapshot_id),
         )
     commit = Commit(
         updates=updates,

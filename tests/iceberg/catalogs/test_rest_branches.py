@@ -11,6 +11,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +19,9 @@ from typing import Any, ClassVar
 import pytest
 import requests
 
+from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.iceberg.catalogs.rest.committer import RestCommitter
+from iceberg_cli.iceberg.commit.update import AddSnapshot
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.testing.iceberg_rows import read_rows
 from tests.cli.running import iceberg_cli
@@ -144,6 +147,41 @@ def test_a_request_that_is_too_large_stays_so_whoever_moved_another_branch(lake:
     outcome = committer.commit(attempt)
     assert isinstance(outcome, Conflict)
     assert (outcome.for_good, outcome.too_large) == (True, True)
+
+
+@pytest.mark.deep
+def test_two_branches_that_race_share_no_number_and_lose_no_commit(lake: Lake) -> None:
+    commit_on_another_branch(url_of(lake))
+    conflicts: list[Conflict] = []
+
+    def write(branch: str) -> list[int]:
+        committer, added = lake.open(), list[int]()
+        while len(added) < 5:
+            attempt = attempt_of(committer, STORAGE, "a snapshot", branch=branch)
+            try:
+                outcome = committer.commit(attempt)
+            except BackendUnavailable:  # the server's database is busy; nothing was sent
+                continue
+            match outcome:
+                case Committed():
+                    assert outcome.oversight is None
+                    (new, *_) = attempt.commit.updates
+                    assert isinstance(new, AddSnapshot)
+                    added.append(new.snapshot.snapshot_id)
+                case Conflict():
+                    conflicts.append(outcome)
+                case Unknown():
+                    pass  # it may be in the history, and nobody says that it is
+        return added
+
+    with ThreadPoolExecutor(4) as pool:
+        acknowledged = [*pool.map(write, ["main", "audit", "main", "audit"])]
+    assert conflicts
+    assert not [each for each in conflicts if each.for_good or each.may_arrive]
+    snapshots = lake.table.metadata.snapshots
+    assert {each.snapshot_id for each in snapshots} >= {number for some in acknowledged for number in some}
+    numbers = [each.sequence_number for each in snapshots]
+    assert len(numbers) == len({*numbers}) >= 3 + 1 + 4 * 5
 
 
 # Without an answer
