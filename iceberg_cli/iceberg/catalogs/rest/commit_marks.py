@@ -54,7 +54,7 @@ def snapshot_of(commit: Any) -> int | None:
     return added[0] if added else None
 
 
-def with_removals_apart(commit: Commit) -> Iterator[TableUpdate]:
+def with_single_removals(commit: Commit) -> Iterator[TableUpdate]:
     """The updates of a commit, with the removal of each snapshot as one of its own."""
     from iceberg_cli.iceberg.commit.update import RemoveSnapshots
 

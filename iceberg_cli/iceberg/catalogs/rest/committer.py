@@ -35,7 +35,7 @@ from iceberg_cli.iceberg.catalogs.rest.commit_marks import (
     removes_snapshots,
     retention_of,
     snapshot_of,
-    with_removals_apart,
+    with_single_removals,
     wrong_numbers,
 )
 from iceberg_cli.iceberg.catalogs.rest.connection import (
@@ -220,7 +220,7 @@ class RestCommitter(Committer):
     def _as_the_server_takes_it(self, commit: Commit) -> Commit:
         from iceberg_cli.iceberg.commit.update import SetProperties, requirements_for
 
-        updates = tuple(with_removals_apart(commit)) if self._one_by_one else commit.updates
+        updates = tuple(with_single_removals(commit)) if self._one_by_one else commit.updates
         if self._overlooks_numbers:
             every = requirements_for(commit.updates, commit.base, every_ref=True)
             commit = replace(commit, requirements=every)
