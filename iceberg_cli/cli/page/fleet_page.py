@@ -116,6 +116,8 @@ def _totals(totals: Row) -> Iterator[tuple[str, str]]:
     for name in ("snapshots", "files", "small_files"):
         yield name.replace("_", " "), f"{totals[name]:,}"
     yield "of data", size(totals["data_bytes"])
+    for verb, tables in totals["offers"].items():
+        yield f"tables with something for {verb}, which is not due", f"{tables:,}"
     for cost in totals["cost"]:
         yield "saved a month", f"{cost['month']:,.2f} {cost['currency']}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,7 +103,7 @@ def a_fleet(*tables: dict[str, Any], failed: Sequence[dict[str, Any]] = ()) -> d
             "tables": len(tables),
             "due": sum(bool(each["due"]) for each in tables),
             "grades": {grade: sum(each["grade"] == grade for each in tables) for grade in _RULES},
-            "offers": {},
+            "offers": dict(Counter(offer["operation"] for each in tables for offer in each["offers"])),
             "open_operations": 0,
             "freed_bytes": freed("bytes"),
             "freed_files": freed("files"),

@@ -271,7 +271,7 @@ def page_of_many(document: dict[str, Any]) -> Element:
 def test_page_of_a_survey_has_every_table_its_totals_and_those_that_failed() -> None:
     tables = (
         a_table("prod.a"),
-        a_table("prod.b", "ok"),
+        a_table("prod.b", "ok", offers=[{"operation": "rewrite-data-files", "reason": "9 data files"}]),
         a_table("prod.c", "broken"),
         an_unreadable_table("prod.d"),
     )
@@ -291,7 +291,7 @@ def test_page_of_a_survey_has_every_table_its_totals_and_those_that_failed() -> 
     ]
     assert "Cannot read v3.metadata.json at byte 17" in failed[1][2]
     totals = [li.all("b")[0].words for li in shown.one("ul", class_="totals").all("li")]
-    assert totals == ["4", "1.0 MiB", "60", "300", "120", "15.0 GiB", "4.50 EUR"]
+    assert totals == ["4", "1.0 MiB", "60", "300", "120", "15.0 GiB", "1", "4.50 EUR"]
 
 
 def test_blocked_verbs_free_nothing_on_a_page() -> None:
