@@ -191,6 +191,7 @@ def test_a_group_of_a_saved_plan_that_others_changed_is_left_out_and_none_is_pla
     assert report["rewritten_data_files_count"] == 6
     again = iceberg_cli("apply", plan, "--yes", *JSON)
     assert (again.code, again.json["error"]) == (12, "CommitConflict")
+    assert again.json["next"] == "Plan again: another writer changed what the file lists."
     assert rows_of(tmp_path / "t") == [*range(3, 60), 101]
 
 

@@ -19,7 +19,7 @@ from iceberg_cli.cli.commands.carry_out import (
 from iceberg_cli.cli.context import Run, command
 from iceberg_cli.cli.options.arguments import group_of
 from iceberg_cli.cli.terminal.stopping import at_safe_points
-from iceberg_cli.errors import StalePlan
+from iceberg_cli.errors import CommitConflict, StalePlan
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Plan
@@ -71,7 +71,12 @@ def register(app: typer.Typer) -> None:
             return
         show_before(run, fresh.content, table.name, yes=carry.yes, files=carry.files)
         with at_safe_points(last=True):
-            report = table.apply(fresh, runtime=runtime)
+            try:
+                report = table.apply(fresh, runtime=runtime)
+            except CommitConflict as error:
+                if shown.content.groups is not None:  # which are as the file has them, and stay so
+                    error.next_step = "Plan again: another writer changed what the file lists."
+                raise
             finish(run, report, table, recovered, as_line=carry.files)
 
 
