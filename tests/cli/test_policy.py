@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -250,15 +251,16 @@ ICEOPS = """
 catalog: prod
 defaults:
   expire-snapshots: {retain-last: 20, older-than: 14d}
-  compact: {}
+  clean-orphans: {}
 """
+NO_ORPHANS = "files that nothing refers to are not looked for here"
 
 
 def test_a_policy_file_is_printed_and_what_is_left_out_is_told(place: Path) -> None:
     (place / "iceops.yaml").write_text(ICEOPS)
     ran = iceberg_cli("policy", "import", "iceops.yaml", "--from", "iceops")
     assert ran.code == 0
-    assert ran.err == "warning: iceops.yaml: defaults.compact: data files are not compacted here\n"
+    assert ran.err == f"warning: iceops.yaml: defaults.clean-orphans: {NO_ORPHANS}\n"
     (place / "made.toml").write_text(ran.out)
     made = load_policy("made.toml").of_table(["prod.sales.orders"])
     assert made is not None
@@ -271,14 +273,54 @@ def test_a_policy_file_is_written_where_none_is(place: Path) -> None:
     ran = iceberg_cli(*words, *JSON)
     assert (ran.code, ran.json["file"]) == (0, "made.toml")
     assert (place / "made.toml").read_text() == ran.json["policy"]
-    assert ran.json["left_out"] == [
-        {"path": "defaults.compact", "message": "data files are not compacted here"}
-    ]
+    assert ran.json["left_out"] == [{"path": "defaults.clean-orphans", "message": NO_ORPHANS}]
     (place / "made.toml").write_text("mine")
     again = iceberg_cli(*words)
     assert again.code == 2
     assert "Cannot write made.toml: File exists" in again.err
     assert (place / "made.toml").read_text() == "mine"
+
+
+MIXED_OPTIMIZERS = [
+    {"Type": kind, "TableOptimizerConfiguration": {f"{kind}Configuration": {"icebergConfiguration": own}}}
+    for kind, own in (
+        ("retention", {"snapshotRetentionPeriodInDays": 3, "numberOfSnapshotsToRetain": 2}),
+        ("compaction", {"strategy": "binpack", "minInputFiles": None, "deleteFileThreshold": 4}),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("optimizers", [MIXED_OPTIMIZERS, MIXED_OPTIMIZERS[::-1]])
+def test_expiry_and_compaction_of_one_table_both_hold_in_what_was_imported(
+    optimizers: list[dict[str, Any]], place: Path
+) -> None:
+    (place / "glue.json").write_text(json.dumps(optimizers))
+    ran = iceberg_cli("policy", "import", "glue.json", "./wh/ice", "--from", "glue", "-o", "made.toml")
+    assert (ran.code, ran.err) == (0, "")
+    checked = iceberg_cli("policy", "check", "made.toml", "./wh/ice", *AS_OF, *JSON)
+    assert checked.code == 0, checked.err
+    found = options(checked.json, place, "ice")
+    of_file = {key: value for key, (value, source) in found.items() if "made.toml: tables[0]" in source}
+    assert of_file == {
+        "expire-snapshots.older_than_ms": AS_OF_MS
+        - 30 * DAY_MS,  # the table's own property, which keeps more
+        "expire-snapshots.retain_last": 2,
+        "rewrite-data-files.min_input_files": 100,
+        "rewrite-data-files.delete_files": 4,
+    }
+    assert found["rewrite-data-files.when"] == ("due", "default")
+
+
+def test_compaction_that_was_disabled_elsewhere_is_never_due_here(place: Path) -> None:
+    (place / "polaris.json").write_text(
+        json.dumps({"type": "system.data-compaction", "content": {"enable": False}})
+    )
+    ran = iceberg_cli("policy", "import", "polaris.json", "./wh/ice", "--from", "polaris", "-o", "made.toml")
+    assert (ran.code, ran.err) == (0, "")
+    checked = iceberg_cli("policy", "check", "made.toml", "./wh/ice", *AS_OF, *JSON)
+    assert options(checked.json, place, "ice") == {
+        "rewrite-data-files.when": ("never", "made.toml: tables[0].rewrite-data-files.when")
+    }
 
 
 def test_every_tool_has_a_reader() -> None:

@@ -10,25 +10,35 @@ import pytest
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.policy_file import PolicyFile, parse_policy
-from iceberg_cli.fleet.policy_import import import_policy
+from iceberg_cli.fleet.policy_import import ImportedPolicy, import_policy
 
 EXPIRE, REWRITE, MERGE = "expire-snapshots", "rewrite-manifests", "merge-dvs"
-COMPACTION = "data files are not compacted here"
+COMPACT = "rewrite-data-files"
+ORDER = "rows are not sorted or clustered here, so data files are left as they are"
+AUTO = "auto sorts tables that have a sort order; here rows stay in the order in which they are"
+HOLD = "partitions whose window is open, or was lately, are compacted, too"
 ORPHANS = "files that nothing refers to are not looked for here"
 SCHEDULE = "when it runs is up to the scheduler"
 REF_AGE = "how long branches and tags stay is up to the table: property history.expire.max-ref-age-ms"
+
+
+def imported(folder: Path, source: str, content: object, *patterns: str, name: str = "") -> ImportedPolicy:
+    path = folder / (name or f"{source}.json")
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return import_policy(source, str(path), patterns)
 
 
 def made(
     folder: Path, source: str, content: object, *patterns: str, name: str = ""
 ) -> tuple[PolicyFile, dict[str, str]]:
     """The policy file of a document, and by path what was left out of it."""
-    path = folder / (name or f"{source}.json")
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    imported = import_policy(source, str(path), patterns)
-    return parse_policy("made.toml", imported.text.encode()), {
-        note.path: note.text for note in imported.notes
-    }
+    found = imported(folder, source, content, *patterns, name=name)
+    return parse_policy("made.toml", found.text.encode()), {note.path: note.text for note in found.notes}
+
+
+def text_of(folder: Path, source: str, content: object, *patterns: str, name: str = "") -> str:
+    """The policy file as it is written, without its title and version."""
+    return imported(folder, source, content, *patterns, name=name).text.partition("version = 1\n")[2]
 
 
 def verbs(policy: PolicyFile, *names: str) -> dict[str, dict[str, Any]] | None:
@@ -73,16 +83,68 @@ APPLICABLE = {
 def test_policies_of_polaris_that_apply_to_a_table(tmp_path: Path) -> None:
     policy, notes = made(tmp_path, "polaris", APPLICABLE, "prod.finance.transactions")
     assert verbs(policy, "prod.finance.transactions") == {
-        EXPIRE: {"older-than": "2d", "retain-last": 1}, REWRITE: {"spec-id": [1]},
+        EXPIRE: {"older-than": "2d", "retain-last": 1}, REWRITE: {"spec-id": [1]}, COMPACT: {"target-size": "128MiB"},
     }  # fmt: skip
     assert verbs(policy, "prod.finance.other") is None
     assert notes == {
         "policies[0].content.config.max_ref_age_days": REF_AGE,
         "policies[0].content.config.key1": "it has no counterpart",
-        "policies[1]": COMPACTION,
         "policies[2].content.config.my_key": "it has no counterpart",
         "policies[3]": ORPHANS,
     }
+
+
+# The example of the schema of `system.data-compaction`, and Java's option for groups.
+COMPACTION_POLICY = {
+    "type": "system.data-compaction",
+    "content": {
+        "version": "2025-02-03",
+        "enable": True,
+        "target_file_size_bytes": 134217728,
+        "config": {
+            "compaction_strategy": "bin-pack", "max-concurrent-file-group-rewrites": 5, "my-key": "my-value",
+            "max-file-group-size-bytes": 107374182400, "target_file_size_bytes": 1,
+        },
+    },
+}  # fmt: skip
+
+
+def test_compaction_of_polaris_has_the_target_of_the_schema_over_that_of_its_own_keys(tmp_path: Path) -> None:
+    policies = [polaris("snapshot-expiry", True, max_snapshot_age_days=2), COMPACTION_POLICY]
+    assert (
+        text_of(tmp_path, "polaris", policies, "prod.sales")
+        == """
+[[tables]]
+match = ["prod.sales"]
+expire-snapshots = { older-than = "2d" }
+rewrite-data-files = { target-size = "128MiB" }
+"""
+    )
+    _, notes = made(tmp_path, "polaris", policies, "prod.sales")
+    below = "[1].content.config"
+    assert notes == {
+        f"{below}.max-concurrent-file-group-rewrites": "it has no counterpart",
+        f"{below}.my-key": "it has no counterpart",
+        f"{below}.max-file-group-size-bytes": "it has no meaning here: groups are cut by the size of new files",
+        f"{below}.target_file_size_bytes": "the one beside config counts",
+    }
+
+
+def test_compaction_of_polaris_without_a_target_leaves_that_to_the_table(tmp_path: Path) -> None:
+    document = polaris("data-compaction", True, compaction_strategy=None, target_file_size_bytes=None)
+    policy, notes = made(tmp_path, "polaris", document, "prod")
+    assert verbs(policy, "prod.a.t") == {COMPACT: {}}
+    assert notes == {}
+
+
+def test_compaction_of_polaris_that_sorts_is_left_out(tmp_path: Path) -> None:
+    policies = [
+        polaris("snapshot-expiry", True),
+        polaris("data-compaction", True, compaction_strategy="sort", target_file_size_bytes=1 << 27),
+    ]
+    policy, notes = made(tmp_path, "polaris", policies, "prod")
+    assert verbs(policy, "prod.a.t") == {EXPIRE: {}}
+    assert notes == {"[1].content.config.compaction_strategy": ORDER}
 
 
 def test_one_policy_of_polaris_whose_content_is_a_text(tmp_path: Path) -> None:
@@ -102,6 +164,10 @@ def test_a_policy_of_polaris_that_is_disabled_never_runs(tmp_path: Path) -> None
         tmp_path, "polaris", [polaris("snapshot-expiry", False, max_snapshot_age_days=2)], "prod"
     )
     assert verbs(policy, "prod.a.t") == {EXPIRE: {"never": True}}
+    disabled = polaris("data-compaction", False, compaction_strategy="sort", target_file_size_bytes=1 << 27)
+    policy, notes = made(tmp_path, "polaris", disabled, "prod")
+    assert verbs(policy, "prod.a.t") == {COMPACT: {"never": True}}
+    assert notes == {}
 
 
 @pytest.mark.parametrize(
@@ -111,8 +177,16 @@ def test_a_policy_of_polaris_that_is_disabled_never_runs(tmp_path: Path) -> None
         ({"enable": True}, ("p",), "polaris.json is no policy of Polaris: it has no type and content"),
         ([polaris("snapshot-expiry", True), polaris("snapshot-expiry", False)], ("p",),
          "polaris.json: [1]: a second policy of the type system.snapshot-expiry, for expire-snapshots"),
-        ([polaris("data-compaction", True)], ("p",),
-         f"Nothing in polaris.json can be said in a policy file; [0]: {COMPACTION}"),
+        ([polaris("data-compaction", True), polaris("data-compaction", False)], ("p",),
+         "polaris.json: [1]: a second policy of the type system.data-compaction, for rewrite-data-files"),
+        ([polaris("orphan-file-removal", True)], ("p",),
+         f"Nothing in polaris.json can be said in a policy file; [0]: {ORPHANS}"),
+        ([polaris("data-compaction", True, compaction_strategy="zorder")], ("p",),
+         "Nothing in polaris.json can be said in a policy file; [0].content.config.compaction_strategy: " + ORDER),
+        ([polaris("data-compaction", True, target_file_size_bytes=0)], ("p",),
+         "polaris.json: [0].content.config.target_file_size_bytes must be at least 1, not 0"),
+        ([polaris("data-compaction", True, target_file_size_bytes=100)], ("p",),
+         "the policy file that was made: tables[0].rewrite-data-files.target-size must be between 4KiB and 1TiB"),
         ([{**polaris("snapshot-expiry", True), "content": "{"}], ("p",), "polaris.json: [0].content is no JSON"),
         ([{**polaris("snapshot-expiry", True), "content": {"config": {}}}], ("p",),
          "polaris.json: [0].content has no enable, which the schema of policies requires"),
@@ -161,8 +235,68 @@ def s3_request(name: str, status: str, least: int, hours: int) -> dict[str, Any]
 
 def test_the_maintenance_configuration_of_a_table_in_a_table_bucket(tmp_path: Path) -> None:
     policy, notes = made(tmp_path, "s3tables", S3_TABLE, "lake.sales.orders")
-    assert verbs(policy, "lake.sales.orders") == {EXPIRE: {"older-than": "5d", "retain-last": 1}}
-    assert notes == {"configuration.icebergCompaction": COMPACTION}
+    assert verbs(policy, "lake.sales.orders") == {
+        COMPACT: {"target-size": "512MiB"}, EXPIRE: {"older-than": "5d", "retain-last": 1},
+    }  # fmt: skip
+    assert notes == {"configuration.icebergCompaction.settings.icebergCompaction.strategy": AUTO}
+
+
+def s3_compaction(name: str, status: str, **settings: object) -> dict[str, Any]:
+    value = {"status": status, "settings": {"icebergCompaction": settings}}
+    return {"namespace": "sales", "name": name, "type": "icebergCompaction", "value": value}
+
+
+def test_requests_for_one_table_are_one_entry_wherever_they_stand(tmp_path: Path) -> None:
+    requests = [
+        s3_request("a", "enabled", 5, 168),
+        s3_request("b", "enabled", 5, 168),
+        s3_compaction("b", "enabled", strategy="binpack", targetFileSizeMB=64),
+        s3_compaction("a", "disabled", strategy="sort"),
+        s3_compaction("c", "enabled", strategy="auto"),
+        s3_compaction("d", "enabled", strategy="z-order", targetFileSizeMB=128),
+    ]
+    assert (
+        text_of(tmp_path, "s3tables", requests, "lake")
+        == """
+[[tables]]
+match = ["lake.sales.a"]
+expire-snapshots = { retain-last = 5, older-than = "7d" }
+rewrite-data-files = { when = "never" }
+
+[[tables]]
+match = ["lake.sales.b"]
+expire-snapshots = { retain-last = 5, older-than = "7d" }
+rewrite-data-files = { target-size = "64MiB" }
+
+[[tables]]
+match = ["lake.sales.c"]
+rewrite-data-files = { target-size = "512MiB" }
+"""
+    )
+    _, notes = made(tmp_path, "s3tables", requests, "lake")
+    assert notes == {
+        "[4].value.settings.icebergCompaction.strategy": AUTO,
+        "[5].value.settings.icebergCompaction.strategy": ORDER,
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ({"status": "enabled"}, "value"),
+        ({"status": "enabled", "settings": {"icebergCompaction": {"targetFileSizeMB": None, "strategy": None}}},
+         "value.settings.icebergCompaction"),
+        ({"status": "enabled", "settings": {"icebergCompaction": {"strategy": "auto"}}},
+         "value.settings.icebergCompaction.strategy"),
+    ],
+)  # fmt: skip
+def test_what_s3_tables_compacts_by_default_is_written_out(
+    value: dict[str, Any], path: str, tmp_path: Path
+) -> None:
+    request = {"namespace": "sales", "name": "a", "type": "icebergCompaction", "value": value}
+    policy, notes = made(tmp_path, "s3tables", request, "lake")
+    assert verbs(policy, "lake.sales.a") == {COMPACT: {"target-size": "512MiB"}}
+    assert notes == {path: AUTO}
 
 
 def test_requests_that_configure_tables_name_them(tmp_path: Path) -> None:
@@ -194,6 +328,14 @@ def test_hours_that_are_no_days_stay_hours(tmp_path: Path) -> None:
         (s3_request("a", "enabled", 1, 1), ("lake.sales",),
          "s3tables.json names its tables itself, in a catalog: lake.sales is none"),
         (s3_request("a", "on", 1, 1), ("lake",), "s3tables.json: value.status must be enabled or disabled, not 'on'"),
+        ([s3_request("a", "enabled", 1, 1), s3_request("a", "enabled", 2, 1)], ("lake",),
+         "s3tables.json: [1].value: a second setting for expire-snapshots of lake.sales.a"),
+        ([S3_TABLE, S3_TABLE], ("lake.a",),
+         "s3tables.json: [1].configuration.icebergCompaction: a second setting for rewrite-data-files of lake.a"),
+        (s3_compaction("a", "enabled", targetFileSizeMB=0), ("lake",),
+         "s3tables.json: value.settings.icebergCompaction.targetFileSizeMB must be at least 1, not 0"),
+        (s3_compaction("a", "enabled", strategy="sort"), ("lake",),
+         "Nothing in s3tables.json can be said in a policy file; value.settings.icebergCompaction.strategy: " + ORDER),
         (s3_request("", "enabled", 1, 1), ("lake",), "('sales', '') is no table's name: a level is empty"),
         ({"tableBucketARN": "x"}, ("lake",), "s3tables.json has neither configuration"),
         ({"configuration": {"icebergUnreferencedFileRemoval": {"status": "enabled"}}}, ("lake",),
@@ -262,17 +404,68 @@ def test_the_optimizers_of_several_tables_in_glue(tmp_path: Path) -> None:
         "TableOptimizers": [
             one("a", glue("retention", snapshotRetentionPeriodInDays=None, numberOfSnapshotsToRetain=2)),
             one("b", glue("retention", enabled=False, snapshotRetentionPeriodInDays=1)),
-            one("b", glue("compaction", strategy="binpack")),
+            one("b", glue("compaction", strategy="binpack", minInputFiles=50, deleteFileThreshold=None)),
             one("a", glue("orphan_file_deletion", orphanFileRetentionPeriodInDays=3)),
         ],
         "Failures": [{"tableName": "c", "error": {"errorCode": "EntityNotFoundException"}}],
     }
     policy, notes = made(tmp_path, "glue", answer, "glue")
     assert verbs(policy, "glue.sales.a") == {EXPIRE: {"retain-last": 2}}
-    assert verbs(policy, "glue.sales.b") == {EXPIRE: {"never": True}}
-    assert notes["TableOptimizers[2].tableOptimizer.configuration"] == COMPACTION
+    assert verbs(policy, "glue.sales.b") == {
+        EXPIRE: {"never": True}, COMPACT: {"min-input-files": 50, "delete-files": 1},
+    }  # fmt: skip
+    assert len(policy.entries) == 2  # one for each table, though the answer has them mixed
     assert notes["TableOptimizers[3].tableOptimizer.configuration"] == ORPHANS
     assert notes["Failures[0]"] == "Glue did not tell the optimizer of this table"
+
+
+def test_the_compaction_optimizer_of_a_table_in_glue(tmp_path: Path) -> None:
+    configuration = {
+        "enabled": True,
+        "compactionConfiguration": {
+            "icebergConfiguration": {"strategy": "binpack", "minInputFiles": 20, "deleteFileThreshold": 4, "x": 1},
+        },
+    }  # fmt: skip
+    answer = glue_answer({"type": "compaction", "configuration": configuration})
+    assert (
+        text_of(tmp_path, "glue", answer, "prod")
+        == """
+[[tables]]
+match = ["prod.sales.orders"]
+rewrite-data-files = { min-input-files = 20, delete-files = 4 }
+"""
+    )
+    _, notes = made(tmp_path, "glue", answer, "prod")
+    below = "TableOptimizer.configuration.compactionConfiguration.icebergConfiguration"
+    assert notes == {f"{below}.x": "it has no counterpart"}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {},
+        {"compactionConfiguration": None},
+        {"compactionConfiguration": {"icebergConfiguration": {"strategy": None, "minInputFiles": None}}},
+    ],
+)
+def test_what_glue_compacts_by_default_is_written_out(own: dict[str, Any], tmp_path: Path) -> None:
+    answer = glue_answer({"type": "compaction", "configuration": {"enabled": True, **own}})
+    policy, notes = made(tmp_path, "glue", answer, "glue")
+    assert verbs(policy, "glue.sales.orders") == {COMPACT: {"min-input-files": 100, "delete-files": 1}}
+    assert notes == {}
+
+
+def test_compaction_of_glue_that_sorts_is_left_out_and_what_is_disabled_never_runs(tmp_path: Path) -> None:
+    answers = [
+        glue_answer(glue("compaction", strategy="sort", minInputFiles=20), "a"),
+        glue_answer(glue("compaction", enabled=False, strategy="z-order"), "b"),
+        glue_answer(glue("retention"), "a"),
+    ]
+    policy, notes = made(tmp_path, "glue", answers, "glue")
+    assert verbs(policy, "glue.sales.a") == {EXPIRE: {}}
+    assert verbs(policy, "glue.sales.b") == {COMPACT: {"never": True}}
+    below = "TableOptimizer.configuration.compactionConfiguration.icebergConfiguration"
+    assert {path: text for path, text in notes.items() if text == ORDER} == {f"[0].{below}.strategy": ORDER}
 
 
 def test_a_request_that_sets_an_optimizer(tmp_path: Path) -> None:
@@ -292,7 +485,12 @@ def test_a_request_that_sets_an_optimizer(tmp_path: Path) -> None:
         ("[3]", ("glue",), "glue.json: [0] is no object"),
         (glue_answer(glue("retention", enabled="yes")), ("glue",),  # type: ignore[arg-type]
          "glue.json: TableOptimizer.configuration.enabled: 'yes' is not true or false"),
-        (glue_answer(glue("compaction")), ("glue",), "Nothing in glue.json can be said in a policy file"),
+        (glue_answer(glue("compaction", strategy="sort")), ("glue",),
+         "Nothing in glue.json can be said in a policy file"),
+        (glue_answer(glue("compaction", minInputFiles=0)), ("glue",),
+         "glue.json: TableOptimizer.configuration.compactionConfiguration.icebergConfiguration.minInputFiles must be"),
+        ([glue_answer(glue("compaction")), glue_answer(glue("compaction", enabled=False))], ("glue",),
+         "glue.json: [1].TableOptimizer.configuration: a second setting for rewrite-data-files of glue.sales.orders"),
         ("{", ("glue",), "Cannot read glue.json: "),
     ],
 )  # fmt: skip
@@ -333,7 +531,10 @@ TABLE_CONFIG = {
                         "metadata": {"previous_versions_max": 20},
                     }
                 },
-                "lines": {"retention": {"rewrite_manifests": {"enabled": False}}},
+                "lines": {
+                    "min_input_files": 8, "ordering": {"mode": "none"}, "skip_partitions_newer_than_windows": 0,
+                    "retention": {"rewrite_manifests": {"enabled": False}},
+                },
             }
         },
     },
@@ -342,18 +543,27 @@ TABLE_CONFIG = {
 
 def test_a_table_config_of_zamboni(tmp_path: Path) -> None:
     policy, notes = made(tmp_path, "zamboni", TABLE_CONFIG)
-    usual = {EXPIRE: {"older-than": "7d", "retain-last": 3}, REWRITE: {"min-manifests": 4}, MERGE: {}}
+    packs = {COMPACT: {"target-size": "256MiB", "min-input-files": 2}}
+    usual = {
+        **packs,
+        EXPIRE: {"older-than": "7d", "retain-last": 3},
+        REWRITE: {"min-manifests": 4},
+        MERGE: {},
+    }
     assert verbs(policy, "acme.raw.telemetry.events") == usual
     # null is a value of its own: the table's property decides.
     assert verbs(policy, "acme.raw.telemetry.clicks") == {**usual, EXPIRE: {"retain-last": 3}}
     assert verbs(policy, "acme.sales.orders") == {
-        EXPIRE: {"never": True}, REWRITE: {"min-manifests": 4}, MERGE: {"never": True},
+        **packs, EXPIRE: {"never": True}, REWRITE: {"min-manifests": 4}, MERGE: {"never": True},
     }  # fmt: skip
-    assert verbs(policy, "acme.sales.lines") == {**usual, REWRITE: {"never": True}}
+    assert verbs(policy, "acme.sales.lines") == {
+        **usual, COMPACT: {"target-size": "256MiB", "min-input-files": 8}, REWRITE: {"never": True},
+    }  # fmt: skip
     assert verbs(policy, "acme.sales.other") is None
-    layout = "how data is partitioned and ordered is up to its writers"
+    layout = "how data is partitioned is up to its writers"
     assert notes == {
-        "defaults.target_file_size_bytes": COMPACTION,
+        "namespaces": HOLD,
+        "namespaces.sales.tables.lines.skip_partitions_newer_than_windows": HOLD,
         "defaults.retention.expire_snapshots.max_ref_age_days": REF_AGE,
         "defaults.retention.remove_orphan_files": ORPHANS,
         'namespaces."raw.telemetry".tables.events.partition': layout,
@@ -366,9 +576,64 @@ def test_a_table_config_of_zamboni(tmp_path: Path) -> None:
 def test_what_is_built_into_zamboni_runs_where_its_file_says_nothing(tmp_path: Path) -> None:
     document = {"warehouse": "acme", "namespaces": {"sales": {"tables": {"orders": {}}}}}
     policy, notes = made(tmp_path, "zamboni", document, "prod")
-    assert verbs(policy, "prod.sales.orders") == {EXPIRE: {}, REWRITE: {}, MERGE: {}}
+    assert verbs(policy, "prod.sales.orders") == {
+        COMPACT: {"min-input-files": 2}, EXPIRE: {}, REWRITE: {}, MERGE: {},
+    }  # fmt: skip
     assert verbs(policy, "acme.sales.orders") is None
-    assert notes == {}
+    assert notes == {"namespaces": HOLD}
+
+
+def test_compaction_of_zamboni_as_a_policy_file(tmp_path: Path) -> None:
+    document = {
+        "warehouse": "acme",
+        "defaults": {
+            "target_file_size_bytes": 134217728,
+            "skip_partitions_newer_than_windows": None,
+            "ordering": {"mode": "zorder", "zorder": {"columns": ["a", "b"]}},
+        },
+        "namespaces": {
+            "sales": {
+                "tables": {
+                    "clustered": {"min_input_files": 4},
+                    "plain": {"min_input_files": 4, "ordering": {"mode": "none"}, "target_file_size_bytes": None},
+                    "odd": {"ordering": {}, "target_file_size_bytes": 100000000},
+                    "sorted": {"ordering": {"mode": "sort", "sort": [{"column": "a"}]}},
+                }
+            }
+        },
+    }  # fmt: skip
+    assert (
+        text_of(tmp_path, "zamboni", document)
+        == """
+[[tables]]
+match = ["acme.sales.clustered"]
+expire-snapshots = {}
+rewrite-manifests = {}
+merge-dvs = {}
+
+[[tables]]
+match = ["acme.sales.plain"]
+rewrite-data-files = { min-input-files = 4 }
+expire-snapshots = {}
+rewrite-manifests = {}
+merge-dvs = {}
+
+[[tables]]
+match = ["acme.sales.odd"]
+rewrite-data-files = { target-size = 100000000, min-input-files = 2 }
+expire-snapshots = {}
+rewrite-manifests = {}
+merge-dvs = {}
+
+[[tables]]
+match = ["acme.sales.sorted"]
+expire-snapshots = {}
+rewrite-manifests = {}
+merge-dvs = {}
+"""
+    )
+    _, notes = made(tmp_path, "zamboni", document)
+    assert notes == {"defaults.ordering": ORDER, "namespaces.sales.tables.sorted.ordering": ORDER}
 
 
 def test_a_fleet_file_of_zamboni_has_a_table_config_for_each_warehouse(tmp_path: Path) -> None:
@@ -389,9 +654,12 @@ def test_a_fleet_file_of_zamboni_has_a_table_config_for_each_warehouse(tmp_path:
     """
     policy, notes = made(tmp_path, "zamboni", fleet, name="fleet.yaml")
     assert verbs(policy, "acme.sales.lines") == {
+        COMPACT: {"target-size": "256MiB", "min-input-files": 8},
         EXPIRE: {"older-than": "7d", "retain-last": 3}, REWRITE: {"never": True}, MERGE: {},
     }  # fmt: skip
-    assert verbs(policy, "globex.hr.people") == {EXPIRE: {"retain-last": 9}, REWRITE: {}, MERGE: {}}
+    assert verbs(policy, "globex.hr.people") == {
+        COMPACT: {"min-input-files": 2}, EXPIRE: {"retain-last": 9}, REWRITE: {}, MERGE: {},
+    }  # fmt: skip
     assert {path: text for path, text in notes.items() if text == SCHEDULE} == dict.fromkeys(
         ["pressure", "warehouses[0].schedule", "warehouses[1].schedule"], SCHEDULE
     )
@@ -448,14 +716,15 @@ tables:
 def test_the_policy_of_iceops(tmp_path: Path) -> None:
     policy, notes = made(tmp_path, "iceops", ICEOPS, name="iceops.yaml")
     usual = {"older-than": "14d", "retain-last": 20}
-    assert verbs(policy, "prod.sales.orders") == {EXPIRE: usual}
+    packs = {COMPACT: {"target-size": "512MiB", "min-input-files": 2}}
+    assert verbs(policy, "prod.sales.orders") == {EXPIRE: usual, **packs}
     assert verbs(policy, "prod.analytics.clicks") == {
-        EXPIRE: {**usual, "older-than": "36h"}, REWRITE: {"target-size": str(4 << 20)},
+        EXPIRE: {**usual, "older-than": "36h"}, REWRITE: {"target-size": "4MiB"}, **packs,
     }  # fmt: skip
     assert verbs(policy, "prod.analytics.events") == {
-        EXPIRE: {**usual, "older-than": "36h"}, REWRITE: {"target-size": str(16 << 20)},
+        EXPIRE: {**usual, "older-than": "36h"}, REWRITE: {"target-size": "16MiB"}, **packs,
     }  # fmt: skip
-    assert verbs(policy, "prod.raw.lines") == {EXPIRE: {**usual, "retain-last": 1}}
+    assert verbs(policy, "prod.raw.lines") == {EXPIRE: {**usual, "retain-last": 1}, **packs}
     assert verbs(policy, "prod.raw.tmp_1") is None
     assert verbs(policy, "prod.raw.tmp_1.deep") is None
     assert verbs(policy, "dev.sales.orders") is None
@@ -465,7 +734,7 @@ def test_the_policy_of_iceops(tmp_path: Path) -> None:
     level = "a * of iceops stands for any text, here for any text within one level of the namespace"
     assert notes == {
         "engine": "no other engine does it",
-        "defaults.compact": COMPACTION,
+        "defaults.compact.when": "a verb runs where it is due; there are no conditions",
         "defaults.expire-snapshots.when": "a verb runs where it is due; there are no conditions",
         'tables."analytics.events".engine': "no other engine does it",
         'tables."raw.*".clean-orphans': ORPHANS,
@@ -473,6 +742,51 @@ def test_the_policy_of_iceops(tmp_path: Path) -> None:
         'tables."raw.*"': level,
         'tables."raw.tmp_*"': "what is disabled is so where its * stands for up to three levels of the namespace",
     }
+
+
+def test_compaction_of_iceops_as_a_policy_file(tmp_path: Path) -> None:
+    text = """
+    catalog: prod
+    defaults: {expire-snapshots: {retain-last: 20}}
+    tables:
+      hot.*: {compact: {target-file-size: 64mb, when: "small-file-ratio > 0.3"}, expire-snapshots: {older-than: 36h}}
+      hot.events: {compact: {target-file-size: 100KB}}
+      cold.lines: {compact: {}, rewrite-manifests: }
+    """
+    assert (
+        text_of(tmp_path, "iceops", text, name="iceops.yaml")
+        == """
+[[tables]]
+match = ["prod"]
+expire-snapshots = { older-than = "7d", retain-last = 20 }
+
+[[tables]]
+match = ["prod.hot.*", "prod.hot.events", "prod.cold.lines"]
+rewrite-data-files = { target-size = "512MiB", min-input-files = 2 }
+
+[[tables]]
+match = ["prod.hot.*"]
+rewrite-data-files = { target-size = "64MiB" }
+expire-snapshots = { older-than = "36h" }
+
+[[tables]]
+match = ["prod.hot.events"]
+rewrite-data-files = { target-size = 102400 }
+"""
+    )
+    policy, notes = made(tmp_path, "iceops", text, name="iceops.yaml")
+    expires = {"older-than": "36h", "retain-last": 20}
+    assert verbs(policy, "prod.hot.clicks") == {
+        EXPIRE: expires, COMPACT: {"target-size": "64MiB", "min-input-files": 2},
+    }  # fmt: skip
+    assert verbs(policy, "prod.hot.events") == {
+        EXPIRE: expires, COMPACT: {"target-size": "102400", "min-input-files": 2},
+    }  # fmt: skip
+    assert verbs(policy, "prod.cold.lines") == {
+        EXPIRE: {"older-than": "7d", "retain-last": 20}, COMPACT: {"target-size": "512MiB", "min-input-files": 2},
+    }  # fmt: skip
+    assert verbs(policy, "prod.other.t") == {EXPIRE: {"older-than": "7d", "retain-last": 20}}
+    assert notes['tables."hot.*".compact.when'] == "a verb runs where it is due; there are no conditions"
 
 
 def test_an_operation_of_one_table_has_what_is_built_into_iceops(tmp_path: Path) -> None:
@@ -527,7 +841,11 @@ def test_a_glob_that_no_pattern_says_is_left_out(tmp_path: Path) -> None:
          "the policy file that was made: tables[0].rewrite-manifests.target-size must be between 4KiB and 1TiB"),
         ("defaults: [", "Cannot read iceops.yaml: "),
         ("3", "iceops.yaml is no object"),
-        ("defaults: {compact: {}}", "Nothing in iceops.yaml can be said in a policy file"),
+        ("defaults: {clean-orphans: {}}", "Nothing in iceops.yaml can be said in a policy file"),
+        ("defaults: {compact: {target-manifest-size: 8MB}}",
+         "iceops.yaml: defaults.compact.target-manifest-size is no key of iceops.yaml"),
+        ("defaults: {compact: {target-file-size: 0MB}}",
+         "the policy file that was made: tables[0].rewrite-data-files.target-size: '0MiB' is no size"),
     ],
 )  # fmt: skip
 def test_what_is_no_policy_of_iceops(text: str, message: str, tmp_path: Path) -> None:

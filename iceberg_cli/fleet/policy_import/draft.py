@@ -15,16 +15,19 @@ from iceberg_cli.fleet.policy_import.documents import Node
 from iceberg_cli.names import name_of
 
 EXPIRE, REWRITE, MERGE = "expire-snapshots", "rewrite-manifests", "merge-dvs"
-NO_COMPACTION: Final = "data files are not compacted here"
+COMPACT: Final = "rewrite-data-files"
+NO_ORDER: Final = "rows are not sorted or clustered here, so data files are left as they are"
 NO_ORPHANS: Final = "files that nothing refers to are not looked for here"
 NO_SCHEDULE: Final = "when it runs is up to the scheduler"
 NO_REF_AGE: Final = (
     "how long branches and tags stay is up to the table: property history.expire.max-ref-age-ms"
 )
 NO_KEY: Final = "it has no counterpart"
+_BIN_PACK: Final = ("auto", "bin-pack", "bin_pack", "binpack")
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _FORBIDDEN: Final = re.compile(r"[\x7f]")  # in TOML, and not in JSON
 _DAY_H: Final = 24
+_MIB: Final = 1 << 20
 
 Verbs = dict[str, dict[str, Any]]  # by verb its options in kebab-case
 
@@ -84,6 +87,28 @@ class Draft:
             self.entries[-1] = DraftEntry(match=merged, verbs=verbs, reason=reason)
         else:
             self.entries.append(DraftEntry(match=patterns, verbs=verbs, reason=reason))
+
+    def add_by_table(self, settings: Iterable[tuple[tuple[str, ...], Verbs, Node]]) -> None:
+        """Add one entry for each table whose settings come one kind at a time, in any order.
+
+        Args:
+            settings: a table's patterns, what one kind of setting has for it, and where the file says that.
+
+        Raises:
+            UsageError: a table has the same kind twice: of two entries a later one would replace options one by one,
+                and what came out would be neither.
+        """
+        found: dict[tuple[str, ...], Verbs] = {}
+        for match, verbs, node in settings:
+            own = found.setdefault(match, {})
+            if taken := own.keys() & verbs.keys():
+                raise UsageError(
+                    f"{node.where}: a second setting for {', '.join(taken)} of {', '.join(match)}",
+                    next_step="Keep the one that holds; save what names no table in a file for each table.",
+                )
+            own |= verbs
+        for match, verbs in found.items():
+            self.add(match, verbs)
 
     def leave_out(self, node: Node, text: str = NO_KEY) -> None:
         """Note a setting that has no counterpart."""
@@ -151,6 +176,21 @@ class Draft:
 def never(verb: str) -> Verbs:
     """A verb that does not run."""
     return {verb: {"when": NEVER}}
+
+
+def keeps_order(strategy: Node | None, draft: Draft) -> bool:
+    """Whether a strategy of compaction leaves rows in the order in which they are; one that does not is noted."""
+    # Such a table is not compacted at all: files that were sorted and are then merged as they are have wide bounds, and
+    # only another sort brings the narrow ones back. Small files that stay cost an operator one line, at any time.
+    if strategy is None or strategy.text().lower() in _BIN_PACK:
+        return True
+    draft.leave_out(strategy, NO_ORDER)
+    return False
+
+
+def size(number_bytes: int) -> str | int:
+    """A size as text in MiB; in bytes where these are no whole MiB."""
+    return number_bytes if number_bytes % _MIB else f"{number_bytes // _MIB}MiB"
 
 
 def hours(number: float) -> str:

@@ -11,26 +11,28 @@ from typing import Any, Final
 from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.policy_import.documents import Node
 from iceberg_cli.fleet.policy_import.draft import (
+    COMPACT,
     EXPIRE,
-    NO_COMPACTION,
     NO_ORPHANS,
     NO_SCHEDULE,
     Draft,
     Verbs,
     hours,
+    keeps_order,
     never,
     table_pattern,
 )
 
-_RETENTION: Final = "retention"
-_WITHOUT: Final = {"compaction": NO_COMPACTION, "orphan_file_deletion": NO_ORPHANS}
+_VERBS: Final = {"retention": EXPIRE, "compaction": COMPACT}
+_WITHOUT: Final = {"orphan_file_deletion": NO_ORPHANS}
+_THRESHOLDS: Final = {"minInputFiles": "min-input-files", "deleteFileThreshold": "delete-files"}
 _PERMISSIONS: Final = "what runs here has permissions of its own"
 _OF_THE_JOB: Final = {"roleArn": _PERMISSIONS, "vpcConfiguration": _PERMISSIONS}
 _DAY_H: Final = 24
 
 
 def read(document: Node, draft: Draft) -> None:
-    """Add what the retention optimizers of tables say.
+    """Add what the retention and compaction optimizers of tables say.
 
     Args:
         document: an answer about one table's optimizer or about several, a request that sets one, or a list of these.
@@ -39,19 +41,24 @@ def read(document: Node, draft: Draft) -> None:
     Raises:
         UsageError: it is no such document.
     """
+    draft.add_by_table(_settings(document, draft))
+
+
+def _settings(document: Node, draft: Draft) -> Iterator[tuple[tuple[str, ...], Verbs, Node]]:
+    """By table what each optimizer says, and its configuration."""
     for table, kind, configuration in _optimizers(document, draft):
-        if kind.text() != _RETENTION:
-            draft.leave_out(
-                configuration,
-                _WITHOUT.get(kind.text(), f"optimizers of the type {kind.text()} have no counterpart"),
-            )
-            continue
-        database, name = (_lower(table).get(key) for key in ("databasename", "tablename"))
-        if database is None or name is None:
-            match = draft.tables()
-        else:
-            match = (table_pattern(draft.catalog(), str(database), str(name)),)
-        draft.add(match, _retention(configuration, draft))
+        if kind.text() not in _VERBS:
+            text = _WITHOUT.get(kind.text(), f"optimizers of the type {kind.text()} have no counterpart")
+            draft.leave_out(configuration, text)
+        elif verbs := _verbs(kind.text(), configuration, draft):
+            yield _match(table, draft), verbs, configuration
+
+
+def _match(table: Node, draft: Draft) -> tuple[str, ...]:
+    database, name = (_lower(table).get(key) for key in ("databasename", "tablename"))
+    if database is None or name is None:
+        return draft.tables()
+    return (table_pattern(draft.catalog(), str(database), str(name)),)
 
 
 def _optimizers(document: Node, draft: Draft) -> Iterator[tuple[Node, Node, Node]]:
@@ -82,30 +89,61 @@ def _lower(document: Node) -> Mapping[str, Any]:
     return {key.lower(): value for key, value in document.object().items()}
 
 
-def _retention(configuration: Node, draft: Draft) -> Verbs:
+def _verbs(kind: str, configuration: Node, draft: Draft) -> Verbs:
+    """What an optimizer says; nothing where what it does is not done here."""
+    verb, own = _VERBS[kind], f"{kind}Configuration"
     for key, value in configuration.children():
         if key in _OF_THE_JOB and value.value is not None:
             draft.leave_out(value, _OF_THE_JOB[key])
-        elif key not in (*_OF_THE_JOB, "enabled", "retentionConfiguration"):
+        elif key not in (*_OF_THE_JOB, "enabled", own):
             draft.leave_out(value)
     enabled = configuration.child("enabled")
     if enabled is not None and not enabled.switch():
-        return never(EXPIRE)
-    verbs: Verbs = {EXPIRE: {}}
-    retention = configuration.child("retentionConfiguration")
-    iceberg = None if retention is None else retention.child("icebergConfiguration")
+        return never(verb)
+    settings = configuration.child(own)
+    iceberg = None if settings is None else settings.child("icebergConfiguration")
+    if verb == EXPIRE:
+        return {verb: _retention(iceberg, draft)}
+    options = _compaction(iceberg, draft)
+    return {} if options is None else {verb: options}
+
+
+def _retention(iceberg: Node | None, draft: Draft) -> dict[str, Any]:
+    options: dict[str, Any] = {}
     for key, value in iceberg.children() if iceberg is not None else ():
         if value.value is None:
             continue
         if key == "snapshotRetentionPeriodInDays":
-            verbs[EXPIRE]["older-than"] = hours(value.whole(0) * _DAY_H)
+            options["older-than"] = hours(value.whole(0) * _DAY_H)
         elif key == "numberOfSnapshotsToRetain":
-            verbs[EXPIRE]["retain-last"] = value.whole(1)
+            options["retain-last"] = value.whole(1)
         elif key == "cleanExpiredFiles":
             if not value.switch():
-                verbs[EXPIRE]["cleanup"] = "none"
+                options["cleanup"] = "none"
         elif key == "runRateInHours":
             draft.leave_out(value, NO_SCHEDULE)
         else:
             draft.leave_out(value)
-    return verbs
+    return options
+
+
+def _compaction(iceberg: Node | None, draft: Draft) -> dict[str, Any] | None:
+    """The options of a compaction; None where it sorts or clusters.
+
+    What is not given or null is Glue's default, and written out because it is not the one here: 100 files of a
+    partition, and files to which a single delete applies. `deleteFileThreshold` is read as Iceberg's
+    `delete-file-threshold`.
+
+    Spec: IcebergCompactionConfiguration of the Glue API.
+    """
+    if not keeps_order(None if iceberg is None else iceberg.child("strategy"), draft):
+        return None
+    options: dict[str, Any] = {"min-input-files": 100, "delete-files": 1}
+    for key, value in iceberg.children() if iceberg is not None else ():
+        if value.value is None or key == "strategy":
+            continue
+        if key in _THRESHOLDS:
+            options[_THRESHOLDS[key]] = value.whole(1)
+        else:
+            draft.leave_out(value)
+    return options

@@ -9,22 +9,25 @@ from typing import Any, Final
 from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.policy_import.documents import Node
 from iceberg_cli.fleet.policy_import.draft import (
+    COMPACT,
     EXPIRE,
-    NO_COMPACTION,
     NO_ORPHANS,
     REWRITE,
     Draft,
     Verbs,
     hours,
+    size,
 )
 
-_OPERATIONS: Final = (EXPIRE, REWRITE)
-# What iceops has where an operation is named without a value; by our options.
+_OPERATIONS: Final = {EXPIRE: EXPIRE, REWRITE: REWRITE, "compact": COMPACT}  # their verbs
+# What iceops has where an operation is named without a value, by our options; Spark is always told to take two files.
 _BUILT_IN: Final[Mapping[str, Mapping[str, Any]]] = {
     EXPIRE: {"older-than": "7d", "retain-last": 10},
-    REWRITE: {"target-size": 8 << 20},
+    REWRITE: {"target-size": "8MiB"},
+    COMPACT: {"target-size": "512MiB", "min-input-files": 2},
 }
-_WITHOUT: Final = {"compact": NO_COMPACTION, "clean-orphans": NO_ORPHANS}
+_WITHOUT: Final = {"clean-orphans": NO_ORPHANS}
+_TARGETS: Final = {REWRITE: "target-manifest-size", COMPACT: "target-file-size"}
 _NO_CONDITION: Final = "a verb runs where it is due; there are no conditions"
 _NO_ENGINE: Final = "no other engine does it"
 _ONE_LEVEL: Final = "a * of iceops stands for any text, here for any text within one level of the namespace"
@@ -61,7 +64,7 @@ def read(document: Node, draft: Draft) -> None:
     tables = document.child("tables")
     entries = [] if tables is None else sorted(tables.children(), key=lambda each: _specificity(each[0]))
     found = {glob: (entry, _verbs(entry, draft)) for glob, entry in entries}
-    for verb in _OPERATIONS:
+    for verb in _OPERATIONS.values():
         # Below all that entries have for an operation that the defaults do not name stands what is built in.
         globs = [glob for glob, (_, verbs) in found.items() if verb in verbs and verb not in usual]
         if patterns := [each for glob in globs for each in _patterns(catalog, glob, found[glob][0], draft)]:
@@ -87,7 +90,7 @@ def _verbs(block: Node, draft: Draft) -> Verbs:
             draft.leave_out(value, _NO_ENGINE)
         elif key in _OPERATIONS:
             if value.value is not None:
-                verbs[key] = _operation(key, value, draft)
+                verbs[_OPERATIONS[key]] = _operation(_OPERATIONS[key], value, draft)
         elif key != "disabled":
             raise UsageError(f"{value.where} is no key of iceops.yaml")
     return verbs
@@ -103,7 +106,7 @@ def _operation(verb: str, block: Node, draft: Draft) -> dict[str, Any]:
             options[key] = _duration(value)
         elif verb == EXPIRE and key == "retain-last":
             options[key] = value.whole(1)
-        elif verb == REWRITE and key == "target-manifest-size":
+        elif key == _TARGETS.get(verb):
             options["target-size"] = _size(value)
         else:
             raise UsageError(f"{value.where} is no key of iceops.yaml")
@@ -117,11 +120,11 @@ def _duration(value: Node) -> str:
     return hours(int(match[1]) * _SECONDS[match[2]] / 3_600)
 
 
-def _size(value: Node) -> int:
+def _size(value: Node) -> str | int:
     match = _SIZE.fullmatch(value.text().strip().lower())
     if match is None:
         raise UsageError(f"{value.where}: {value.value!r} is no size of iceops; it writes 64KB, 8MB")
-    return int(match[1]) * _BYTES[match[2]]
+    return size(int(match[1]) * _BYTES[match[2]])
 
 
 def _specificity(glob: str) -> tuple[bool, int]:

@@ -1,34 +1,45 @@
-"""Policies of Apache Polaris: `system.snapshot-expiry`, `system.metadata-compaction` and others.
+"""Policies of Apache Polaris: `system.snapshot-expiry`, `system.data-compaction` and others.
 
 Spec: polaris-core/src/main/resources/schemas/policies/system/*/2025-02-03.json.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.policy_import.documents import Node, read_text
 from iceberg_cli.fleet.policy_import.draft import (
+    COMPACT,
     EXPIRE,
-    NO_COMPACTION,
+    NO_KEY,
     NO_ORPHANS,
     NO_REF_AGE,
     REWRITE,
     Draft,
     Verbs,
     hours,
+    keeps_order,
     never,
+    size,
 )
 
 _LISTS: Final = ("applicable-policies", "policies")
 _TYPES: Final = ("policy-type", "type")
 _EXPIRY: Final = "system.snapshot-expiry"
 _METADATA: Final = "system.metadata-compaction"
-_WITHOUT: Final = {"system.data-compaction": NO_COMPACTION, "system.orphan-file-removal": NO_ORPHANS}
+_DATA: Final = "system.data-compaction"
+_WITHOUT: Final = {"system.orphan-file-removal": NO_ORPHANS}
 _KNOWN: Final = ("version", "enable", "config")
 _COUNTS: Final = ("min_snapshots_to_keep", "min_snapshot_to_keep")  # the schema's example has the second
+_TARGET, _STRATEGY = "target_file_size_bytes", "compaction_strategy"
+_NO_GROUP_SIZE: Final = "it has no meaning here: groups are cut by the size of new files"
+_NOT_TAKEN: Final = {
+    "max-file-group-size-bytes": _NO_GROUP_SIZE,
+    "max_file_group_size_bytes": _NO_GROUP_SIZE,
+    _TARGET: "the one beside config counts",
+}
 _DAY_H: Final = 24
 
 
@@ -55,8 +66,8 @@ def read(document: Node, draft: Draft) -> None:
         if isinstance(content.value, str):
             content = read_text(content)
         name = kind.text()
-        if name in (_EXPIRY, _METADATA):
-            own = _expiry(content, draft) if name == _EXPIRY else _metadata(content, draft)
+        if name in _READERS:
+            own = _READERS[name](content, draft)
             if taken := verbs.keys() & own.keys():
                 raise UsageError(
                     f"{policy.where}: a second policy of the type {name}, for {', '.join(taken)}",
@@ -112,8 +123,36 @@ def _metadata(content: Node, draft: Draft) -> Verbs:
     return verbs
 
 
+def _data(content: Node, draft: Draft) -> Verbs:
+    """What a policy of compaction says; nothing where it sorts or clusters.
+
+    The schema has the target beside `config`, samples of the API have it in there: the schema's counts.
+    """
+    draft.leave_out_others(content, (*_KNOWN, _TARGET))
+    if not _enabled(content):
+        return never(COMPACT)
+    config, target = content.child("config"), content.child(_TARGET)
+    if not keeps_order(None if config is None else config.child(_STRATEGY), draft):
+        return {}
+    for key, value in config.children() if config is not None else ():
+        if key == _STRATEGY or value.value is None:
+            continue
+        if key == _TARGET and target is None:
+            target = value
+        else:
+            draft.leave_out(value, _NOT_TAKEN.get(key, NO_KEY))
+    return {COMPACT: {} if target is None else {"target-size": size(target.whole(1))}}
+
+
 def _enabled(content: Node) -> bool:
     enable = content.child("enable")
     if enable is None:
         raise UsageError(f"{content.where} has no enable, which the schema of policies requires")
     return enable.switch()
+
+
+_READERS: Final[Mapping[str, Callable[[Node, Draft], Verbs]]] = {
+    _EXPIRY: _expiry,
+    _METADATA: _metadata,
+    _DATA: _data,
+}

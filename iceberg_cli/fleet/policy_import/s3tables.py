@@ -6,23 +6,30 @@ Spec: GetTableMaintenanceConfiguration and PutTableMaintenanceConfiguration of t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.policy_import.documents import Node
 from iceberg_cli.fleet.policy_import.draft import (
+    COMPACT,
     EXPIRE,
-    NO_COMPACTION,
     NO_ORPHANS,
     Draft,
     Verbs,
     hours,
+    keeps_order,
     never,
+    size,
     table_pattern,
 )
 
 _SNAPSHOTS: Final = "icebergSnapshotManagement"
-_WITHOUT: Final = {"icebergCompaction": NO_COMPACTION, "icebergUnreferencedFileRemoval": NO_ORPHANS}
+_COMPACTION: Final = "icebergCompaction"
+_WITHOUT: Final = {"icebergUnreferencedFileRemoval": NO_ORPHANS}
+_AUTO: Final = "auto"
+_SORTS: Final = "auto sorts tables that have a sort order; here rows stay in the order in which they are"
+_TARGET_MB: Final = 512  # by default
+_MIB: Final = 1 << 20  # a MB of the service, whose default is Iceberg's
 _STATUS: Final = {"enabled": True, "disabled": False}
 
 
@@ -36,12 +43,17 @@ def read(document: Node, draft: Draft) -> None:
     Raises:
         UsageError: it is no such document.
     """
+    draft.add_by_table(_settings(document, draft))
+
+
+def _settings(document: Node, draft: Draft) -> Iterator[tuple[tuple[str, ...], Verbs, Node]]:
+    """By table what each type of maintenance says, and its value."""
     for each in document.items() if isinstance(document.value, list) else (document,):
         for kind, value in _values(each):
-            if kind != _SNAPSHOTS:
+            if kind not in (_SNAPSHOTS, _COMPACTION):
                 draft.leave_out(value, _WITHOUT.get(kind, f"{kind} has no counterpart"))
-                continue
-            draft.add(_tables(each, draft), _snapshots(value, draft))
+            elif verbs := _snapshots(value, draft) if kind == _SNAPSHOTS else _compaction(value, draft):
+                yield _tables(each, draft), verbs, value
 
 
 def _values(document: Node) -> Iterator[tuple[str, Node]]:
@@ -67,22 +79,56 @@ def _tables(document: Node, draft: Draft) -> tuple[str, ...]:
 
 
 def _snapshots(value: Node, draft: Draft) -> Verbs:
-    draft.leave_out_others(value, ("status", "settings"))
-    status = value.child("status")
-    if status is not None and status.text() not in _STATUS:
-        raise UsageError(f"{status.where} must be enabled or disabled, not {status.text()!r}")
-    if status is not None and not _STATUS[status.text()]:
+    if not _is_enabled(value, draft):
         return never(EXPIRE)
-    verbs: Verbs = {EXPIRE: {}}
-    settings = value.child("settings")
-    own = None if settings is None else settings.child(_SNAPSHOTS)
+    options: dict[str, Any] = {}
+    own = _own_settings(value, _SNAPSHOTS)
     for key, each in own.children() if own is not None else ():
         if each.value is None:
             continue
         if key == "maxSnapshotAgeHours":
-            verbs[EXPIRE]["older-than"] = hours(each.whole(1))
+            options["older-than"] = hours(each.whole(1))
         elif key == "minSnapshotsToKeep":
-            verbs[EXPIRE]["retain-last"] = each.whole(1)
+            options["retain-last"] = each.whole(1)
         else:
             draft.leave_out(each)
-    return verbs
+    return {EXPIRE: options}
+
+
+def _compaction(value: Node, draft: Draft) -> Verbs:
+    """What compaction says; nothing where it sorts or clusters.
+
+    A size that is not given is the service's 512 MB, and written out: a property of the table may say another.
+
+    Spec: IcebergCompactionSettings of the S3 Tables API; "Maintenance for tables" of the user guide.
+    """
+    if not _is_enabled(value, draft):
+        return never(COMPACT)
+    own = _own_settings(value, _COMPACTION)
+    strategy = None if own is None else own.child("strategy")
+    if not keeps_order(strategy, draft):
+        return {}
+    if strategy is None or strategy.text() == _AUTO:
+        draft.leave_out(strategy or own or value, _SORTS)
+    options: dict[str, Any] = {"target-size": size(_TARGET_MB * _MIB)}
+    for key, each in own.children() if own is not None else ():
+        if each.value is None or key == "strategy":
+            continue
+        if key == "targetFileSizeMB":
+            options["target-size"] = size(each.whole(1) * _MIB)
+        else:
+            draft.leave_out(each)
+    return {COMPACT: options}
+
+
+def _is_enabled(value: Node, draft: Draft) -> bool:
+    draft.leave_out_others(value, ("status", "settings"))
+    status = value.child("status")
+    if status is not None and status.text() not in _STATUS:
+        raise UsageError(f"{status.where} must be enabled or disabled, not {status.text()!r}")
+    return status is None or _STATUS[status.text()]
+
+
+def _own_settings(value: Node, kind: str) -> Node | None:
+    settings = value.child("settings")
+    return None if settings is None else settings.child(kind)

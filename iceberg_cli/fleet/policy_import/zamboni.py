@@ -9,9 +9,10 @@ from typing import Any, Final
 from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.policy_import.documents import Node, read_file
 from iceberg_cli.fleet.policy_import.draft import (
+    COMPACT,
     EXPIRE,
     MERGE,
-    NO_COMPACTION,
+    NO_ORDER,
     NO_ORPHANS,
     NO_REF_AGE,
     NO_SCHEDULE,
@@ -20,21 +21,20 @@ from iceberg_cli.fleet.policy_import.draft import (
     Verbs,
     hours,
     never,
+    size,
     table_pattern,
 )
 
 _CONFIG_VERSION: Final = 2
 _FLEET_VERSION: Final = 1
-_NO_LAYOUT: Final = "how data is partitioned and ordered is up to its writers"
+_NO_LAYOUT: Final = "how data is partitioned is up to its writers"
+_NO_HOLD: Final = "partitions whose window is open, or was lately, are compacted, too"
 _NO_METADATA: Final = "old metadata files are up to the table: properties write.metadata.*"
-_LAYOUT: Final = {
-    "partition": _NO_LAYOUT,
-    "partition_evolution": _NO_LAYOUT,
-    "ordering": _NO_LAYOUT,
-    "target_file_size_bytes": NO_COMPACTION,
-    "min_input_files": NO_COMPACTION,
-    "skip_partitions_newer_than_windows": NO_COMPACTION,
-}
+_HOLD: Final = "skip_partitions_newer_than_windows"
+_LAYOUT: Final = {"partition": _NO_LAYOUT, "partition_evolution": _NO_LAYOUT}
+_ORDERING: Final = "ordering"
+_UNORDERED: Final = "none"
+_TARGET, _LEAST_FILES = "target_file_size_bytes", "min_input_files"
 _OF_RETENTION: Final = {"remove_orphan_files": NO_ORPHANS, "metadata": _NO_METADATA}
 _VERBS: Final = ("expire_snapshots", "rewrite_manifests", "remove_dangling_deletes")
 _OF_THE_SERVICE: Final = {
@@ -49,8 +49,8 @@ _DAY_H: Final = 24
 def read(document: Node, draft: Draft) -> None:
     """Add what a table-config says, or those of every warehouse of a fleet.
 
-    A table's block replaces what the defaults have, key by key; both replace what is built in, by which snapshots
-    expire, manifests are rewritten and dangling deletes removed.
+    A table's block replaces what the defaults have, key by key; both replace what is built in, by which data files are
+    compacted from two of a partition on, snapshots expire, manifests are rewritten and dangling deletes removed.
 
     Args:
         document: the table-config or the fleet file.
@@ -104,13 +104,19 @@ def _table_config(document: Node, draft: Draft, warehouse: str | None) -> None:
     catalog = warehouse or draft.catalog(None if own is None else own.text())
     defaults = document.child("defaults")
     _note(defaults, draft)
+    holds_as_built_in = False
     for namespace, block in namespaces.children():
         tables = block.child("tables")
         for table, settings in tables.children() if tables is not None else ():
             _note(settings, draft)
             merged = _merged({} if defaults is None else defaults.object(), settings.object())
-            node = Node(file=settings.file, path=settings.path, value=merged)
-            draft.add((table_pattern(catalog, *namespace.split("."), table),), _verbs(node))
+            if _ORDERING in settings.object():  # the one key that a block replaces whole
+                merged[_ORDERING] = settings.object()[_ORDERING]
+            verbs = _verbs(Node(file=settings.file, path=settings.path, value=merged))
+            holds_as_built_in |= COMPACT in verbs and _HOLD not in merged
+            draft.add((table_pattern(catalog, *namespace.split("."), table),), verbs)
+    if holds_as_built_in:
+        draft.leave_out(namespaces, _NO_HOLD)
 
 
 def _check_version(document: Node, version: int) -> None:
@@ -124,7 +130,13 @@ def _note(block: Node | None, draft: Draft) -> None:
     for key, value in block.children() if block is not None else ():
         if key in _LAYOUT:
             draft.leave_out(value, _LAYOUT[key])
-        elif key not in ("retention", "description"):
+        elif key == _HOLD:
+            if value.value is not None:
+                draft.leave_out(value, _NO_HOLD)
+        elif key == _ORDERING:
+            if _is_ordered(value):
+                draft.leave_out(value, NO_ORDER)
+        elif key not in ("retention", "description", _TARGET, _LEAST_FILES):
             draft.leave_out(value)
     retention = None if block is None else block.child("retention")
     for key, value in retention.children() if retention is not None else ():
@@ -148,7 +160,7 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def _verbs(settings: Node) -> Verbs:
     retention = settings.child("retention")
     expire, rewrite, dangling = (None if retention is None else retention.child(key) for key in _VERBS)
-    verbs: Verbs = {}
+    verbs: Verbs = {} if _is_ordered(settings.child(_ORDERING)) else {COMPACT: _compaction(settings)}
     if _is_on(expire):
         verbs[EXPIRE] = {}
         age, least = (
@@ -168,6 +180,18 @@ def _verbs(settings: Node) -> Verbs:
         verbs |= never(REWRITE)
     verbs |= {MERGE: {}} if _is_on(dangling) else never(MERGE)
     return verbs
+
+
+def _compaction(settings: Node) -> dict[str, Any]:
+    least, target = settings.child(_LEAST_FILES), settings.child(_TARGET)
+    # Two are built in, and five are the default here.
+    options: dict[str, Any] = {"min-input-files": 2 if least is None else least.whole(1)}
+    return options if target is None else {"target-size": size(target.whole(1)), **options}
+
+
+def _is_ordered(ordering: Node | None) -> bool:
+    mode = None if ordering is None or ordering.value is None else ordering.child("mode")
+    return mode is not None and mode.text() != _UNORDERED
 
 
 def _is_on(verb: Node | None) -> bool:
