@@ -6,17 +6,20 @@ They are made by the verbs here and by a literal writer, between the commits of 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.plan.policy import Policy
-from tests.iceberg.check.compaction_tables import check, of_rows, told
+from iceberg_cli.testing.iceberg_rows import LiteralRow, parquet_rows
+from tests.iceberg.check.compaction_tables import check, numbers_of, of_rows, told
 from tests.iceberg.verbs.rewrite_data_files.writers import OtherWriter, rewritten
 from tests.manifest_tables import NAME
 
+Rows = Sequence[LiteralRow]
+Change = Callable[["CompactingWriter", Rows], Rows]
 GONE = "its parent is not in the table any more"
 BY_VALUE = "equality deletes reach files that it changed, and only --deep reads these"
 
@@ -24,7 +27,8 @@ BY_VALUE = "equality deletes reach files that it changed, and only --deep reads 
 class CompactingWriter(OtherWriter):
     """Now and then it rewrites files of a partition, as a reader sees their rows."""
 
-    def compact(self) -> None:
+    def compact(self, change: Change = lambda _writer, rows: rows) -> None:
+        """Rewrite some files; `change` may write other rows in their place."""
         self._reload()
         document, rows = self.document, self.rows()
         head = document["current-snapshot-id"]
@@ -36,7 +40,7 @@ class CompactingWriter(OtherWriter):
         own = [name for name in names if self._partition_of(name) == partition]
         chosen = self.drawn.sample(own, self.drawn.randint(1, len(own)))
         inputs = [row for row in rows if self._name(row) in chosen]
-        columns = of_rows(inputs)[: 4 if self.version > 2 else 2]
+        columns = of_rows(change(self, inputs))[: 4 if self.version > 2 else 2]
         paths = {self._path(name) for name in chosen}
         for name in chosen:
             self._take_out(name)
@@ -70,7 +74,8 @@ class CompactingWriter(OtherWriter):
             self.opened.apply(planned)
 
 
-def a_history(seed: int, version: int) -> CompactingWriter:
+def a_history(seed: int, version: int, change: Change = lambda _writer, rows: rows) -> CompactingWriter:
+    """The last compaction writes what `change` makes of the rows."""
     drawn = random.Random(seed)
     writer = CompactingWriter(drawn=drawn, version=version)
     kinds: list[Callable[[], None]] = [
@@ -78,9 +83,64 @@ def a_history(seed: int, version: int) -> CompactingWriter:
     ]  # fmt: skip
     for _ in range(drawn.randint(1, 4)):
         drawn.choice(kinds)()
-    writer.compact()
     assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()
+    writer.compact(change)
     return writer
+
+
+# -- wrong ones --------------------------------------------------------------------------------------------------------
+
+
+def without_the_last(writer: CompactingWriter, rows: Rows) -> Rows:
+    return rows[:-1]
+
+
+def with_other_ids(writer: CompactingWriter, rows: Rows) -> Rows:
+    return [row._replace(row_id=10_000 + place) for place, row in enumerate(rows)]
+
+
+def with_deleted_rows(writer: CompactingWriter, rows: Rows) -> Rows:
+    """All rows of the files, whatever is deleted of them."""
+    found = []
+    for path in sorted({row.path for row in rows}):
+        template = next(row for row in rows if row.path == path)
+        for position, values in enumerate(parquet_rows(writer.table.storage.read(path))):
+            found.append(template._replace(position=position, values={1: values[1], 2: values[2]}))
+    return found
+
+
+def expected(writer: CompactingWriter, change: Change) -> dict[str, int]:
+    """What a slow reader finds to be different between the last two snapshots."""
+    document = writer.document
+    after = document["snapshots"][-1]
+    before, now = (writer.rows(each) for each in (after["parent-snapshot-id"], after["snapshot-id"]))
+    more = len(now) - len(before)
+    if more:
+        return {"compaction-rows-came-back" if more > 0 else "compaction-rows-missing": abs(more)}
+    lost = {row.row_id for row in before} - {row.row_id for row in now}
+    return {"compaction-row-ids-lost": len(lost)} if change is with_other_ids and lost else {}
+
+
+@pytest.mark.few(24)
+@pytest.mark.parametrize(
+    ("version", "change"),
+    [
+        (2, without_the_last),
+        (3, without_the_last),
+        (2, with_deleted_rows),
+        (3, with_other_ids),
+    ],
+)
+@pytest.mark.parametrize("seed", range(60))
+def test_what_a_wrong_compaction_did_is_counted_as_a_slow_reader_counts_it(
+    seed: int, version: int, change: Change
+) -> None:
+    writer = a_history(seed, version, change)
+    writer.opened.table.load()
+    assert numbers_of(check(writer.opened.table, deep=True)) == expected(writer, change)
+
+
+# -- right ones --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.few(60)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from iceberg_cli.plan.findings import CheckResult
-from iceberg_cli.testing.iceberg_files import position_deletes
+from iceberg_cli.testing.iceberg_files import manifest_list, position_deletes
+from tests.delete_tables import puffin
 from tests.iceberg.check.compaction_tables import CompactedTable, check, numbers_of, told
-from tests.iceberg.verbs.rewrite_data_files.tables import N, schema
+from tests.iceberg.verbs.rewrite_data_files.tables import N, column, of, schema
 from tests.manifest_tables import opened
 
 BOTH = pytest.mark.parametrize("version", [2, 3])
@@ -172,6 +174,50 @@ def test_an_output_with_the_least_number_of_its_inputs_loses_upserted_rows() -> 
     assert numbers_of(table.check(deep=True)) == {"compaction-rows-missing": 1}
 
 
+def test_an_equality_delete_of_all_partitions_that_is_dropped_too_early_is_found_with_deep() -> None:
+    """Hazard H12: of the spec without partitions, and the last file of that spec was compacted."""
+    table = CompactedTable(format_version=2)
+    table.numbers("a", [1])
+    table.numbers("b", [1, 2], k="x")
+    table.commit(1)
+    table.equality_rows("e", [(N, [1])])
+    table.commit(2)
+    table.remove("a")
+    table.drop("e-eq-deletes")
+    table.compact(3)
+    result = table.check()
+    assert (told(result), compared(result)[1]) == ({}, 0)
+    assert numbers_of(table.check(deep=True)) == {"compaction-rows-came-back": 1}
+
+
+def test_an_equality_delete_of_all_partitions_that_goes_alone_is_missed_by_all_of_them() -> None:
+    table = CompactedTable(format_version=2)
+    table.numbers("a", [1, 2], k="x")
+    table.numbers("b", [1], k="y")
+    table.commit(1)
+    table.equality_rows("e", [(N, [1])])
+    table.commit(2)
+    table.drop("e-eq-deletes")
+    table.compact(3)
+    (message,) = told(table.check(deep=True)).values()
+    assert "in 2 of 2 partitions, had 1 live rows and have 3" in message
+
+
+def test_equality_deletes_on_floating_point_numbers_are_not_taken_for_known() -> None:
+    x = of(3, "x", pa.float64())
+    table = CompactedTable(format_version=2, schema=schema(column(1, "n", "long"), column(3, "x", "double")))
+    table.rows("a", [(N, [1, 2]), (x, [0.0, -0.0])])
+    table.commit(1)
+    table.equality_rows("e", [(x, [0.0])])
+    table.commit(2)
+    table.remove("a")
+    table.rows("o", [(N, []), (x, [])], sequence_number=2)
+    table.compact(3)
+    result = table.check(deep=True)
+    assert told(result) == {}
+    assert "floating point" in compared(result)[2][0]
+
+
 def test_equality_deletes_of_another_partition_hide_nothing_from_the_comparison() -> None:
     table = CompactedTable(format_version=2)
     table.numbers("a", [1, 2, 3], k="x")
@@ -298,6 +344,30 @@ def test_positions_that_were_merged_into_a_vector_hide_the_same_rows() -> None:
     assert numbers_of(table.check()) == {"compaction-rows-missing": 1}  # one is back, and two are gone
 
 
+@DEEP
+def test_positions_behind_the_end_are_not_subtracted_of_a_vector_either(deep: bool) -> None:
+    table = CompactedTable(format_version=3)
+    table.numbers("a", [1, 2, 3])
+    table.numbers("b", [4])
+    table.vectors("d", {"a": {0, 3, 9}})  # of the same commit
+    table.commit(1)
+    table.remove("a", "b")
+    table.numbers("o", [2, 3, 4], sequence_number=1, ids=[1, 2, 3])
+    table.compact(2)
+    assert told(table.check(deep=deep)) == {}
+
+
+def test_position_deletes_of_the_commit_that_added_their_file_apply() -> None:
+    table = CompactedTable(format_version=2)
+    table.numbers("a", [1, 2, 3])
+    table.positions("d", {"a": {0}})
+    table.commit(1)
+    table.remove("a")
+    table.numbers("o", [2, 3], sequence_number=1)
+    table.compact(2)
+    assert told(table.check()) == {}
+
+
 def test_readers_that_disagree_about_a_delete_are_said_and_nothing_is_claimed() -> None:
     table = CompactedTable(format_version=2)
     table.numbers("a", [1, 2], k="x")
@@ -384,6 +454,93 @@ def test_an_id_that_is_missing_with_its_row_is_told_once() -> None:
     table.numbers("o", [1, 3], sequence_number=1, ids=[0, 2])
     table.compact(2)
     assert numbers_of(table.check(deep=True)) == {"compaction-rows-missing": 1}
+
+
+def test_a_file_that_is_listed_with_the_ids_of_its_rows_needs_no_column() -> None:
+    table = CompactedTable(format_version=3)
+    table.numbers("a", [1, 2, 3])
+    table.commit(1)
+    table.remove("a")
+    table.numbers("o", [1, 2, 3], sequence_number=1, first_row_id=0)
+    table.compact(2)
+    for deep in (False, True):
+        assert told(table.check(deep=deep)) == {}
+
+
+def test_ids_of_rows_that_a_delete_hides_of_other_files_are_not_lost() -> None:
+    """The snapshot adds an equality delete, which no compaction may: a row of b goes, and is told as missing alone."""
+    table = CompactedTable(format_version=3)
+    table.numbers("a", [1, 2])
+    table.numbers("b", [3, 4])
+    table.commit(1)
+    table.equality_rows("d", [(N, [99])])  # so that b is read before and after
+    table.commit(2)
+    table.remove("a")
+    table.numbers("o", [1, 2], sequence_number=2, ids=[0, 1])
+    table.equality_rows("e", [(N, [3])])
+    table.compact(3)
+    assert numbers_of(table.check(deep=True)) == {"compaction-rows-missing": 1}
+
+
+@DEEP
+def test_nothing_is_said_of_a_file_with_two_deletion_vectors(deep: bool) -> None:
+    table = CompactedTable(format_version=3)
+    table.numbers("a", [1, 2, 3])
+    table.commit(1)
+    table.vectors("d", {"a": {0}})
+    table.commit(2)
+    table.puffin_bytes("e", *puffin({table.path("a"): {1}}))
+    table.commit(3)
+    table.remove("a")
+    table.numbers("o", [3], sequence_number=3, ids=[2])
+    table.compact(4)
+    result = table.check(deep=deep)
+    assert told(result) == {}
+    assert compared(result) == (1, 0, ["of a file that it changed: it has more than one deletion vector"], 0)
+
+
+def test_rows_of_files_that_a_careless_list_gave_no_ids_may_get_some() -> None:
+    """The list of the parent has no first_row_id for the manifest of b."""
+    for ids, lost in (({"ids": [0, 1]}, {}), ({}, {"compaction-row-ids-lost": 2})):
+        table = CompactedTable(format_version=3)
+        table.numbers("a", [1, 2])
+        table.commit(1)
+        table.numbers("b", [3, 4, 5])
+        table.commit(2)
+        path = table.document["snapshots"][-1]["manifest-list"]
+        newest, *others = sorted(
+            (each.row for each in table.manifests_of(2)), key=lambda row: -row["sequence_number"]
+        )
+        rows = [newest | {"first_row_id": None}, *others]
+        numbers = {"snapshot_id": 2, "parent_snapshot_id": 1, "sequence_number": 2, "first_row_id": 2}
+        table.storage.replace(path, manifest_list(rows, version=3, sync=bytes(16), **numbers))
+        table.remove("a", "b")
+        table.numbers("o", [1, 2], sequence_number=2, **ids)
+        table.numbers("p", [3, 4, 5], sequence_number=2)
+        table.compact(3)
+        for deep in (False, True):
+            assert numbers_of(table.check(deep=deep)) == lost
+
+
+def test_nothing_is_said_of_ids_where_a_snapshot_says_that_it_gives_none() -> None:
+    table = renumbered()
+    for name in ("first-row-id", "added-rows"):
+        del table.document["snapshots"][-1][name]  # which is a rule of its own
+    for deep in (False, True):
+        assert told(table.check(deep=deep)) == {}
+
+
+def test_nothing_is_said_of_ids_where_readers_disagree_which_rows_are_live() -> None:
+    table = CompactedTable(format_version=3)
+    table.numbers("a", [1, 2], k="x")
+    table.commit(1)
+    table.positions("d", {"a": {0}}, k="y", referenced_data_file=table.path("a"))
+    table.commit(2)
+    table.remove("a")
+    table.numbers("o", [2], k="x", sequence_number=2, ids=[1])
+    table.compact(3)
+    for deep in (False, True):
+        assert told(table.check(deep=deep)) == {}
 
 
 # -- manifests alone ---------------------------------------------------------------------------------------------------
@@ -502,6 +659,38 @@ def test_deletes_of_before_a_compaction_or_on_another_branch_are_not_lost() -> N
     table.commit_files("delete", added, ref="audit", snapshot_id=4)
     ids = {each.id for each in table.check().findings()}
     assert ids <= {"deletion-vector-dangling", "deletion-vectors-of-one-file"}
+
+
+def test_a_vector_that_is_left_on_a_branch_where_nothing_was_compacted_is_not_lost() -> None:
+    table = CompactedTable(format_version=3)
+    table.numbers("a", [1, 2, 3])
+    table.commit(1)
+    table.set_ref("audit", {"type": "branch", "snapshot-id": 1})
+    table.remove("a")
+    table.numbers("o", [1, 2, 3], sequence_number=1, ids=[0, 1, 2])
+    table.compact(2)
+    data, places = puffin({table.path("a"): {0}})
+    table.commit_files("delete", table.puffin_file("d.puffin", data, places), ref="audit", snapshot_id=3)
+    table.commit_files("delete", (), {(table.path("a"), None)}, ref="audit", snapshot_id=4)
+    result = table.check()
+    assert told(result) == {}
+    assert {each.id for each in result.findings()} == {"deletion-vector-dangling"}
+
+
+def test_a_delete_of_a_file_that_came_back_is_not_lost() -> None:
+    table = CompactedTable(format_version=3)
+    table.numbers("a", [1, 2, 3])
+    table.commit(1)
+    before = table.live()
+    table.remove("a")
+    table.numbers("o", [1, 2, 3], sequence_number=1, ids=[0, 1, 2])
+    table.compact(2)
+    table.remove("o")
+    table.added = [{**each, "snapshot_id": None} for each in before]
+    table.commit(3)
+    table.vectors("d", {"a": {0}})
+    table.commit(4)
+    assert told(table.check()) == {}
 
 
 # -- summaries ---------------------------------------------------------------------------------------------------------
