@@ -24,10 +24,14 @@ GONE = "its parent is not in the table any more"
 BY_VALUE = "equality deletes reach files that it changed, and only --deep reads these"
 
 
+def as_they_are(writer: CompactingWriter, rows: Rows) -> Rows:
+    return rows
+
+
 class CompactingWriter(OtherWriter):
     """Now and then it rewrites files of a partition, as a reader sees their rows."""
 
-    def compact(self, change: Change = lambda _writer, rows: rows) -> None:
+    def compact(self, change: Change = as_they_are) -> None:
         """Rewrite some files; `change` may write other rows in their place."""
         self._reload()
         document, rows = self.document, self.rows()
@@ -74,7 +78,7 @@ class CompactingWriter(OtherWriter):
             self.opened.apply(planned)
 
 
-def a_history(seed: int, version: int, change: Change = lambda _writer, rows: rows) -> CompactingWriter:
+def a_history(seed: int, version: int, change: Change = as_they_are) -> CompactingWriter:
     """The last compaction writes what `change` makes of the rows."""
     drawn = random.Random(seed)
     writer = CompactingWriter(drawn=drawn, version=version)
@@ -84,6 +88,11 @@ def a_history(seed: int, version: int, change: Change = lambda _writer, rows: ro
     for _ in range(drawn.randint(1, 4)):
         drawn.choice(kinds)()
     assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()
+    if change is not as_they_are:
+        writer._reload()
+        writer.delete()  # so that there are rows to come back
+        writer._commit()
+        writer.opened.catalog.locations[NAME] = writer.table.publish()
     writer.compact(change)
     return writer
 
