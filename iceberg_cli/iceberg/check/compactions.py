@@ -149,11 +149,8 @@ class CompactionAudit:
         """Compare them, and add the findings."""
         for each in self.found[: self.limit]:
             snapshot = each.snapshot.snapshot_id
-            if each.parent is None:
-                self.reasons[snapshot] = "its parent is not in the table any more"
-                continue
             try:
-                reason = self._compare(each, each.parent)
+                reason = self._look_at(each) if each.parent is None else self._compare(each, each.parent)
             except (CorruptFile, Refused, UsageError) as error:
                 reason = error.message
             except BackendUnavailable as error:
@@ -175,12 +172,19 @@ class CompactionAudit:
 
     # -- one of them -----------------------------------------------------------------------------------------------
 
+    def _look_at(self, compaction: Compaction) -> str:
+        """Remember what one took out whose parent is gone."""
+        self._remember(compaction, self._reader.taken_out(compaction.snapshot))
+        return "its parent is not in the table any more"
+
     def _compare(self, compaction: Compaction, parent: Snapshot) -> str:
         """Add what is found of one; why its rows could not all be compared."""
         lists = {each.snapshot_id: self._list_of(each) for each in (parent, compaction.snapshot)}
         self._lists = lists
         change = self._reader.read(lists[parent.snapshot_id], lists[compaction.snapshot.snapshot_id])
-        self._remember(compaction, change)
+        paths = change.gone["path"].combine_chunks()
+        stays = pc.is_in(paths, value_set=change.child.files["path"].combine_chunks())
+        self._remember(compaction, paths.filter(pc.invert(stays)).cast(pa.binary()))
         self._check_summary(compaction, change)
         by_ids = compaction.snapshot.first_row_id is not None and _has_ids(change)
         live = LiveRowCounter(table=self.table, change=change, deep=self.deep, with_ids=by_ids).run()
@@ -193,12 +197,10 @@ class CompactionAudit:
         known = self._lists.get(snapshot.snapshot_id)
         return self._reader.manifests(snapshot) if known is None else known
 
-    def _remember(self, compaction: Compaction, change: Replacement) -> None:
-        paths = change.gone["path"].combine_chunks()
-        gone = paths.filter(pc.invert(pc.is_in(paths, value_set=change.child.files["path"].combine_chunks())))
-        if len(gone):
-            number = pa.array(np.full(len(gone), compaction.snapshot.snapshot_id), pa.int64())
-            self._replaced.append(pa.table({"path": gone.cast(pa.binary()), "snapshot_id": number}))
+    def _remember(self, compaction: Compaction, paths: pa.Array) -> None:
+        if len(paths):
+            number = pa.array(np.full(len(paths), compaction.snapshot.snapshot_id), pa.int64())
+            self._replaced.append(pa.table({"path": paths, "snapshot_id": number}))
 
     def _check_summary(self, compaction: Compaction, change: Replacement) -> None:
         """What the summary says was added and deleted, as far as it says it."""

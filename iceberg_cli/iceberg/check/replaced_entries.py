@@ -19,7 +19,7 @@ from iceberg_cli.iceberg.branch.entry_columns import EQUALITY, POSITIONS, VECTOR
 from iceberg_cli.iceberg.reachability.keys import Keys, live
 from iceberg_cli.iceberg.rows.live_entries import ENTRY_COLUMNS, LiveEntries, LiveEntryReader
 from iceberg_cli.iceberg.rows.row_deletes import with_path_bounds
-from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource
+from iceberg_cli.iceberg.spec.manifests.manifest import DELETED, EntryBatch, ManifestSource
 from iceberg_cli.iceberg.spec.table_metadata.columns import ROW_LINEAGE
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rules import applied_deletes, named_files
 
@@ -84,6 +84,19 @@ def live_identities(sources: Sequence[ManifestSource], batch: EntryBatch) -> lis
         (sources[index].path, hashes[first:stop])
         for index, (first, stop) in zip(batch.sources, bounds.tolist(), strict=True)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOut:
+    """Reads the paths of files that a snapshot took out."""
+
+    snapshot_id: int
+
+    def __call__(self, _: Sequence[ManifestSource], batch: EntryBatch) -> list[pa.Array]:
+        """Of one batch."""
+        rows = batch.table
+        mask = pc.and_(pc.equal(rows["status"], DELETED), pc.equal(rows["snapshot_id"], self.snapshot_id))
+        return [rows.filter(pc.fill_null(mask, False))["file_path"].combine_chunks().cast(pa.binary())]  # noqa: FBT003
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from iceberg_cli.iceberg.check.replaced_entries import (
     FilesRead,
     ReachedFiles,
     ReachingDeletes,
+    TakenOut,
     decided_on,
     live_identities,
     mixed,
@@ -269,6 +270,18 @@ class ReplacementReader:
             paths=files["path"].cast(pa.binary()).combine_chunks(),
         )
         return self._deletes(rows.filter(pa.array(newest >= files["sequence_number"].to_numpy().min())), make)
+
+    def taken_out(self, snapshot: Snapshot) -> pa.Array:
+        """The paths of data files that a snapshot says it took out, as bytes: all that is known without its parent.
+
+        Raises:
+            CorruptFile: see `read`. Refused: likewise.
+        """
+        rows = _of(self.manifests(snapshot), DATA)
+        own = rows.filter(pc.equal(rows["added_snapshot_id"], snapshot.snapshot_id))
+        columns = ("status", "snapshot_id", "file_path")
+        paths = self._read(own, columns, TakenOut(snapshot.snapshot_id), phase="reading data manifests")
+        return pa.chunked_array(paths, pa.binary()).combine_chunks()
 
     def naming(self, rows: pa.Table, paths: pa.Array) -> pa.Table:
         """The live deletes that name one of some data files, and no other file, as `applied_deletes` takes them.

@@ -644,6 +644,23 @@ def test_a_delete_of_a_file_that_had_been_replaced_is_lost(way: str) -> None:
     )
 
 
+def test_a_delete_is_lost_whether_the_parent_of_the_compaction_is_still_there_or_not() -> None:
+    table = CompactedTable(format_version=3)
+    table.numbers("a", [1, 2, 3])
+    table.numbers("b", [4])
+    table.commit(1)
+    table.remove("a")
+    table.numbers("o", [1, 2, 3], sequence_number=1, ids=[0, 1, 2])
+    table.compact(2)
+    table.vectors("d", {"a": {0}})
+    table.commit(3)
+    table.document["snapshots"] = table.document["snapshots"][1:]
+    result = table.check()
+    assert compared(result) == (1, 0, ["its parent is not in the table any more"], 0)
+    assert {each.id for each in result.findings()} >= {"delete-lost"}
+    assert "deletion-vector-dangling" not in {each.id for each in result.findings()}
+
+
 def test_deletes_of_before_a_compaction_or_on_another_branch_are_not_lost() -> None:
     table = CompactedTable(format_version=3)
     table.numbers("a", [1, 2, 3])
