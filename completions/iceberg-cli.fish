@@ -70,7 +70,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at inspect' -l limit -x -d 'At most N 
 complete -c iceberg-cli -n '__iceberg_cli_at inspect' -l recount -d 'Iceberg\'s summary: count rows and bytes in all manifests; however large.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect' -l check -d 'Hold the table against its specification; exit 15 on an error, 16 where a storage did not answer.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect' -l deep -d 'With --check: look into Puffin and Parquet files too; Delta: hold every checkpoint against the log.'
-complete -c iceberg-cli -n '__iceberg_cli_at inspect' -l snapshots -x -d 'With --check, of an Iceberg table: hold the newest N snapshots that say they changed no row against their parents; 20 where nothing is said, 0: none.'
+complete -c iceberg-cli -n '__iceberg_cli_at inspect' -l snapshots -x -d 'With --check: compare N snapshots with their parents; of Iceberg tables the newest that say they changed no row, 20 where nothing is said.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect' -l by-partition -d 'With diff: a row for each partition in which files differ.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect' -l columns -x -k -a '(__iceberg_cli_several __iceberg_cli_ask columns)' -d 'With sample: only these columns.'
 complete -c iceberg-cli -n '__iceberg_cli_at inspect' -s o -l output -r -F -d 'Write the rows to FILE.parquet or FILE.jsonl; - is standard output, as with --jsonl.'

@@ -63,8 +63,8 @@ Snapshots = Annotated[
         "--snapshots",
         metavar="N",
         parser=integer,
-        help="With --check, of an Iceberg table: hold the newest N snapshots that say they changed no row against"
-        " their parents; 20 where nothing is said, 0: none.",
+        help="With --check: compare N snapshots with their parents; of Iceberg tables the newest that say they changed"
+        " no row, 20 where nothing is said.",
     ),
 ]
 Output = Annotated[

@@ -74,12 +74,12 @@ class Compaction:
 def _writer(summary: Mapping[str, str]) -> Iterator[str]:
     """What a summary says of the program that wrote it."""
     if "engine-name" in summary:
-        yield f"{summary['engine-name']} {summary.get('engine-version', '')}".strip()
+        yield f"{summary['engine-name']:.80} {summary.get('engine-version', ''):.80}".strip()
     if "iceberg-version" in summary:
-        yield summary["iceberg-version"]
+        yield f"{summary['iceberg-version']:.80}"
     for key, name in (("app-id", "app-id"), (_OPERATION_ID, "operation of iceberg-cli")):
         if key in summary:
-            yield f"{name} {summary[key]}"
+            yield f"{name} {summary[key]:.80}"
 
 
 def compactions_of(metadata: TableMetadata, heads: Sequence[tuple[str, Snapshot]]) -> list[Compaction]:
