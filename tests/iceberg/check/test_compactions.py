@@ -788,6 +788,17 @@ def test_what_cannot_be_read_is_said_and_the_others_are_compared() -> None:
     assert "it is not there" in reasons[0]
 
 
+@pytest.mark.parametrize("name", ["a.parquet", "d-deletes.puffin"])
+def test_what_manifests_tell_is_told_where_deep_cannot_read_a_file(name: str) -> None:
+    table = renumbered()
+    table.storage.delete([f"{table.location}/data/{name}"])  # of the parent
+    result = table.check(deep=True)
+    assert numbers_of(result) == {"compaction-row-ids-lost": 4}
+    total, number, reasons, _ = compared(result)
+    assert (total, number, len(reasons)) == (1, 0, 1)
+    assert f"{name}: the table needs this file and it is not there" in reasons[0]
+
+
 def test_a_manifest_that_both_lists_have_is_not_read_for_a_comparison() -> None:
     """What a comparison costs is what changed: the manifests of before are gone here, and nobody asks for them."""
     table = CompactedTable(format_version=2)
