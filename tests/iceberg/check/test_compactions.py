@@ -15,7 +15,7 @@ from iceberg_cli.plan.findings import CheckResult
 from iceberg_cli.testing.iceberg_files import manifest_list, position_deletes
 from tests.delete_tables import puffin
 from tests.iceberg.check.compaction_tables import CompactedTable, check, numbers_of, told
-from tests.iceberg.verbs.rewrite_data_files.tables import N, column, of, schema
+from tests.iceberg.verbs.rewrite_data_files.tables import K, N, column, of, schema
 from tests.manifest_tables import opened
 
 BOTH = pytest.mark.parametrize("version", [2, 3])
@@ -106,6 +106,35 @@ def test_deletes_of_a_partition_that_go_with_one_of_its_files_are_missed_by_the_
     (message,) = told(table.check()).values()
     assert message.startswith("1 row came back")
     assert "had 3 live rows and have 4" in message  # of a two, of b one
+
+
+def test_deletes_of_several_commits_that_go_are_missed_by_files_of_each() -> None:
+    table = CompactedTable(format_version=2)
+    table.numbers("a", [1, 2], k="x")
+    table.positions("d", {"a": {0}}, k="x")  # of the same commit
+    table.commit(1)
+    table.numbers("b", [3, 4], k="x")
+    table.commit(2)
+    table.positions("e", {"b": {1}}, k="x")
+    table.commit(3)
+    table.drop("-deletes")
+    table.compact(4)
+    (message,) = told(table.check()).values()
+    assert "had 2 live rows and have 4" in message
+
+
+def test_an_equality_delete_on_a_value_that_the_partition_alone_has_is_missed() -> None:
+    """Files that were added from elsewhere lack the column that they are partitioned by."""
+    table = CompactedTable(format_version=2)
+    table.rows("a", [(N, [1, 2])], k="x")
+    table.rows("b", [(N, [3])], k="y")
+    table.commit(1)
+    table.equality_rows("e", [(K, ["x"])])
+    table.commit(2)
+    table.drop("e-eq-deletes")
+    table.compact(3)
+    (message,) = told(table.check(deep=True)).values()
+    assert "in 1 of 2 partitions, had 0 live rows and have 2" in message
 
 
 def test_an_equality_delete_that_is_dropped_too_early_is_found_with_deep() -> None:
@@ -410,6 +439,7 @@ def renumbered(**columns: Any) -> CompactedTable:
         ({"ids": [0, 2, None, None]}, 0, 2),  # what is in a column is read with --deep alone
         ({"ids": [0, 1, 2, 3]}, 0, 1),  # counted after the delete
         ({"ids": [2, 0, 4, 3]}, 0, 0),
+        ({"updated": [1, 1, 1, 1]}, 4, 4),  # the other column of row lineage alone
     ],
 )
 def test_row_ids_that_were_not_kept_are_counted(columns: dict[str, Any], shallow: int, deep: int) -> None:
@@ -417,6 +447,17 @@ def test_row_ids_that_were_not_kept_are_counted(columns: dict[str, Any], shallow
     for number, is_deep in ((shallow, False), (deep, True)):
         expected = {"compaction-row-ids-lost": number} if number else {}
         assert numbers_of(table.check(deep=is_deep)) == expected
+
+
+@DEEP
+def test_the_id_of_the_only_row_of_a_file_counts_too(deep: bool) -> None:
+    table = CompactedTable(format_version=3)
+    table.numbers("a", [1])
+    table.commit(1)
+    table.remove("a")
+    table.numbers("o", [1], sequence_number=1)
+    table.compact(2)
+    assert numbers_of(table.check(deep=deep)) == {"compaction-row-ids-lost": 1}
 
 
 def test_a_column_that_statistics_say_is_null_has_no_ids_and_nothing_is_opened_for_it() -> None:
@@ -491,9 +532,11 @@ def test_nothing_is_said_of_a_file_with_two_deletion_vectors(deep: bool) -> None
     table.commit(2)
     table.puffin_bytes("e", *puffin({table.path("a"): {1}}))
     table.commit(3)
-    table.remove("a")
-    table.numbers("o", [3], sequence_number=3, ids=[2])
-    table.compact(4)
+    table.numbers("b", [4])
+    table.commit(4)
+    table.remove("a", "b")
+    table.numbers("o", [3, 4], sequence_number=4, ids=[2, 3])
+    table.compact(5)
     result = table.check(deep=deep)
     assert told(result) == {}
     assert compared(result) == (1, 0, ["of a file that it changed: it has more than one deletion vector"], 0)
