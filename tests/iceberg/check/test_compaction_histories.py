@@ -87,7 +87,7 @@ def a_history(seed: int, version: int, change: Change = as_they_are) -> Compacti
     kinds: list[Callable[[], None]] = [
         *[writer.act] * 6, *[writer.compact] * 4, *[writer.rewrite] * 2, writer.regroup, writer.merge,
     ]  # fmt: skip
-    for _ in range(drawn.randint(1, 4)):
+    for _ in range(drawn.randint(1, 3)):
         drawn.choice(kinds)()
     assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()
     if change is not as_they_are:
