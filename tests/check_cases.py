@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from iceberg_cli.storage.local import LocalStorage
 from tests.check_tables import CASES, SNAPSHOT_ID, TIME_MS, Break, Case, Sound, a_snapshot_document
 from tests.cli.running import Ran
 from tests.cli.running import iceberg_cli as run
 from tests.delete_tables import BY_K, SCHEMA, puffin
+from tests.iceberg.check.compaction_tables import CompactedTable
 
 MINUTE_MS = 60_000
 BY_BUCKET = {
@@ -508,6 +511,42 @@ in_data("record-count-differs", deep=True, record_count=3)
 def _(table: Sound) -> None:
     table.documents.append(lambda d: d.update(statistics=[table.statistics()]))
     table.files.append(lambda folder: scrambled(folder / "metadata/2.stats"))
+
+
+# -- compactions -------------------------------------------------------------------------------------------------
+
+
+def in_compaction(rule: str, rows: list[int], *, version: int = 3, **values: Any) -> None:
+    """A rule that a compaction of 1, 2 and 3, with ids 0 to 2, breaks, which writes these rows instead."""
+
+    def change(table: Sound) -> None:
+        table.files.append(lambda folder: another_table(folder, rows, version, values))
+
+    breaks(rule, version=version)(change)
+
+
+def another_table(folder: Path, rows: list[int], version: int, values: dict[str, Any]) -> None:
+    """A table in the place of one that is there; `late` is a delete that its writer commits too late."""
+    shutil.rmtree(folder)
+    columns = {**values}
+    late, says = columns.pop("late", False), columns.pop("says", {})
+    table = CompactedTable(storage=LocalStorage(), location=str(folder), format_version=version)
+    table.numbers("a", [1, 2, 3])
+    table.commit(1)
+    table.remove("a")
+    table.numbers("o", rows, sequence_number=1, **columns)
+    table.compact(2, **says)
+    if late:
+        table.vectors("late", {"a": {0}})
+        table.commit(3)
+    table.publish()
+
+
+in_compaction("compaction-rows-came-back", [1, 2, 3, 3], version=2)
+in_compaction("compaction-rows-missing", [1, 3], version=2)
+in_compaction("compaction-row-ids-lost", [1, 2, 3])
+in_compaction("delete-lost", [1, 2, 3], ids=[0, 1, 2], late=True)
+in_compaction("compaction-summary-differs", [1, 2, 3], version=2, says={"deleted-records": "4"})
 
 
 # -- the tests ---------------------------------------------------------------------------------------------------

@@ -168,6 +168,8 @@ def test_errors_name_arguments_and_those_of_the_command_line_options(table: Path
          ("inspect", table, "files", "--ref", "main", "--snapshot", 1), "--snapshot, --ref and --at each"),
         (lambda: delta.inspect(recount=True), "recount is about",
          ("inspect", tmp_path / "d", "--recount"), "--recount is about"),
+        (lambda: delta.check(snapshots=3), "snapshots is about the snapshots of Iceberg",
+         ("inspect", tmp_path / "d", "--check", "--snapshots", 3), "--snapshots is about the snapshots of Iceberg"),
         (lambda: ic.open_table(str(table), allow_roots=["/"]), "allow_roots: '/'",
          ("merge-dvs", table, "--unsafe-allow-root", "/"), "--unsafe-allow-root: '/'"),
         (lambda: ic.EngineChoice(engine="local", master="local[2]"), "engine local takes no master, remote or conf",

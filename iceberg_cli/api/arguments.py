@@ -22,6 +22,7 @@ _NAMES: Final = {
     "--at": "at",
     "--version": "version",
     "--recount": "recount",
+    "--snapshots": "snapshots",
     "--as-of": "as_of",
     "--columns": "columns",
     "--limit": "limit",

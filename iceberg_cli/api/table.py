@@ -224,6 +224,7 @@ class Table:
         at: Time | None = None,
         version: int | None = None,
         deep: bool = False,
+        snapshots: int | None = None,
         as_of: Time | None = None,
     ) -> CheckedTable:
         """Hold the table against its specification; arguments are those of `inspect`.
@@ -234,6 +235,8 @@ class Table:
             at: what was current then.
             version: this version (Delta).
             deep: look into Puffin and Parquet files too; Delta: hold every checkpoint against the log.
+            snapshots: compare the newest so many snapshots that say they changed no row (`replace`) with their
+                parents; None: 20 (Iceberg).
             as_of: the "now" of every age; None: now.
 
         Raises:
@@ -243,7 +246,12 @@ class Table:
         with self._arguments.naming(), phase(CHECK, self._opened.on_event, table=self.name):
             state = self._arguments.state(snapshot_id, ref, at, version)
             return checked(
-                self._opened, state, deep=deep, as_of_ms=self._arguments.as_of_ms(as_of), now_ms=now_ms()
+                self._opened,
+                state,
+                deep=deep,
+                as_of_ms=self._arguments.as_of_ms(as_of),
+                now_ms=now_ms(),
+                compared=snapshots,
             )
 
     def fleet_columns(self, summary: Mapping[str, Any]) -> dict[str, Any]:

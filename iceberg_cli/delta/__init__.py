@@ -94,6 +94,7 @@ class DeltaLooking:
     state_options: Final = {"--version": "N", "--at": "TIME"}
     stateless: Final = ("history",)
     recounts: Final = False
+    compares: Final = False
     deep_reads: Final = "reads every checkpoint and opens Parquet files too"
 
     def inspector(self, table: DeltaTable, state: StateSelector, *, as_of_ms: int) -> DeltaTableInspector:
@@ -143,6 +144,7 @@ class DeltaLooking:
         one_state: bool,  # noqa: ARG002 - a table has one newest version
         deep: bool,
         now_ms: int,
+        compared: int | None,  # noqa: ARG002 - a commit of the log says itself what it changed
     ) -> DeltaTableCheck:
         """Checks the version of an inspector, and the whole log."""
         from iceberg_cli.delta.check.table_check import DeltaTableCheck

@@ -39,7 +39,9 @@ def check_what(what: str) -> None:
         )
 
 
-def check_request(own: Format, what: str, state: StateSelector, *, recount: bool = False) -> None:
+def check_request(
+    own: Format, what: str, state: StateSelector, *, recount: bool = False, compared: int | None = None
+) -> None:
     """Refuse arguments that have no meaning for a table of a format.
 
     Args:
@@ -47,6 +49,7 @@ def check_request(own: Format, what: str, state: StateSelector, *, recount: bool
         what: of `WHAT`.
         state: which of the table's states.
         recount: whether the summary is to count what no list tells.
+        compared: how many states a check is to compare with those before them.
 
     Raises:
         UsageError: naming what was meant.
@@ -74,6 +77,13 @@ def check_request(own: Format, what: str, state: StateSelector, *, recount: bool
             f"--recount is about the manifests of {_title(own)} tables",
             next_step=f"Leave it out: what a {title} summary says is always counted.",
         )
+    if compared is not None and not looking.compares:
+        raise UsageError(
+            f"--snapshots is about the snapshots of {_title(own)} tables",
+            next_step=f"Leave it out: of a {title} table the whole log is checked.",
+        )
+    if compared is not None and compared < 0:
+        raise UsageError(f"--snapshots must be at least 0, not {compared}")
 
 
 def _title(own: Format, word: str = "manifests") -> str:
@@ -161,7 +171,13 @@ def sample_of(
 
 
 def checked(
-    table: OpenTable, state: StateSelector, *, deep: bool, as_of_ms: int, now_ms: int
+    table: OpenTable,
+    state: StateSelector,
+    *,
+    deep: bool,
+    as_of_ms: int,
+    now_ms: int,
+    compared: int | None = None,
 ) -> CheckedTable:
     """The findings of a check of a table.
 
@@ -171,6 +187,8 @@ def checked(
         deep: look into Puffin and Parquet files too; Delta: hold every checkpoint against the log.
         as_of_ms: the "now" of every age.
         now_ms: the time.
+        compared: Iceberg: so many snapshots that say they changed no row are compared with their parents; None: as
+            many as are by default.
 
     Raises:
         UsageError: see `inspector_of`.
@@ -189,9 +207,12 @@ def checked(
             unanswered=0,
             deep_reads=format_of(table.format).looking.deep_reads,
         )
-    inspector = inspector_of(table, "summary", state, recount=False, as_of_ms=as_of_ms)
     own = format_of(table.format)
-    result = own.looking.checker(inspector, one_state=bool(state.given()), deep=deep, now_ms=now_ms).run()
+    check_request(own, "summary", state, compared=compared)
+    inspector = inspector_of(table, "summary", state, recount=False, as_of_ms=as_of_ms)
+    result = own.looking.checker(
+        inspector, one_state=bool(state.given()), deep=deep, now_ms=now_ms, compared=compared
+    ).run()
     return CheckedTable(
         document={**inspector.header("check"), **result.to_json()},
         warnings=inspector.warnings,

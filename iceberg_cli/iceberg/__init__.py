@@ -89,6 +89,7 @@ class IcebergLooking:
         "snapshots", "refs", "history", "schemas", "specs", "properties", "statistics", "metadata-log",
     )  # fmt: skip
     recounts: Final = True
+    compares: Final = True
     deep_reads: Final = "opens Puffin and Parquet files too"
 
     def inspector(self, table: IcebergTable, state: StateSelector, *, as_of_ms: int) -> TableInspector:
@@ -141,12 +142,21 @@ class IcebergLooking:
         check_metadata(inspector.table.metadata, findings)
         return CheckResult(rules=RULES, found=findings, deep=False, checked={})
 
-    def checker(self, inspector: TableInspector, *, one_state: bool, deep: bool, now_ms: int) -> TableCheck:
+    def checker(
+        self, inspector: TableInspector, *, one_state: bool, deep: bool, now_ms: int, compared: int | None
+    ) -> TableCheck:
         """Checks the snapshot of an inspector, or the heads of all branches and tags."""
+        from iceberg_cli.iceberg.check.compactions import COMPARED
         from iceberg_cli.iceberg.check.table_check import TableCheck, heads_of
 
         heads = heads_of(inspector.table.metadata, inspector.snapshot if one_state else None)
-        return TableCheck(table=inspector.table, heads=heads, deep=deep, now_ms=now_ms)
+        return TableCheck(
+            table=inspector.table,
+            heads=heads,
+            deep=deep,
+            now_ms=now_ms,
+            compactions=COMPARED if compared is None else compared,
+        )
 
 
 class IcebergSurveying:

@@ -148,6 +148,7 @@ class Looking(Protocol):
         state_options: the options that select one, each with what it takes.
         stateless: the values of WHAT that are about the whole table.
         recounts: whether a summary may leave something uncounted.
+        compares: whether a check compares states that say they changed no row with those before.
         deep_reads: what a deep check does beyond others, in words.
     """
 
@@ -163,6 +164,8 @@ class Looking(Protocol):
     def stateless(self) -> Sequence[str]: ...  # noqa: D102
     @property
     def recounts(self) -> bool: ...  # noqa: D102
+    @property
+    def compares(self) -> bool: ...  # noqa: D102
     @property
     def deep_reads(self) -> str: ...  # noqa: D102
 
@@ -217,7 +220,9 @@ class Looking(Protocol):
         """An inspected table against the rules about what is read to open it, and no file beyond."""
         ...
 
-    def checker(self, inspector: Any, *, one_state: bool, deep: bool, now_ms: int) -> Checker:
+    def checker(
+        self, inspector: Any, *, one_state: bool, deep: bool, now_ms: int, compared: int | None
+    ) -> Checker:
         """Checks an inspected table.
 
         Args:
@@ -225,6 +230,7 @@ class Looking(Protocol):
             one_state: that state alone, where a table has several current ones.
             deep: look into files too.
             now_ms: the time.
+            compared: at most so many states are compared with those before them; None: as the format likes.
         """
         ...
 

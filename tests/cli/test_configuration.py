@@ -327,7 +327,8 @@ def test_options_of_the_other_format_in_a_file_have_no_effect(
 ) -> None:
     delta = delta_with_removed_files(tmp_path / "d", "b")
     (place / "iceberg-cli.toml").write_text(
-        '[expire-snapshots]\nolder-than = "7d"\nretention = "15d"\n[inspect]\nversion = 0\nrecount = true'
+        '[expire-snapshots]\nolder-than = "7d"\nretention = "15d"\n'
+        "[inspect]\nversion = 0\nrecount = true\nsnapshots = 3"
     )
     monkeypatch.setenv("ICEBERG_CLI_REF", "main")
     assert dry(table.name, *AS_OF)["options"]["older_than_ms"]["source"] != "default"
@@ -339,6 +340,7 @@ def test_options_of_the_other_format_in_a_file_have_no_effect(
         for what in ("summary", "properties", "history"):
             ran = iceberg_cli("inspect", name, what)
             assert ran.code == 0, ran.err
+        assert iceberg_cli("inspect", name, "--check").code != 2
         assert iceberg_cli("plan", name, *AS_OF).code == 0
     assert iceberg_cli("expire-snapshots", delta, "--older-than", "7d", "-n").code == 2
     assert iceberg_cli("plan", table.name, "merge-dvs", *AS_OF).code == 0
@@ -355,6 +357,7 @@ def test_options_of_the_other_format_in_a_file_have_no_effect(
         ("check = true", ["inspect", "T", "--recount"]),
         ("check = true", ["inspect", "T", "snapshots", "--limit", "1"]),
         ("deep = true", ["inspect", "T"]),
+        ("snapshots = 3", ["inspect", "T"]),
         ("recount = true", ["inspect", "T", "refs"]),
         ("limit = 3\nrecount = true", ["inspect", "T", "--check"]),
         ("snapshot = 1", ["inspect", "T", "files", "--ref", "main"]),

@@ -138,12 +138,13 @@ class Looking:
     state_options = {"--version": "N"}
     stateless = ()
     recounts = False
+    compares = False
     deep_reads = "counts words too"
 
     def inspector(self, table, state, *, as_of_ms):
         return Inspector(table=table)
 
-    def checker(self, inspector, *, one_state, deep, now_ms):
+    def checker(self, inspector, *, one_state, deep, now_ms, compared):
         return Checker()
 
 

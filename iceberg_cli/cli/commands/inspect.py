@@ -57,6 +57,16 @@ Deep = Annotated[
         help="With --check: look into Puffin and Parquet files too; Delta: hold every checkpoint against the log.",
     ),
 ]
+Snapshots = Annotated[
+    int | None,
+    typer.Option(
+        "--snapshots",
+        metavar="N",
+        parser=integer,
+        help="With --check: compare N snapshots with their parents; of Iceberg tables the newest that say they changed"
+        " no row, 20 where nothing is said.",
+    ),
+]
 Output = Annotated[
     str | None,
     typer.Option(
@@ -109,6 +119,7 @@ def register(app: typer.Typer) -> None:
         recount: Recount = False,
         check: Check = False,
         deep: Deep = False,
+        snapshots: Snapshots = None,
         by_partition: ByPartition = False,
         columns: Columns = None,
         output: Output = None,
@@ -124,14 +135,18 @@ def register(app: typer.Typer) -> None:
         diff shows what B has that A has not, and the other way round; its rows are partitions.
         sample shows rows of the table, without those that deletes hide and in no promised order: 20, or as many as
         --limit says.
-        With --check it is findings: what in the table breaks which rule of the specification, and what to do.
+        With --check it is findings: what in the table breaks which rule of the specification, and what to do; also
+        which compactions, of whatever program, lost rows or row ids, or brought deleted rows back.
         """
         check_what(what)
         state: dict[str, Any] = {"snapshot_id": snapshot, "ref": ref, "version": version}
         _check_rows(run, what, output, jsonl=jsonl, check=check, by_partition=by_partition)
         _check_states(what, before, after, [*state.values(), at], by_partition=by_partition)
         _refuse_beside_check(
-            what, check=check, deep=deep, others={"--limit": limit, "--output": output, "--recount": recount}
+            what,
+            check=check,
+            about_it={"--deep": deep, "--snapshots": snapshots is not None},
+            others={"--limit": limit, "--output": output, "--recount": recount},
         )
         if limit is not None and (what == "summary" or (what == "diff" and not by_partition)):
             raise UsageError(f"--limit is about rows, and {_ROWLESS[what]}", next_step=_NEXT[what])
@@ -143,10 +158,12 @@ def register(app: typer.Typer) -> None:
         state["at"] = None if at is None else time_ms(at, "--at", now_ms=run.started_ms)
         _check_report(report, what)
         opened = run.open(table, even_unreadable=check)
-        state, recount = _of_format(run, format_of(opened.format), what, state, recount=recount)
+        own = format_of(opened.format)
+        state, recount = _of_format(run, own, what, state, recount=recount)
+        snapshots = snapshots if own.looking.compares else run.settings.if_typed("--snapshots", snapshots)
         lines = jsonl or output == _STDOUT
         if check:
-            checked = opened.check(**state, deep=deep, as_of=run.as_of_ms)
+            checked = opened.check(**state, deep=deep, snapshots=snapshots, as_of=run.as_of_ms)
             if report is not None:
                 _write_page(run, opened, report, state, document=checked.document)
             _show_findings(run, checked, lines=lines)
@@ -269,6 +286,7 @@ def _idle(values: Mapping[str, Any]) -> list[str]:
     means = {
         "--check": what == "summary",
         "--deep": check,
+        "--snapshots": check,
         "--recount": what == "summary" and not check,
         "--limit": rows,
         "--output": rows,
@@ -293,15 +311,18 @@ def _of_format(
     return state, recount if own.looking.recounts else bool(run.settings.if_typed("--recount", recount))
 
 
-def _refuse_beside_check(what: str, *, check: bool, deep: bool, others: Mapping[str, object]) -> None:
-    """Refuse arguments that have no meaning together with --check, and --deep without it.
+def _refuse_beside_check(
+    what: str, *, check: bool, about_it: Mapping[str, bool], others: Mapping[str, object]
+) -> None:
+    """Refuse arguments that have no meaning together with --check, and those about it without it.
 
     Raises:
         UsageError: naming the option.
     """
-    if deep and not check:
-        raise UsageError("--deep is about --check")
     if not check:
+        for option, is_given in about_it.items():
+            if is_given:
+                raise UsageError(f"{option} is about --check")
         return
     if what != "summary":
         raise UsageError(f"--check is about the whole table, not {what}")

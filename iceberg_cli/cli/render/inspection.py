@@ -107,6 +107,24 @@ def show_findings(screen: Surface, document: Mapping[str, Any], *, deep_reads: s
     deep = "" if document["deep"] else f"; --deep {deep_reads}"
     screen.gap()
     screen.line(f"{document['table']['name']}: checked {', '.join(checked)}{deep}.")
+    compactions = document.get("compactions")
+    if compactions and compactions["found"]:
+        _show_compactions(screen, compactions)
+
+
+def _show_compactions(screen: Surface, compactions: Mapping[str, Any]) -> None:
+    """Print how many snapshots that say they changed no row were compared with their parents, and why others not."""
+    found, left_out, others = compactions["found"], compactions["left_out"], compactions["not_compared"]
+    older = f"; {count(left_out, 'older ones')} not looked at: --snapshots N" if left_out else ""
+    screen.line(
+        "Snapshots that say they changed no row, compared with their parents:"
+        f" {compactions['compared']:,} of {found:,}{older}."
+    )
+    shown = others if screen.layout.verbose else others[:_SHOWN]
+    for each in shown:
+        screen.line(f"not compared: snapshot {each['snapshot_id']}: {each['reason']}", indent=GAP)
+    if len(others) > len(shown):
+        screen.line(f"and {len(others) - len(shown):,} more; --verbose shows more", indent=GAP)
 
 
 def show_preflight(screen: Surface, found: Sequence[Mapping[str, str]]) -> None:

@@ -7,7 +7,7 @@ Spec: "Scan Planning", "Deletion Vectors", "Row Lineage"; Appendix F, "Metrics".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +27,14 @@ _MOST: Final = np.iinfo(np.int64).max
 
 
 def check_snapshot(
-    files: pa.Table, specs: Ints, metadata: TableMetadata, label: str, findings: Findings, *, whole: bool
+    files: pa.Table,
+    specs: Ints,
+    metadata: TableMetadata,
+    label: str,
+    findings: Findings,
+    *,
+    whole: bool,
+    lost: Collection[tuple[str, int | None]] = (),
 ) -> None:
     """Hold the live files of a snapshot against the rules about all of them.
 
@@ -38,6 +45,7 @@ def check_snapshot(
         label: how findings name the snapshot.
         findings: to add to.
         whole: whether every manifest was read; otherwise nothing is said of what is not there.
+        lost: path and offset of deletes whose data file was replaced before them, which is a rule of its own.
     """
     files, specs = _once(files, specs, label, findings)
     kinds = files["kind"].to_numpy()
@@ -46,11 +54,16 @@ def check_snapshot(
         _row_ids(data, metadata, label, findings)
     if not len(deletes):
         return
+    specs = specs[kinds != 0]
+    if lost:
+        places = zip(deletes["path"].to_pylist(), deletes["offset"].to_pylist(), strict=True)
+        stays = np.array([place not in lost for place in places], np.bool_)
+        deletes, specs = deletes.filter(pa.array(stays)), specs[stays]
     delete_kinds = deletes["kind"].to_numpy()
     vectors = deletes.filter(pa.array(delete_kinds == VECTOR))
     _vectors(_named(vectors), data, label, findings, whole=whole)
     if whole:
-        _dangling(deletes, specs[kinds != 0], data, metadata, label, findings)
+        _dangling(deletes, specs, data, metadata, label, findings)
 
 
 def _once(files: pa.Table, specs: Ints, label: str, findings: Findings) -> tuple[pa.Table, Ints]:

@@ -32,6 +32,11 @@ _SUMMARY = "Nothing has to be done: readers count for themselves. `inspect --rec
 _STATISTICS = "Readers do without. Compute the statistics again with an engine, or drop the entry."
 _ROW_IDS = "`assign-row-ids` gives row ids to what has none."
 _ROW_IDS_CLASH = "Roll back to a snapshot before the clash; ids that were read meanwhile name two rows."
+_PARENT = (
+    "Tag the parent before it expires, stop the program that the finding names, and compare the two by "
+    "`inspect TABLE diff`. Set the branch back to the parent and do again what was committed since, where that is "
+    "little."
+)
 
 # Of a table of which nothing else can be said.
 METADATA_UNREADABLE: Final = error(
@@ -228,7 +233,28 @@ _DEEP: Final = {
     "record-count-differs": error("Data File Fields", _REMOVE_FILE),
     "statistics-file-unreadable": warning("Table Statistics", _STATISTICS),
 }
+_COMPACTIONS: Final = {
+    "compaction-rows-came-back": error(
+        "Snapshots",
+        f"{_PARENT} Rows that are there again can be deleted with an engine, by what the parent has not.",
+    ),
+    "compaction-rows-missing": error(
+        "Snapshots", f"{_PARENT} Rows that are missing can be inserted from the parent with an engine."
+    ),
+    "compaction-row-ids-lost": error(
+        "Row Lineage", f"{_PARENT} Let consumers of changes begin anew after it."
+    ),
+    "delete-lost": error(
+        "Scan Planning",
+        "Delete these rows again with an engine; the positions are those of the old file, which older snapshots have. "
+        "Until then keep the delete listed, for it is all that tells of them. Its writer does not look whether a file "
+        "is still live: stop it, or compact at other times.",
+    ),
+    "compaction-summary-differs": warning(
+        "Metrics", "Readers count for themselves. Tell the maintainers of the program that wrote the summary."
+    ),
+}
 
 RULES: Final[Mapping[str, Rule]] = (
-    _REFS | _COLUMNS | _SNAPSHOTS | _LOGS | _LISTS | _MANIFESTS | _FILES | _DEEP
+    _REFS | _COLUMNS | _SNAPSHOTS | _LOGS | _LISTS | _MANIFESTS | _FILES | _DEEP | _COMPACTIONS
 )

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.engines import Scan, Source
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.check.compactions import COMPARED, AuditedHead, CompactionAudit, compactions_of
 from iceberg_cli.iceberg.check.entries import DATA_COLUMNS, DELETE_COLUMNS, LIVE_SCHEMA, check_list
 from iceberg_cli.iceberg.check.files import check_snapshot, check_totals
 from iceberg_cli.iceberg.check.manifests import EntryRules, check_batch, open_checked, unchecked
@@ -79,12 +80,14 @@ class TableCheck:
         heads: the snapshots whose files are looked at; metadata is checked whole.
         deep: look into Puffin and Parquet files too.
         now_ms: by which leftovers are old, since the epoch.
+        compactions: so many snapshots that say they changed no row are compared with their parents, the newest first.
     """
 
     table: IcebergTable
     heads: list[CheckedSnapshot]
     deep: bool
     now_ms: int = 0
+    compactions: int = COMPARED
     findings: Findings = field(default_factory=Findings)
     unread: set[int] = field(default_factory=set)  # rows of manifests
 
@@ -100,8 +103,9 @@ class TableCheck:
         rows = self._manifests()
         files = self._read_manifests(rows)
         specs = rows["partition_spec_id"].to_numpy().astype(np.int64)
+        audit, lost = self._audited(files)
         for head in self.heads:
-            self._check_head(head, files, specs)
+            self._check_head(head, files, specs, lost)
         once = files.take(pa.array(first_of_each(files)))
         storing = StorageCheck(table=self.table, findings=self.findings)
         storing.look_at_lists(read={head.snapshot.snapshot_id for head in self.heads})
@@ -115,7 +119,10 @@ class TableCheck:
             found=self.findings,
             deep=self.deep,
             checked={"snapshots": len(self.heads), "manifests": len(rows), "files": len(once)},
-            fields={"snapshot_ids": [str(head.snapshot.snapshot_id) for head in self.heads]},
+            fields={
+                "snapshot_ids": [str(head.snapshot.snapshot_id) for head in self.heads],
+                "compactions": audit.to_json(),
+            },
         )
 
     # -- manifest lists --------------------------------------------------------------------------------------------
@@ -250,7 +257,37 @@ class TableCheck:
 
         return within_reach(items, lambda item: item[1].path, read, self.findings, root=self.table.location)
 
-    def _check_head(self, head: CheckedSnapshot, files: pa.Table, specs: Ints) -> None:
+    # -- snapshots ------------------------------------------------------------------------------------------------
+
+    def _audited(self, files: pa.Table) -> tuple[CompactionAudit, frozenset[tuple[str, int | None]]]:
+        """Compare snapshots that say they changed no row; path and offset of deletes that were lost by them."""
+        heads = sorted(
+            self.heads, key=lambda head: head.snapshot.snapshot_id != self.table.metadata.current_snapshot_id
+        )
+        audit = CompactionAudit(
+            table=self.table,
+            found=compactions_of(self.table.metadata, [(head.label, head.snapshot) for head in heads]),
+            limit=self.compactions,
+            deep=self.deep,
+            findings=self.findings,
+        )
+        audit.run()
+        data = files.filter(pc.equal(files["kind"], 0))
+        manifests = data["manifest"].to_numpy()
+        return audit, audit.lost_deletes(
+            AuditedHead(
+                label=head.label,
+                snapshot=head.snapshot,
+                rows=head.rows,
+                live=data["key"].to_numpy()[np.isin(manifests, head.places)],
+            )
+            for head in heads
+            if head.rows is not None
+        )
+
+    def _check_head(
+        self, head: CheckedSnapshot, files: pa.Table, specs: Ints, lost: frozenset[tuple[str, int | None]]
+    ) -> None:
         if head.rows is None:
             return
         manifests = files["manifest"].to_numpy()
@@ -258,7 +295,13 @@ class TableCheck:
         own = files if mine.all() else files.filter(pa.array(mine))
         whole = not self.unread.intersection(head.places.tolist())
         check_snapshot(
-            own, specs[manifests[mine]], self.table.metadata, head.label, self.findings, whole=whole
+            own,
+            specs[manifests[mine]],
+            self.table.metadata,
+            head.label,
+            self.findings,
+            whole=whole,
+            lost=lost,
         )
         if whole:
             check_totals(own, head.snapshot, head.label, self.findings)

@@ -304,7 +304,18 @@ def row_deletes(
     tables = [with_path_bounds(each.table) for part in parts for each in part]
     for each in tables:
         refuse_unfit(each, metadata)
-    path = table.metadata_location
+    return deletes_of(table, tables, notes)
+
+
+def deletes_of(table: IcebergTable, tables: Sequence[pa.Table], notes: list[str]) -> RowDeletes:
+    """The deletes of some entries.
+
+    Args:
+        table: as loaded.
+        tables: live entries, see `LiveEntries`, with `DELETE_COLUMNS`, and bounds as of `with_path_bounds`.
+        notes: see `RowDeletes`.
+    """
+    metadata, path = table.metadata, table.metadata_location
     return RowDeletes(
         entries=pa.concat_tables(tables).combine_chunks() if tables else None,
         schemas=[

@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
+import iceberg_cli as ic
 from iceberg_cli.plan.findings import EXAMPLES
 from iceberg_cli.storage.router import open_storage
 from tests.builders import HOUR_MS, TableWriter, a_tag
 from tests.check_tables import Sound
-from tests.cli.lakes import edited, listing
+from tests.cli.lakes import delta_with_removed_files, edited, listing
 from tests.cli.running import Ran
 from tests.cli.running import iceberg_cli as run
 from tests.delete_tables import a_table, puffin
 from tests.hazard_tables import Hazard, entry
+from tests.iceberg.check.compaction_tables import CompactedTable
+from tests.iceberg.verbs.rewrite_data_files.tables import N
 from tests.servers import S3Server
 
 
@@ -151,6 +154,9 @@ def test_warnings_and_information_leave_with_zero(tmp_path: Path) -> None:
     ("arguments", "stated"),
     [
         (["--deep"], "--deep is about --check"),
+        (["--snapshots", "0"], "--snapshots is about --check"),
+        (["--check", "--snapshots", "-1"], "--snapshots must be at least 0, not -1"),
+        (["--check", "--snapshots", "all"], "--snapshots"),
         (["files", "--check"], "--check is about the whole table, not files"),
         (["--check", "--recount"], "--recount does not go with --check"),
         (["--check", "--limit", "3"], "--limit does not go with --check"),
@@ -164,6 +170,58 @@ def test_options_that_mean_nothing_together_are_refused(
     ran = run("inspect", a_written_table(tmp_path / "t").location, *arguments)
     assert ran.code == 2
     assert stated in ran.err
+
+
+def compacted(folder: Path, times: int) -> CompactedTable:
+    """Each compaction loses a row; that of before the last one has equality deletes in the way."""
+    table = CompactedTable(storage=open_storage(), location=str(folder), format_version=2)
+    table.numbers("o0", range(10))
+    table.commit(1)
+    for number in range(1, times + 1):
+        if number == times - 1:
+            table.equality_rows("e", [(N, [99])])
+        table.remove(f"o{number - 1}")
+        table.numbers(f"o{number}", range(10 - number), sequence_number=1 if number < times else number)
+        if number == times:
+            table.drop("e-eq-deletes")
+        table.compact(number + 1)
+    table.publish()
+    return table
+
+
+def test_what_compactions_did_is_printed_with_how_many_were_compared(tmp_path: Path) -> None:
+    location = compacted(tmp_path / "t", 4).location
+    ran = run("inspect", location, "--check", "--snapshots", 3)
+    assert ran.code == 15
+    text = " ".join(ran.out.split())
+    for part in (
+        "error: compaction-rows-missing (1)",
+        "snapshot 3: 1 row went missing; committed at 2022-12-07T08:00:00Z by spark 4.1.4, Apache Iceberg 1.11.0,",
+        "had 9 live rows and have 8. Its parent 2 is still there; branch main has 2 snapshots since: 2 replace.",
+        "specification: Snapshots",
+        "compared with their parents: 1 of 4; 1 older one not looked at: --snapshots N.",
+        "not compared: snapshot 5: equality deletes reach files that it changed, and only --deep reads these",
+        "not compared: snapshot 4: equality deletes reach files that it changed, and only --deep reads these",
+    ):
+        assert part in text, ran.out
+    deep = check(location, "--deep")
+    assert [(each["id"], each["where"]) for each in deep.json["findings"]] == [
+        ("compaction-rows-missing", f"snapshot {number}") for number in (5, 4, 3, 2)
+    ]
+    assert deep.json["compactions"] == {"found": 4, "compared": 4, "not_compared": [], "left_out": 0}
+    none = check(location, "--snapshots", 0)
+    assert none.code == 0
+    assert none.json["compactions"] == {"found": 4, "compared": 0, "not_compared": [], "left_out": 4}
+    one = check(location, "--snapshot", 2)
+    assert one.json["compactions"]["found"] == 1
+    assert ic.open_table(location).check(snapshots=0).errors == 0
+
+
+def test_only_tables_of_snapshots_have_them_compared(tmp_path: Path) -> None:
+    delta = delta_with_removed_files(tmp_path / "d", "b")
+    ran = run("inspect", delta, "--check", "--snapshots", 3)
+    assert ran.code == 2
+    assert "--snapshots is about the snapshots of Iceberg tables" in ran.err
 
 
 def test_nothing_is_written_to_the_table(tmp_path: Path) -> None:
