@@ -44,6 +44,7 @@ from iceberg_cli.testing.iceberg_rows import LAST_UPDATED, ROW_ID, LiteralRow, r
 from iceberg_cli.testing.iceberg_writer import IcebergWriter, Key, Manifest, arrow_schema, key_of
 
 GROUPS: Final = 4
+FILES: Final = 2 * GROUPS + 1  # the last one is no group by itself, but in that of those before it
 ROWS: Final = 3  # of a file
 _CONFLICTED: Final = "conflicted_groups_count"
 # A file is nearly half as large as the least target, by its footer, so that a group has two of them.
@@ -68,7 +69,7 @@ class Rewritten(IcebergWriter):
 
     @classmethod
     def of(cls, catalog: CatalogUnderTest, version: int) -> Rewritten:
-        """The table of the catalog, in this format version, with two files for each group; of some rows are deleted."""
+        """The table of the catalog, in this format version, with `FILES` files, of some of which rows are deleted."""
         committer = catalog.open()
         location = committer.current()
         metadata = load(catalog.storage, location)
@@ -81,7 +82,7 @@ class Rewritten(IcebergWriter):
         )
         if version > metadata.format_version:
             found.send({"action": "upgrade-format-version", "format-version": version})
-        paths = found.append(2 * GROUPS)
+        paths = found.append(FILES)
         found.delete({paths[0]: [1], paths[-1]: [0, 2]})
         return found
 
@@ -244,7 +245,7 @@ class Rewritten(IcebergWriter):
         return reports
 
     def plan(self, table: IcebergTable) -> Planned:
-        """All files, two a group; of those that `of` wrote there are `GROUPS` groups."""
+        """All files; of those that `of` wrote there are `GROUPS` groups."""
         table.load()
         planned = VERB.plan(table, POLICY, as_of_ms=time.time_ns() // 1_000_000)  # noqa: TID251 - a test
         assert planned.plan.blocked_by == ()
@@ -305,7 +306,7 @@ class RewritingConformance:
         report = table.apply(planned, opened)
         assert (report.status, len(report.commits)) == ("partial", GROUPS - 1)
         assert (report.counts[_CONFLICTED], report.counts["remapped_deletes_count"]) == (1, 1)
-        appended = range(2 * GROUPS * ROWS, (2 * GROUPS + 1) * ROWS)
+        appended = range(FILES * ROWS, (FILES + 1) * ROWS)
         assert Counter(next(iter(row.values.values())) for row in table.rows()) == (
             before + Counter(appended) - Counter(gone.values())
         )
