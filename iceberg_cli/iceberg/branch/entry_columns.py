@@ -6,7 +6,7 @@ Spec: "Manifest Entry Fields", "Scan Planning".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.string_hash import among
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.branch.where import Condition, match_partitions
+from iceberg_cli.iceberg.branch.file_filter import FileFilter
 from iceberg_cli.iceberg.reachability.keys import Keys, keys_of, live
 from iceberg_cli.iceberg.spec.deletes.position_deletes import FILE_PATH_ID
 from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource
@@ -100,14 +100,14 @@ class EntryReader:
         specs: by id.
         types: of columns by field id.
         places: manifest path -> row of the manifest list.
-        conditions: of --where.
+        where: which are chosen.
         path_keys: gives n paths keys that are equal wherever two paths mean one file.
     """
 
     specs: Mapping[int, PartitionSpec]
     types: Mapping[int, Type]
     places: Mapping[str, int]
-    conditions: tuple[Condition, ...] = ()
+    where: FileFilter = field(default_factory=FileFilter)
     path_keys: PathKeys = path_key_column
 
     def deletes(
@@ -184,7 +184,7 @@ class EntryReader:
 
         Args:
             sources: see `Reachability.entries`.
-            batch: with `FILE_COLUMNS`.
+            batch: with `FILE_COLUMNS`, and those that `where` reads.
 
         Raises:
             CorruptFile: see `partitions`.
@@ -194,6 +194,7 @@ class EntryReader:
         rows = live(batch.table.append_column("entry", pa.array(entry, pa.int64()))).combine_chunks()
         owners = rows["manifest"].to_numpy()
         keys, chosen, tuples = self.partitions(sources, batch, rows)
+        chosen &= self.where.of_files(rows, sources)
         places = np.array([self.places[source.path] for source in sources], np.int32)
         columns = {
             "manifest": pa.array(places[owners] if len(owners) else np.empty(0, np.int32)),
@@ -255,8 +256,7 @@ class EntryReader:
             parts.append(keys)
             if only_keys:
                 continue
-            if self.conditions:
-                chosen[rows] = match_partitions(self.conditions, spec, self.types, mine)
+            chosen[rows] = self.where.of_partitions(spec, self.types, mine)
             encoded = keys.dictionary_encode()
             _, first = np.unique(encoded.indices.to_numpy(), return_index=True)
             values = [tuple(value.values()) for value in mine.take(pa.array(first)).to_pylist()]

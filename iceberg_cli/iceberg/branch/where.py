@@ -1,41 +1,31 @@
-"""Conditions on partition values, as `--where` has them.
+"""Conditions as `--where` has them.
 
     condition [AND condition ...]      a condition is one of
     field = value   != <> < <= > >=    field IN (value, ...)    field IS NULL    field IS NOT NULL
 
-Fields are those of partition specs, by name. A value is a number, true, false, or 'text': what `inspect partitions`
-shows, such as '2024-05' for a month. Null fits no comparison.
+A value is a number, true, false, or 'text': what `inspect partitions` shows, such as '2024-05' for a month. Null fits
+no comparison.
 """
 
 from __future__ import annotations
 
-import operator
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
-from iceberg_cli.iceberg.spec.types.schema import Type
 from iceberg_cli.iceberg.spec.types.single_value import decimal_parts
-from iceberg_cli.iceberg.spec.types.transforms import parse, result_type
 
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<text>'(?:[^']|'')*') | (?P<quoted>"[^"]+"|`[^`]+`) | (?P<sign><=|>=|<>|!=|[=<>(),])
     | (?P<number>[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)(?![\w-]) | (?P<word>[^\W\d][\w.]*))""",
     re.VERBOSE,
 )
-_COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "=": operator.eq, "!=": operator.ne, "<>": operator.ne,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+_COMPARISONS: Final = ("=", "!=", "<>", "<", "<=", ">", ">=")
 _DATE_UNITS: Final = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
 _WHOLE: Final = ("int", "long")
 Literal = str | Decimal | bool
@@ -46,7 +36,7 @@ class Condition:
     """One condition; `values` are literals: str for text, Decimal for a number, bool."""
 
     field: str
-    operator: str  # of _COMPARED, "IN", "NULL" or "NOT NULL"
+    operator: str  # of _COMPARISONS, "IN", "NULL" or "NOT NULL"
     values: tuple[Literal, ...] = ()
 
 
@@ -66,75 +56,21 @@ def parse_where(text: str) -> tuple[Condition, ...]:
             raise _unreadable(text, "conditions are joined by AND")
 
 
-def check_fields(conditions: Sequence[Condition], specs: Sequence[PartitionSpec]) -> None:
-    """Refuse a field that no partition spec has.
-
-    Raises:
-        UsageError: naming it.
-    """
-    known = {field.name for spec in specs for field in spec.fields}
-    for condition in conditions:
-        if condition.field not in known:
-            names = ", ".join(sorted(known)) or "none: the table is not partitioned"
-            raise UsageError(f"--where: {condition.field!r} is no partition field; there is {names}")
-
-
-def match_partitions(
-    conditions: Sequence[Condition],
-    spec: PartitionSpec,
-    types: Mapping[int, Type],
-    partitions: pa.StructArray,
-) -> npt.NDArray[np.bool_]:
-    """Which of n partition tuples meet all conditions; none if the spec lacks a field.
+def value_of(literal: Literal, type_: str, transform: str, field: str) -> Any:
+    """A literal as a value of a type, which Python orders as the type does.
 
     Args:
-        conditions: see `parse_where`.
-        spec: of the tuples.
-        types: of columns, by field id.
-        partitions: in the order of the spec's fields, in Avro's representation.
+        literal: of a `Condition`.
+        type_: the specification's type of the field, a transform's result or a column.
+        transform: the kind of the field's transform; "identity" of a column.
+        field: for the message.
+
+    Returns:
+        Numbers of dates and times in the type's unit, a Decimal, a UUID's bytes, or the value itself.
 
     Raises:
-        UsageError: a value is not of the field's type.
+        UsageError: it is none.
     """
-    matches = np.ones(len(partitions), np.bool_)
-    columns = partitions.flatten()
-    for condition in conditions:
-        places = [place for place, field in enumerate(spec.fields) if field.name == condition.field]
-        if not places or places[0] >= len(columns):
-            return np.zeros(len(partitions), np.bool_)
-        field = spec.fields[places[0]]
-        transform = parse(field.transform)
-        source = types.get(field.source_id, "unknown")
-        type_ = result_type(transform, source) if isinstance(source, str) else "unknown"
-        matches &= _met(condition, columns[places[0]], type_, transform.kind)
-    return matches
-
-
-def _met(condition: Condition, column: pa.Array, type_: str, transform: str) -> npt.NDArray[np.bool_]:
-    nulls = np.asarray(column.is_null())
-    if condition.operator in ("NULL", "NOT NULL"):
-        return nulls if condition.operator == "NULL" else ~nulls
-    targets = [_value(literal, type_, transform, condition.field) for literal in condition.values]
-    if pa.types.is_null(column.type):
-        return np.zeros(len(column), np.bool_)
-    encoded = column.dictionary_encode()
-    present = [_comparable(value, type_) for value in encoded.dictionary.to_pylist()]
-    compared = _COMPARED.get(condition.operator)
-    met = [value in targets if compared is None else compared(value, targets[0]) for value in present]
-    indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    found: npt.NDArray[np.bool_] = np.array(met or [False], np.bool_)[indices] & ~nulls
-    return found
-
-
-def _comparable(value: Any, type_: str) -> Any:
-    """A value of Avro's representation as one that Python orders as the type does."""
-    if isinstance(value, bytes) and (parts := decimal_parts(type_)) is not None:
-        return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-parts[1])
-    return value
-
-
-def _value(literal: Literal, type_: str, transform: str, field: str) -> Any:
-    """A literal in the domain of `_comparable`."""
     try:
         return _typed(literal, type_, transform)
     except (ValueError, InvalidOperation):
@@ -218,7 +154,7 @@ def _condition(tokens: list[tuple[str, str]], text: str) -> Condition:
         raise _unreadable(text, f"{name!r} is no field")
     field = name[1:-1] if kind == "quoted" else name
     kind, sign = _next(tokens, text)
-    if kind == "sign" and sign in _COMPARED:
+    if kind == "sign" and sign in _COMPARISONS:
         return Condition(field=field, operator=sign, values=(_literal(tokens, text),))
     if (kind, sign) == ("word", "IS"):
         _, word = _next(tokens, text)

@@ -46,7 +46,8 @@ class MergeDvs(Policy):
         Ratio(), "Rewrite a file from this part of dead bytes on; default: 0.3."
     )
     where: str | None = option(
-        Text("EXPR"), "Only these partitions: field = 'value' AND field IN (1, 2), by partition field."
+        Text("EXPR"),
+        "Only these partitions: field = 'value' AND field IN (1, 2), by partition field or its column.",
     )
     keep_dangling: bool = option(Switch(), "Keep deletes that no data file needs.", default=False)
 

@@ -25,7 +25,8 @@ from iceberg_cli.iceberg.branch.entry_columns import (
     all_deletes,
     lowest_of,
 )
-from iceberg_cli.iceberg.branch.where import Condition, check_fields
+from iceberg_cli.iceberg.branch.file_filter import file_filter
+from iceberg_cli.iceberg.branch.where import Condition
 from iceberg_cli.iceberg.spec.deletes.position_deletes import PARTS_SCHEMA, rows_differ
 from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
@@ -71,15 +72,14 @@ class DeleteReader:
         """Read manifests and position delete files, but no Puffin files.
 
         Raises:
-            UsageError: --where names no partition field. CorruptFile: something cannot be read whole.
+            UsageError: --where names nothing that partitions tell. CorruptFile: something cannot be read whole.
         """
-        check_fields(self.conditions, self.metadata.partition_specs)
         paths = self.rows["manifest_path"].to_pylist()
         reading = EntryReader(
             specs={spec.spec_id: spec for spec in self.metadata.partition_specs},
             types=column_types(self.metadata),
             places={path: place for place, path in enumerate(paths)},
-            conditions=self.conditions,
+            where=file_filter(self.conditions, self.metadata, reads_bounds=False),
             path_keys=self._path_keys,
         )
         tables = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,8 @@ from iceberg_cli.iceberg.branch.entry_columns import (
     EntryReader,
     all_deletes,
 )
+from iceberg_cli.iceberg.branch.file_filter import FileFilter
 from iceberg_cli.iceberg.branch.head import BranchHead
-from iceberg_cli.iceberg.branch.where import Condition
 from iceberg_cli.iceberg.spec.manifests.manifest import DATA, DELETES
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
 from iceberg_cli.iceberg.table import IcebergTable
@@ -40,30 +40,30 @@ class BranchFiles:
     tuples: Mapping[bytes, tuple[Any, ...]]
 
 
-def branch_files(table: IcebergTable, head: BranchHead, conditions: Sequence[Condition] = ()) -> BranchFiles:
+def branch_files(table: IcebergTable, head: BranchHead, where: FileFilter | None = None) -> BranchFiles:
     """Read the manifests of a head.
 
     Args:
         table: as loaded.
         head: of one of its branches.
-        conditions: on partitions; data files and deletes say whether they fit them.
+        where: data files and deletes say whether they are chosen; None: all are.
 
     Raises:
         CorruptFile: one cannot be read whole.
     """
-    metadata = table.metadata
+    metadata, where = table.metadata, where or FileFilter()
     paths = head.rows["manifest_path"].to_pylist()
     reader = EntryReader(
         specs={spec.spec_id: spec for spec in metadata.partition_specs},
         types=column_types(metadata),
         places={path: place for place, path in enumerate(paths)},
-        conditions=tuple(conditions),
+        where=where,
     )
     tuples: dict[bytes, tuple[Any, ...]] = {}
     data: list[pa.Table] = [FILES_SCHEMA.empty_table()]
     deletes: list[pa.Table] = []
     for content, columns, make, found in (
-        (DATA, FILE_COLUMNS, reader.files, data),
+        (DATA, (*FILE_COLUMNS, *where.entry_columns), reader.files, data),
         (DELETES, DELETE_COLUMNS, reader.deletes, deletes),
     ):
         rows = head.rows.filter(pc.equal(head.rows["content"], content))

@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.iceberg.branch.entry_columns import Ints
+from iceberg_cli.iceberg.branch.file_filter import file_filter
 from iceberg_cli.iceberg.branch.head import head_of
 from iceberg_cli.iceberg.branch.manifest_headers import losses
 from iceberg_cli.iceberg.branch.row_ids import given_again
-from iceberg_cli.iceberg.branch.where import check_fields, parse_where
+from iceberg_cli.iceberg.branch.where import parse_where
 from iceberg_cli.iceberg.rows.data_locations import data_locations
 from iceberg_cli.iceberg.spec.manifests.manifest import waiting
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
@@ -145,8 +146,7 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
     if ref not in metadata.refs and ref == RewriteDataFiles().branch:
         return replace(plan, not_applicable=f"{ref} has no snapshot")
     _check_branch(metadata, ref)
-    conditions = () if policy.where is None else parse_where(policy.where)
-    check_fields(conditions, metadata.partition_specs)
+    where = file_filter(() if policy.where is None else parse_where(policy.where), metadata)
     head = head_of(table, ref)
     blocked, warnings = _obstacles(table, policy)
     blocked += head.blocked_by
@@ -164,7 +164,7 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
         assert within.groups is not None
         blocked += _no_room(table, policy, within.groups)
         return replace(within, warnings=warnings, blocked_by=tuple(blocked))
-    files = branch_files(table, head, conditions)
+    files = branch_files(table, head, where)
     found = _chosen(table, files, settings)
     groups = found.groups
     plan = replace(plan, verdicts=found.verdicts, warnings=(*warnings, *found.warnings), groups=groups)

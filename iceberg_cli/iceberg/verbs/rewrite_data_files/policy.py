@@ -45,7 +45,8 @@ class RewriteDataFiles(Policy):
     )
     branch: str = option(Text("NAME", empty=False), "The branch; default: main.", default="main")
     where: str | None = option(
-        Text("EXPR"), "Only these partitions: field = 'value' AND field IN (1, 2), by partition field."
+        Text("EXPR"),
+        "Only files that may have such rows: field = 'value' AND field IN (1, 2), by partition field or column.",
     )
     target_size: int | str | None = option(
         Size(),

@@ -15,7 +15,8 @@ import pytest
 
 from iceberg_cli.encoding.deletion_vector import decode, encode, unproven
 from iceberg_cli.errors import CorruptFile, UsageError
-from iceberg_cli.iceberg.branch.where import match_partitions, parse_where
+from iceberg_cli.iceberg.branch.file_filter import FileFilter
+from iceberg_cli.iceberg.branch.where import parse_where
 from iceberg_cli.iceberg.spec.deletes.dv_blobs import merge_vectors, missing_positions
 from iceberg_cli.iceberg.spec.deletes.position_deletes import named_files, read_position_deletes
 from iceberg_cli.iceberg.spec.types.partition_keys import in_spec_order, partition_keys
@@ -42,9 +43,8 @@ def met(
 ) -> list[bool]:
     """Which of the values of one partition field meet an expression."""
     column = pa.StructArray.from_arrays([pa.array(values, arrow)], ["f"])
-    found: list[bool] = match_partitions(
-        parse_where(where), a_spec(("f", transform)), {1: type_}, column
-    ).tolist()
+    where_ = FileFilter(on_partitions=parse_where(where))
+    found: list[bool] = where_.of_partitions(a_spec(("f", transform)), {1: type_}, column).tolist()
     return found
 
 
