@@ -425,10 +425,11 @@ class Maintenance:
             planned["due"] = plan.content.deletes
             if self.dry_run:
                 files, size_bytes = plan.content.deletes
+                tagged = _tagged(0 if plan.content.tagged is None else plan.content.tagged.count)
                 return VerbRun(
                     **planned,
                     status=WOULD_RUN,
-                    reason=_tagged(0 if plan.content.tagged is None else plan.content.tagged.count),
+                    reason="; ".join(filter(None, (plan.content.reason, tagged))),
                     deleted_files=files,
                     freed_bytes=size_bytes,
                     plan=plan,

@@ -232,8 +232,17 @@ class Compaction:
     reasons: PartitionReasons
 
 
-def reason_text(reasons: PartitionReasons, row: int, settings: CompactionSettings) -> str:
-    """Why files of one partition are not rewritten, with the figures that decided it."""
+def reason_text(
+    reasons: PartitionReasons, row: int, settings: CompactionSettings, *, fits_nothing: bool = False
+) -> str:
+    """Why files of one partition are not rewritten, with the figures that decided it.
+
+    Args:
+        reasons: of all partitions.
+        row: of these.
+        settings: what was chosen by.
+        fits_nothing: no group is within the bounds, and so none of the next run will be.
+    """
     number = int(reasons.files[row])
     of_bytes = f"{count(number, 'files')} of {size(int(reasons.size_bytes[row]))}"
     match SkipReason(int(reasons.code[row])):
@@ -251,7 +260,9 @@ def reason_text(reasons: PartitionReasons, row: int, settings: CompactionSetting
             outputs = int(reasons.expected_files[row])
             return f"a second run would find the same files: {of_bytes} make {outputs:,}"
         case SkipReason.MAX_FILES:
-            return f"{of_bytes} left for the next run by --max-files {settings.max_files}"
+            bound = f"--max-files {settings.max_files}"
         case SkipReason.MAX_REWRITE_BYTES:
-            bound = size(settings.max_rewrite_bytes)
-            return f"{of_bytes} left for the next run by --max-rewrite-bytes {bound}"
+            bound = f"--max-rewrite-bytes {size(settings.max_rewrite_bytes)}"
+    if fits_nothing:
+        return f"{of_bytes}, of which no group is ever within {bound}"
+    return f"{of_bytes} left for the next run by {bound}"

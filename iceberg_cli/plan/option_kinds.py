@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any, ClassVar, Final, TypeVar
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan.text import comma_separated, duration_ms, size_bytes, time_ms
+from iceberg_cli.plan.text import comma_separated, duration_ms, listed, size_bytes, time_ms
 from iceberg_cli.plan.times import moment_ms, span_ms
 
 _MIN_TARGET_BYTES: Final = 4 << 10
@@ -304,8 +304,7 @@ class Choice(Kind):
     def check(self, value: str, flag: str) -> None:
         """As `Kind`."""
         if value not in self.values:
-            *others, last = self.values
-            raise UsageError(f"{flag} must be {', '.join(others)} or {last}, not {value!r}")
+            raise UsageError(f"{flag} must be {listed(self.values, last='or')}, not {value!r}")
 
     def from_json(self, value: Any) -> str:
         """As `Kind`."""

@@ -112,6 +112,19 @@ def test_the_same_is_read_at_three_in_the_morning(tmp_path: Path) -> None:
         assert any(line.startswith(fact) for line in lines), fact
 
 
+def test_where_no_file_can_be_chosen_it_says_why_there_is_nothing_to_do(tmp_path: Path) -> None:
+    table = a_table(tmp_path / "t")
+    reason = "main has no data file that --where k = 'nowhere' is about"
+    words = ("--where", "k = 'nowhere'")
+    assert dry(table.location, *words)["not_applicable"] == reason
+    assert iceberg_cli(VERB, table.location, *words, "--yes", *JSON).json["not_applicable"] == reason
+    for entry in table.live():
+        table._drop(lambda each, path=entry["file_path"]: each["file_path"] == path)
+    table.commit(3)
+    table.publish()
+    assert iceberg_cli(VERB, table.location, "--yes").out.startswith("Nothing to do: main has no data file\n")
+
+
 # -- what it did -------------------------------------------------------------------------------------------------------
 
 
@@ -154,6 +167,16 @@ def test_a_broken_file_leaves_out_its_partition_and_the_whole_report_is_there(tm
     text = iceberg_cli(VERB, tmp_path / "t", "--min-input-files", 2, "--yes")
     assert text.code == 15
     assert f"broken: k=x: {failed['reason']}" in " ".join(text.out.split())
+
+
+def test_a_run_that_ends_before_its_first_group_does_not_say_that_it_committed(tmp_path: Path) -> None:
+    a_table(tmp_path / "t")
+    words = (VERB, tmp_path / "t", "--deadline", "0s", "--yes")
+    report = iceberg_cli(*words, *JSON)
+    assert (report.code, report.json["status"], report.json["commits"]) == (0, "partial", [])
+    headline = f"{VERB}: Nothing was committed: the run had to end before a group was finished; took"
+    assert headline in " ".join(iceberg_cli(*words).out.split())
+    assert rows_of(tmp_path / "t") == LEFT
 
 
 # -- a saved plan ------------------------------------------------------------------------------------------------------
@@ -224,7 +247,8 @@ def test_a_saved_plan_without_its_inputs_is_no_plan(damage: str, tmp_path: Path)
         (["--where", "k = 'x' OR k = 'y'"], 2, "--where"),
         (["--branch", "nightly"], 2, "nightly is no branch of the table"),
         (["--branch", "eom"], 2, "eom is a tag"),
-        (["--strategy", "sort"], 2, "--strategy"),
+        (["--strategy", "sort"], 2, "--strategy must be bin-pack, not 'sort'"),
+        (["--output-format", "orc"], 2, "--output-format must be parquet, not 'orc'"),
         (["--commit-every", "often"], 2, "--commit-every"),
         (["--single-commit", "--max-commits", "3"], 2, "--single-commit and --max-commits exclude each other"),
     ],
@@ -329,6 +353,7 @@ def test_a_policy_file_that_names_it_has_it_run(tmp_path: Path) -> None:
     a_table(tmp_path / "t")
     ran = maintained(tmp_path, "{ min-input-files = 2 }", "--dry-run", "--exit-code")
     assert (ran.code, [each["status"] for each in ran.json["runs"]]) == (3, ["due"])
+    assert ran.json["runs"][0]["reason"].startswith("8 data files of ")
     (row,) = iceberg_cli("survey", "--policy", tmp_path / "policy.toml", *JSON).json["tables"]
     assert [each["operation"] for each in row["due"]] == [VERB]
     assert row["offers"] == []

@@ -70,7 +70,10 @@ def groups_of(found: Compaction) -> list[list[int]]:
 
 
 def reasons_of(found: Compaction, settings: CompactionSettings = SETTINGS) -> dict[int, str]:
-    texts = [reason_text(found.reasons, row, settings) for row in range(len(found.reasons.code))]
+    texts = [
+        reason_text(found.reasons, row, settings, fits_nothing=not len(found.groups.files))
+        for row in range(len(found.reasons.code))
+    ]
     return dict(zip(found.reasons.partition.tolist(), texts, strict=True))
 
 
@@ -407,6 +410,23 @@ def test_where_no_group_fits_a_part_of_one_is_taken_that_does_some_good(
     assert result.groups.leaves_rest.tolist() == [False] * bool(numbers)
     bound = SkipReason.MAX_FILES if "max_files" in options else SkipReason.MAX_REWRITE_BYTES
     assert result.reasons.code.tolist() == [bound]
+
+
+def test_what_no_run_takes_within_a_bound_is_not_said_to_be_left_for_the_next_one() -> None:
+    for found, options, reason in [
+        (
+            files(*[100] * 9),
+            {"max_files": 4},
+            "9 files of 900 B, of which no group is ever within --max-files 4",
+        ),
+        (
+            files(100, 100),
+            {"max_rewrite_bytes": 99, "rewrite_all": True},
+            "2 files of 200 B, of which no group is ever within --max-rewrite-bytes 99 B",
+        ),
+    ]:
+        settings = compaction_settings(TARGET, **options)
+        assert reasons_of(chosen(found, settings), settings) == {0: reason}
 
 
 def test_the_first_group_of_which_a_part_fits_is_the_one() -> None:

@@ -119,7 +119,7 @@ GIVEN: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
             "--max-rewrite-bytes": "2GiB", "--output-format": "parquet", "--group-order": "bytes-desc",
             "--commit-every": "15m", "--max-commits": 4, "--processes": 2, "--memory": "512MiB",
             "--no-verify-rows": True, "--unsafe-strand-branches": True, "--unsafe-accept-space": True,
-            "--unsafe-ignore-property": "write.a, write.b",
+            "--unsafe-ignore-property": ["write.a", "write.b"],
         },
         {
             "strategy": "bin-pack", "branch": "audit", "where": "day = '2026-11-01'", "target_size_bytes": 64 << 20,

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.report import AbandonedOperation, Report
 
 _SHOWN_FAILURES: Final = 60
+_CONFLICTED: Final = (
+    "conflicted_groups_count"  # of reports of groups of files that were rewritten, and of no others
+)
 _STATUSES: Final = {
     "done": "Done",
     "nothing_to_do": "Nothing to do",
@@ -73,6 +76,8 @@ def _headline(report: Report) -> str:
     parts = [_STATUSES.get(report.status, report.status)]
     if report.commits or report.failed_groups:
         parts = _of_groups(report)
+    elif report.status == "partial" and _CONFLICTED in report.counts:
+        parts = ["Nothing was committed: the run had to end before a group was finished"]
     if report.waits_until_ms is not None:
         parts[0] = _WAITING.format(moment(report.waits_until_ms))
     if report.not_applicable is not None:
@@ -98,7 +103,7 @@ def _of_groups(report: Report) -> list[str]:
     done = sum(each["groups"] for each in report.commits)
     how = "Done" if report.status == "done" else "Done in part"
     parts = [f"{how}: {count(done, 'groups')} committed by {count(len(report.commits), 'snapshots')}"]
-    if left := report.counts.get("conflicted_groups_count"):
+    if left := report.counts.get(_CONFLICTED):
         parts.append(f"{count(left, 'groups')} left to the next run, for another writer changed their files")
     if report.failed_groups:
         parts.append(f"{count(len(report.failed_groups), 'groups')} broken")

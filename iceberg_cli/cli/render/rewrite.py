@@ -80,7 +80,8 @@ def _cost(groups: Groups) -> list[tuple[str, object, str]]:
     ]
     if groups.deletes_applied:
         text = f"{groups.deletes_applied:,} applied, counted for each file"
-        facts.append(("deletes", f"{text}; {groups.delete_files_that_go:,} go", TEXT))
+        gone = groups.delete_files_that_go
+        facts.append(("deletes", f"{text}; {gone:,} {'goes' if gone == 1 else 'go'}", TEXT))
     return [*facts, *(("comes back", _freed_text(each), TEXT) for each in groups.comes_back)]
 
 

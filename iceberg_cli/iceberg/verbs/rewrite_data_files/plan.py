@@ -168,6 +168,9 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
     found = _chosen(table, files, settings)
     groups = found.groups
     plan = replace(plan, verdicts=found.verdicts, warnings=(*warnings, *found.warnings), groups=groups)
+    if not pc.any(files.data["chosen"]).as_py():
+        which = "" if policy.where is None else f" that --where {policy.where} is about"
+        return replace(plan, not_applicable=f"{ref} has no data file{which}")
     if not len(groups):
         return plan
     lost = losses(table, metadata, head.rows.take(pa.array(found.manifests, pa.int64())))
@@ -297,7 +300,7 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
             subject=PARTITION,
             id=names.of(int(code)),
             keep=True,
-            reason=reason_text(reasons, row, settings),
+            reason=reason_text(reasons, row, settings, fits_nothing=not len(found.groups.files)),
         )
         for row, code in enumerate(reasons.partition.tolist())
     )
