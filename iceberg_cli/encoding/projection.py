@@ -101,11 +101,19 @@ def has_ids(fields: Sequence[pa.Field]) -> bool:
     )
 
 
-def find(field: Field, own: Sequence[pa.Field], *, by_ids: bool) -> int | None:
-    """The place of a column among those of a file, or None."""
-    if by_ids and field.field_id is not None:
-        return next((i for i, each in enumerate(own) if field_id_of(each) == field.field_id), None)
-    return next((i for i, each in enumerate(own) if each.name in field.names), None)
+def places_of(fields: Sequence[Field], own: Sequence[pa.Field], *, by_ids: bool) -> list[int | None]:
+    """The place of each column among those of a file, or None. Of several that could be it the first one is."""
+    ids: dict[int | None, int] = {}
+    names: dict[str, int] = {}
+    for place, each in enumerate(own):
+        ids.setdefault(field_id_of(each) if by_ids else None, place)
+        names.setdefault(each.name, place)
+    return [
+        ids.get(field.field_id)
+        if by_ids and field.field_id is not None
+        else min((names[name] for name in field.names if name in names), default=None)
+        for field in fields
+    ]
 
 
 def project(
@@ -136,8 +144,8 @@ def project(
         Mismatch: a column has a type that cannot become the table's.
     """
     made, arrow_fields = [], []
-    for field in fields:
-        place, arrow_field = find(field, own, by_ids=by_ids), field.arrow()
+    for field, place in zip(fields, places_of(fields, own, by_ids=by_ids), strict=True):
+        arrow_field = field.arrow()
         if place is None:
             made.append(_absent(field, count, constants))
         else:
@@ -219,8 +227,7 @@ def _converted(array: pa.Array, field: Field, *, by_ids: bool) -> pa.Array:
             own = [array.type.field(i) for i in range(array.type.num_fields)]
             inner = array.flatten() if own else []
             children = []
-            for each in fields:
-                place = find(each, own, by_ids=by_ids)
+            for each, place in zip(fields, places_of(fields, own, by_ids=by_ids), strict=True):
                 if place is None:
                     children.append(_absent(each, len(array), {}))
                 else:

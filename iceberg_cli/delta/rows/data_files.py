@@ -22,8 +22,8 @@ from iceberg_cli.encoding.projection import (
     Field,
     arrow_type,
     concat_rows,
-    find,
     has_ids,
+    places_of,
     positions_that_stay,
     project,
     rows_that_stay,
@@ -93,7 +93,7 @@ class RowReader:
 
         def choose(own: Sequence[pa.Field]) -> list[int]:
             by_ids = self.needs_ids and self._with_ids(own, file.path)
-            places = {find(field, own, by_ids=by_ids) for field in stored if field.is_readable}
+            places = {*places_of([field for field in stored if field.is_readable], own, by_ids=by_ids)}
             return sorted(place for place in places if place is not None)
 
         gone: Positions = np.empty(0, np.uint64)

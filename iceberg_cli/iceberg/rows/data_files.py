@@ -20,8 +20,8 @@ from iceberg_cli.encoding.projection import (
     Mismatch,
     StructOf,
     concat_rows,
-    find,
     has_ids,
+    places_of,
     positions_that_stay,
     project,
     rows_that_stay,
@@ -231,7 +231,7 @@ def batches(
                 next_step=f"Map them by the table's property {NAME_MAPPING}, or rewrite the file by the engine that"
                 " reads it.",
             )
-        places = {find(each, own, by_ids=by_ids) for each in fields if each.is_readable}
+        places = {*places_of([each for each in fields if each.is_readable], own, by_ids=by_ids)}
         return sorted(place for place in places if place is not None)
 
     batch_rows = rows_at_once(file.size_bytes, file.record_count, limit)
