@@ -151,8 +151,8 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
     blocked, warnings = _obstacles(table, policy)
     blocked += head.blocked_by
     if head.rows["key_metadata"].null_count < len(head.rows):
-        keyed = head.rows.filter(pc.is_valid(head.rows["key_metadata"]))["manifest_path"]
-        return replace(plan, blocked_by=(f"its manifest {keyed[0].as_py()} is encrypted",))
+        encrypted = head.rows.filter(pc.is_valid(head.rows["key_metadata"]))["manifest_path"]
+        return replace(plan, blocked_by=(f"its manifest {encrypted[0].as_py()} is encrypted",))
     if metadata.format_version >= WITH_ROW_IDS and waiting(head.rows).any():
         blocked += ("some rows of the branch have no ids yet; `assign-row-ids` gives them some",)
     strands = stranded(metadata, ref)
