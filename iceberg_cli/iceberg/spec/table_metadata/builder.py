@@ -68,7 +68,9 @@ def upgraded(metadata: TableMetadata, version: int) -> TableMetadata:
         layout = metadata.layout
         if layout and "refs" not in layout:
             layout = (*layout, "refs")
-        metadata = replace(metadata, extra=extra, layout=layout)
+        # Version 1 has no numbers, but some writers' snapshots do, and none may be above the table's.
+        last = max((snapshot.sequence_number for snapshot in metadata.snapshots), default=0)
+        metadata = replace(metadata, extra=extra, layout=layout, last_sequence_number=last)
     # Also in version 2: an upgrade by another writer leaves the snapshots of version 1 as they were.
     snapshots = tuple(_completed(snapshot) for snapshot in metadata.snapshots)
     metadata = replace(metadata, snapshots=snapshots)

@@ -93,6 +93,14 @@ def test_version_1_gets_everything_that_later_versions_require() -> None:
     ]
 
 
+def test_numbers_that_snapshots_of_version_1_should_not_have_are_none_above_the_tables() -> None:
+    document = a_sparse_v1_document()
+    document["snapshots"][0]["sequence-number"] = 7
+    new = upgraded(document)  # which reads it again
+    assert new["last-sequence-number"] == 7
+    assert [snapshot["sequence-number"] for snapshot in new["snapshots"]] == [7, 0]
+
+
 def test_version_1_loses_what_only_it_has() -> None:
     new = upgraded(a_sparse_v1_document())
     assert not {"schema", "partition-spec"} & new.keys()
