@@ -455,7 +455,12 @@ class Maintenance:
         return VerbRun(
             **about,
             status=report.status,
-            reason="; ".join(filter(None, (*report.notes, _tagged(report.counts.get(TAGGED_FILES, 0))))),
+            reason="; ".join(
+                filter(
+                    None,
+                    (*report.groups_in_words, *report.notes, _tagged(report.counts.get(TAGGED_FILES, 0))),
+                )
+            ),
             exit_code=report.exit_code,
             report=report,
             plan=plan if self.keeps_plans else None,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from iceberg_cli.errors import CorruptFile, DeletesFailed
 from iceberg_cli.plan.display import Shown
-from iceberg_cli.plan.text import end_of, iso, size
+from iceberg_cli.plan.text import count, end_of, iso, size
 
 REPORT_SCHEMA = "iceberg-cli/report/1"
 # The result column of files that their storage tags in place of deleting them; there only where it does.
@@ -123,6 +123,21 @@ class Report(Shown):
         if self.failed_groups:
             return CorruptFile.exit_code
         return DeletesFailed.exit_code if self.failed_deletes else 0
+
+    @property
+    def groups_in_words(self) -> tuple[str, ...]:
+        """What came of the groups of an operation of many commits; empty where none is committed or broken."""
+        if not self.commits and not self.failed_groups:
+            return ()
+        done = sum(each["groups"] for each in self.commits)
+        words = [f"{count(done, 'groups')} committed by {count(len(self.commits), 'snapshots')}"]
+        if left := self.counts.get("conflicted_groups_count"):
+            words.append(
+                f"{count(left, 'groups')} left to the next run, for another writer changed their files"
+            )
+        if self.failed_groups:
+            words.append(f"{count(len(self.failed_groups), 'groups')} broken")
+        return tuple(words)
 
     def _of_groups(self) -> dict[str, Any]:
         """Fields that only operations of many commits have."""

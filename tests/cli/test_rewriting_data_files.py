@@ -358,7 +358,9 @@ def test_a_policy_file_that_names_it_has_it_run(tmp_path: Path) -> None:
     assert [each["operation"] for each in row["due"]] == [VERB]
     assert row["offers"] == []
     done = maintained(tmp_path, "{ min-input-files = 2 }", "--yes")
-    assert (done.code, [each["status"] for each in done.json["runs"]]) == (0, ["done"])
+    (run,) = done.json["runs"]
+    assert (done.code, run["status"]) == (0, "done")
+    assert run["reason"].startswith("2 groups committed by 1 snapshot")
     assert rows_of(tmp_path / "t") == LEFT
     again = maintained(tmp_path, "{ min-input-files = 2 }", "--yes")
     assert [each["status"] for each in again.json["runs"]] == ["not_due"]

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.report import AbandonedOperation, Report
 
 _SHOWN_FAILURES: Final = 60
-_CONFLICTED: Final = (
-    "conflicted_groups_count"  # of reports of groups of files that were rewritten, and of no others
-)
 _STATUSES: Final = {
     "done": "Done",
     "nothing_to_do": "Nothing to do",
@@ -74,9 +71,10 @@ def show_report(screen: Surface, report: Report, table: str) -> None:
 def _headline(report: Report) -> str:
     deleted = sum(number for name, number in report.counts.items() if _deleted_kind(name))
     parts = [_STATUSES.get(report.status, report.status)]
-    if report.commits or report.failed_groups:
-        parts = _of_groups(report)
-    elif report.status == "partial" and _CONFLICTED in report.counts:
+    if of_groups := report.groups_in_words:
+        how = "Done" if report.status == "done" else "Done in part"
+        parts = [f"{how}: {of_groups[0]}", *of_groups[1:]]
+    elif report.status == "partial" and report.verified is not None:
         parts = ["Nothing was committed: the run had to end before a group was finished"]
     if report.waits_until_ms is not None:
         parts[0] = _WAITING.format(moment(report.waits_until_ms))
@@ -96,18 +94,6 @@ def _headline(report: Report) -> str:
     if report.operation_id:
         parts.append(f"took {age(report.duration_ms, parts=1)}")
     return f"{report.verb}: {'; '.join(parts)}"
-
-
-def _of_groups(report: Report) -> list[str]:
-    """What came of groups of files that were rewritten."""
-    done = sum(each["groups"] for each in report.commits)
-    how = "Done" if report.status == "done" else "Done in part"
-    parts = [f"{how}: {count(done, 'groups')} committed by {count(len(report.commits), 'snapshots')}"]
-    if left := report.counts.get(_CONFLICTED):
-        parts.append(f"{count(left, 'groups')} left to the next run, for another writer changed their files")
-    if report.failed_groups:
-        parts.append(f"{count(len(report.failed_groups), 'groups')} broken")
-    return parts
 
 
 def _deleted_kind(name: str) -> str:
