@@ -256,10 +256,11 @@ def _bounds(
     key = pa.scalar(on_column.field_id, pa.int32())
     found = pc.map_lookup(entries[name].combine_chunks(), key, "first").dictionary_encode()
     places = found.indices.fill_null(len(found.dictionary)).to_numpy().astype(np.int64)
+    _, first = np.unique(places, return_index=True)
+    owners = entries["manifest"].to_numpy()[first]
+    field = f"{name}[{on_column.field_id}]"
     values: list[Any] = []
-    for number, stored in enumerate(found.dictionary.to_pylist()):
-        owner = entries["manifest"][int(np.argmax(places == number))].as_py()
-        field = f"{name}[{on_column.field_id}]"
+    for stored, owner in zip(found.dictionary.to_pylist(), owners, strict=False):
         value = from_bytes(on_column.type, stored, path=sources[owner].path, field=field)
         is_nan = isinstance(value, float) and math.isnan(value)  # as old writers have bounds
         values.append(None if is_nan else value)
