@@ -145,7 +145,7 @@ def file_filter(
             same = column is None or (field.transform == "identity" and is_of(field, column.field_id))
             if reads_bounds and not same:
                 raise UsageError(
-                    f"--where: {name!r} is a partition field ({field.transform}) and another column as well"
+                    f"--where: {name!r} is a partition field ({field.transform}), and not the column of that name"
                 )
             on_partitions.append(condition)
             continue

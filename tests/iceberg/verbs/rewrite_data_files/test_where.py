@@ -6,6 +6,7 @@ PyIceberg writes the tables, and plans a scan with the same filter: its files ar
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -43,9 +44,12 @@ from pyiceberg.types import (
 )
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.branch.file_filter import file_filter
+from iceberg_cli.iceberg.branch.file_filter import ColumnCondition, FileFilter, file_filter
 from iceberg_cli.iceberg.branch.where import parse_where
+from iceberg_cli.iceberg.spec.manifests.manifest import ManifestSource
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.types.partition_spec import PartitionField as FieldOfSpec
+from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec as Spec
 from iceberg_cli.iceberg.verbs.rewrite_data_files.plan import VERB
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.storage.local import LocalStorage
@@ -232,12 +236,42 @@ def renamed(table: Table, field: str, name: str) -> TableMetadata:
     return TableMetadata.from_json(document, path=table.metadata_location)
 
 
-def test_a_name_that_is_a_partition_field_and_another_column_is_refused(tables: Tables) -> None:
-    metadata = renamed(tables.by_spec["by time"], "ts_day", "n")
-    with pytest.raises(UsageError, match=r"'n' is a partition field \(day\) and another column"):
-        file_filter(parse_where("n = 1"), metadata)
-    (condition,) = file_filter(parse_where("n = 1"), metadata, reads_bounds=False).on_partitions
-    assert condition.field == "n"
+def on_column(where: str, type_: str) -> FileFilter:
+    """A condition on the column of id 1."""
+    (condition,) = parse_where(where)
+    return FileFilter(on_columns=(ColumnCondition(condition, 1, type_),))
+
+
+def test_a_field_of_the_void_transform_tells_nothing_of_its_column() -> None:
+    spec = Spec(spec_id=0, fields=(FieldOfSpec(source_ids=(1,), field_id=1000, name="v", transform="void"),))
+    partitions = pa.StructArray.from_arrays([pa.array([None, None], pa.int64())], ["v"])
+    assert on_column("n = 3", "long").of_partitions(spec, {1: "long"}, partitions).tolist() == [True, True]
+
+
+def test_a_bound_that_is_no_number_bounds_nothing() -> None:
+    bounds = [[(1, struct.pack("<d", bound))] for bound in (float("nan"), 1.0)]
+    entries = pa.table(
+        {
+            "manifest": pa.array([0, 0], pa.int32()),
+            "lower_bounds": pa.array(bounds, pa.map_(pa.int32(), pa.binary())),
+            "upper_bounds": pa.array(bounds, pa.map_(pa.int32(), pa.binary())),
+            "value_counts": pa.array([None, None], pa.map_(pa.int32(), pa.int64())),
+            "null_value_counts": pa.array([None, None], pa.map_(pa.int32(), pa.int64())),
+        }
+    )
+    assert on_column("x > 5", "double").of_files(entries, [ManifestSource(path="m.avro")]).tolist() == [
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("column", ["n", "ts"])
+def test_a_name_that_is_a_partition_field_and_another_column_is_refused(tables: Tables, column: str) -> None:
+    metadata = renamed(tables.by_spec["by time"], "ts_day", column)
+    where = parse_where(f"{column} IS NULL")
+    with pytest.raises(UsageError, match=rf"'{column}' is a partition field \(day\), and not the column"):
+        file_filter(where, metadata)
+    assert file_filter(where, metadata, reads_bounds=False).on_partitions == where
 
 
 def test_where_bounds_are_not_read_a_column_has_to_have_a_partition_field(tables: Tables) -> None:
