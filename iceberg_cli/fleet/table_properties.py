@@ -17,6 +17,7 @@ from iceberg_cli.fleet.policy_file import NEVER, OF_TABLE, RETENTION, TablePolic
 from iceberg_cli.fleet.policy_schema import options_of_verb
 from iceberg_cli.fleet.windows import BothWindows, parse_window
 from iceberg_cli.formats import VERB_NAMES
+from iceberg_cli.iceberg.commit.draft import OPERATION_ID
 from iceberg_cli.plan.option_kinds import Duration, Moment
 from iceberg_cli.plan.text import did_you_mean
 
@@ -35,7 +36,8 @@ def narrowed(own: TablePolicy, properties: Mapping[str, str], *, as_of_ms: int) 
     """
     found = own
     for name in sorted(properties):
-        if not name.startswith(PREFIX) or not found.maintain:
+        # A commit without a snapshot leaves its mark there, where the catalog is told of it (REST).
+        if not name.startswith(PREFIX) or name == OPERATION_ID or not found.maintain:
             continue
         source = f"{OF_TABLE}{name}"
         try:

@@ -154,6 +154,12 @@ def test_of_two_retentions_the_one_stays_that_keeps_more(
     assert verb.sources[f"--{option}"].startswith("table property" if kept in (value, 10) else "p: tables[0]")
 
 
+def test_the_mark_of_a_commit_is_no_word_of_the_owners() -> None:
+    """A commit over REST that adds no snapshot leaves it, and the table would be maintained never again."""
+    own = by_file("expire-snapshots = {}")
+    assert narrowed(own, {"iceberg-cli.operation-id": "01a2"}) == own
+
+
 def test_an_owner_can_take_a_verb_out_and_none_in() -> None:
     own = by_file("expire-snapshots = {}\nmerge-dvs = {}")
     found = narrowed(
