@@ -150,7 +150,8 @@ def check_last_runs(fleet: Fleet, committed: Mapping[str, set[int]], command: Se
     assert again.code == ran.code
     runs = {name: runs for name, runs in by_table(again.json["runs"]).items() if name not in broken}
     assert set(runs) == {table.name for table in fleet.sound}
-    assert {run["status"] for each in runs.values() for run in each} == {"not_due"}
+    left = [run for each in runs.values() for run in each if run["status"] != "not_due"]
+    assert left == []
     check_rows(fleet, committed)
 
 
@@ -164,12 +165,8 @@ def check_survey(fleet: Fleet, surveyed: Ran) -> None:
             assert row["grade"] in ("broken", "unreadable"), (table.broken, row)
         else:
             assert row["grade"] in ("due", "overdue"), (table.name, row)
-            due = {each["operation"] for each in row["due"]}
-            # A Delta table may have a checkpoint that is new enough.
-            always = {"expire-snapshots"} | (
-                {"rewrite-manifests"} if table.table_format == "iceberg" else set()
-            )
-            assert always <= due, table.name
+            # Without a policy file these have too few small manifests, and may have a checkpoint that is new enough.
+            assert "expire-snapshots" in {each["operation"] for each in row["due"]}, table.name
     assert surveyed.code == worst([BROKEN[table.broken].exit_code for table in fleet.tables if table.broken])
 
 
