@@ -315,10 +315,30 @@ def _only(rows: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Array:
 
     Spec: "Scan Planning": such a file applies to no other data file, whatever its rows name.
     """
-    none, key = pa.scalar(None, pa.binary()), pa.scalar(FILE_PATH_ID, pa.int32())
-    stated = rows["referenced_data_file"].cast(pa.binary())
+    bounds = None
     if set(BOUNDS) <= set(rows.column_names):
+        key = pa.scalar(FILE_PATH_ID, pa.int32())
         lower, upper = (pc.map_lookup(rows[name], key, "first") for name in BOUNDS)
+        bounds = lower, upper
+    return only_data_file(kinds, rows["referenced_data_file"], bounds)
+
+
+def only_data_file(
+    kinds: npt.NDArray[np.int8],
+    referenced: pa.ChunkedArray,
+    bounds: tuple[pa.ChunkedArray, pa.ChunkedArray] | None,
+) -> pa.ChunkedArray:
+    """The one data file that each position delete file can be about, as bytes; null of others, or where not known.
+
+    Args:
+        kinds: of n deletes.
+        referenced: `referenced_data_file` of each.
+        bounds: lower and upper ones of `file_path`; None where they were not read.
+    """
+    none = pa.scalar(None, pa.binary())
+    stated = referenced.cast(pa.binary())
+    if bounds is not None:
+        lower, upper = bounds
         stated = pc.coalesce(stated, pc.if_else(pc.equal(lower, upper), lower, none))
     return pc.if_else(pa.array(kinds == POSITIONS), stated, none)
 

@@ -99,7 +99,7 @@ class FileFilter:
             chosen &= _met(condition.operator, targets, columns[places[0]], type_)
         for on_column in self.on_columns:
             for field, column in zip(spec.fields, columns, strict=False):
-                if is_of(field, on_column.field_id):
+                if _is_of(field, on_column.field_id):
                     chosen &= _may_meet(on_column, parse(field.transform), column)
         return chosen
 
@@ -142,7 +142,7 @@ def file_filter(
         name = condition.field
         if name in by_name:
             field, column = by_name[name], columns.get(name)
-            same = column is None or (field.transform == "identity" and is_of(field, column.field_id))
+            same = column is None or (field.transform == "identity" and _is_of(field, column.field_id))
             if reads_bounds and not same:
                 raise UsageError(
                     f"--where: {name!r} is a partition field ({field.transform}), and not the column of that name"
@@ -159,7 +159,7 @@ def file_filter(
         field_id, type_ = columns[name].field_id, columns[name].type
         if not isinstance(type_, str):
             raise UsageError(f"--where: {name!r} is no column of single values")
-        if not reads_bounds and not any(is_of(field, field_id) for field in fields):
+        if not reads_bounds and not any(_is_of(field, field_id) for field in fields):
             raise UsageError(
                 f"--where: {name!r} has no partition field, and deletes are chosen by their partitions",
                 next_step=f"Partition fields: {', '.join(sorted(by_name)) or 'none'}.",
@@ -169,7 +169,7 @@ def file_filter(
     return FileFilter(on_partitions=tuple(on_partitions), on_columns=tuple(on_columns))
 
 
-def is_of(field: PartitionField, field_id: int) -> bool:
+def _is_of(field: PartitionField, field_id: int) -> bool:
     """Whether a partition field tells something of the column of an id, and of no other."""
     return field.source_ids == (field_id,) and parse(field.transform).kind not in ("void", "unknown")
 

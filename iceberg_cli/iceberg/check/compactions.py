@@ -22,6 +22,7 @@ from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused, UsageEr
 from iceberg_cli.iceberg.branch.entry_columns import VECTOR
 from iceberg_cli.iceberg.check.live_rows import LiveRowCounter, LiveRows, given_anew
 from iceberg_cli.iceberg.check.replaced_files import Replacement, ReplacementReader
+from iceberg_cli.iceberg.commit.draft import OPERATION_ID
 from iceberg_cli.iceberg.reachability.keys import Keys, keys_of
 from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, TableMetadata
@@ -32,7 +33,6 @@ from iceberg_cli.plan.text import count, moment
 COMPARED: Final = 20
 """How many such snapshots are compared where nobody says how many; the newest ones."""
 REPLACE: Final = "replace"
-_OPERATION_ID: Final = "iceberg-cli.operation-id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def _writer(summary: Mapping[str, str]) -> Iterator[str]:
         yield f"{summary['engine-name']:.80} {summary.get('engine-version', ''):.80}".strip()
     if "iceberg-version" in summary:
         yield f"{summary['iceberg-version']:.80}"
-    for key, name in (("app-id", "app-id"), (_OPERATION_ID, "operation of iceberg-cli")):
+    for key, name in (("app-id", "app-id"), (OPERATION_ID, "operation of iceberg-cli")):
         if key in summary:
             yield f"{name} {summary[key]:.80}"
 

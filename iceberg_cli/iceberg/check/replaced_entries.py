@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.string_hash import among, hash_column
-from iceberg_cli.iceberg.branch.entry_columns import EQUALITY, POSITIONS, VECTOR
+from iceberg_cli.iceberg.branch.entry_columns import EQUALITY, POSITIONS, VECTOR, only_data_file
 from iceberg_cli.iceberg.reachability.keys import Keys, live
 from iceberg_cli.iceberg.rows.live_entries import ENTRY_COLUMNS, LiveEntries, LiveEntryReader
 from iceberg_cli.iceberg.rows.row_deletes import with_path_bounds
@@ -211,21 +211,18 @@ def deletes_to_decide_on(entries: pa.Table) -> pa.Table:
     """Deletes as `applied_deletes` takes them."""
     puffin = pc.equal(pc.utf8_lower(entries["file_format"]), "puffin").to_numpy()
     kinds = np.where(entries["content"].to_numpy() == 2, EQUALITY, np.where(puffin, VECTOR, POSITIONS))
-    lower, upper = entries["lower_bounds"], entries["upper_bounds"]
-    none = pa.scalar(None, pa.binary())
-    only = pc.coalesce(
-        entries["referenced_data_file"].cast(pa.binary()), pc.if_else(pc.equal(lower, upper), lower, none)
-    )
+    kinds = kinds.astype(np.int8)
+    bounds = entries["lower_bounds"], entries["upper_bounds"]
     return pa.table(
         {
-            "kind": pa.array(kinds.astype(np.int8)),
+            "kind": pa.array(kinds),
             "path": entries["file_path"],
             "key": entries["key"],
             "spec_id": entries["spec_id"],
             "record_count": entries["record_count"],
             "sequence_number": entries["sequence_number"],
             "ref": entries["referenced_data_file"],
-            "only": pc.if_else(pa.array(kinds == POSITIONS), only, none),
+            "only": only_data_file(kinds, entries["referenced_data_file"], bounds),
             "offset": entries["content_offset"],
             "equality_ids": entries["equality_ids"],
         }

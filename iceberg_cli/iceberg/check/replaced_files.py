@@ -52,7 +52,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import unpartitione
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rules import (
     Doubt,
     applied_deletes,
-    floating_point_deletes,
+    doubt_floating_point,
     named_files,
 )
 from iceberg_cli.plan.findings import Bools, Ints
@@ -202,9 +202,10 @@ class ReplacementReader:
         constants |= more
         files = [pa.concat_tables([some, touched]).combine_chunks() for some in (removed, added)]
         # What both have is read once, by the files of both: what applies to none of a side's files does no harm there.
-        common = self._reaching(shared, pa.concat_tables(files))
+        common = self._applicable_deletes(shared, pa.concat_tables(files))
         sides = [
-            _side(some, [*common, *self._reaching(rows, some)]) for some, rows in zip(files, own, strict=True)
+            _side(some, [*common, *self._applicable_deletes(rows, some)])
+            for some, rows in zip(files, own, strict=True)
         ]
         return Replacement(
             parent=sides[0], child=sides[1], removed=len(removed), added=len(added), constants=constants,
@@ -258,7 +259,7 @@ class ReplacementReader:
         found, constants = self._data_files(rows.filter(pa.array(near)), make)
         return found.filter(pc.invert(pc.is_in(found["path"].cast(pa.binary()), value_set=paths))), constants
 
-    def _reaching(self, manifests: pa.Table, files: pa.Table) -> list[pa.Table]:
+    def _applicable_deletes(self, manifests: pa.Table, files: pa.Table) -> list[pa.Table]:
         """The deletes in some manifests that may apply to data files."""
         if not len(files):
             return []
@@ -351,10 +352,9 @@ def reach_of(side: Side, metadata: TableMetadata) -> Reach:
     doubts = applied.doubts
     # One that is listed twice has its rows twice, for all readers.
     doubts[doubts == Doubt.LISTED_TWICE] = Doubt.NONE
-    floating = floating_point_deletes(deletes, column_types(metadata))
-    if len(floating):
-        by_floats = applied_deletes(side.files, floating, everywhere=everywhere, until=MOST).delete_files > 0
-        doubts[by_floats & (doubts == Doubt.NONE)] = Doubt.FLOATING_POINT
+    doubt_floating_point(
+        doubts, side.files, deletes, column_types(metadata), everywhere=everywhere, until=MOST
+    )
     paths = side.files["path"]
     positions = paths.filter(pa.array(applied.position_digests != 0)).combine_chunks()
     vectors = deletes.filter(pc.equal(deletes["kind"], VECTOR))

@@ -251,10 +251,9 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
     _check(data, until)
     applied = rules.applied_deletes(data, files.deletes, everywhere=everywhere, until=until)
     _check_listing(data, applied.doubts)
-    floating = rules.floating_point_deletes(files.deletes, column_types(metadata))
-    if len(floating):
-        by_floats = rules.applied_deletes(data, floating, everywhere=everywhere, until=until).delete_files > 0
-        applied.doubts[by_floats & (applied.doubts == rules.Doubt.NONE)] = rules.Doubt.FLOATING_POINT
+    rules.doubt_floating_point(
+        applied.doubts, data, files.deletes, column_types(metadata), everywhere=everywhere, until=until
+    )
     is_sound = (applied.doubts == rules.Doubt.NONE) & ~data["encrypted"].to_numpy()
     is_sound &= pc.is_in(data["file_format"], value_set=pa.array(_READ_FORMATS)).to_numpy()
     keys = data["key"].combine_chunks().dictionary_encode()

@@ -143,13 +143,35 @@ def applied_deletes(
     return found
 
 
-def floating_point_deletes(deletes: pa.Table, types: Mapping[int, Type]) -> pa.Table:
-    """The equality deletes that compare floating point numbers, of which readers do not agree which are equal.
+def doubt_floating_point(
+    doubts: npt.NDArray[np.int8],
+    data: pa.Table,
+    deletes: pa.Table,
+    types: Mapping[int, Type],
+    *,
+    everywhere: Sequence[int],
+    until: int,
+) -> None:
+    """Mark data files to which deletes may apply that compare floating point numbers, where no other doubt is there.
+
+    Readers do not agree which of these are equal.
 
     Args:
-        deletes: see `all_deletes`.
+        doubts: of the n data files, see `AppliedDeletes`; changed.
+        data: see `applied_deletes`, as are the others.
+        deletes: live deletes.
         types: of columns, by field id.
+        everywhere: ids of partition specs without partitions.
+        until: sequence number.
     """
+    floating = _floating_point_deletes(deletes, types)
+    if len(floating):
+        applied = applied_deletes(data, floating, everywhere=everywhere, until=until)
+        doubts[(applied.delete_files > 0) & (doubts == Doubt.NONE)] = Doubt.FLOATING_POINT
+
+
+def _floating_point_deletes(deletes: pa.Table, types: Mapping[int, Type]) -> pa.Table:
+    """The equality deletes that compare floating point numbers."""
     ids = pa.array([i for i, type_ in types.items() if type_ in ("float", "double")], pa.int32())
     lists = deletes["equality_ids"].combine_chunks()
     owners = pc.list_parent_indices(lists).filter(pc.is_in(pc.list_flatten(lists), value_set=ids))
