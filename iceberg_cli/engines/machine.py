@@ -12,6 +12,7 @@ _LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 _MOST_FOR_ROWS: Final = 2 << 30
 _SHARE_FOR_ROWS: Final = 4
+_KEPT_BYTES: Final = 24 << 20
 
 
 def rows_by_default() -> int:
@@ -22,6 +23,15 @@ def rows_by_default() -> int:
 def processors() -> int:
     """The processors that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep what is freed in this process for what is asked for next.
+
+    It returns freed memory to the system at once, only to ask for it again for the next batch, and the system clears
+    each page anew. It stops doing so once a block of this size was freed; the block itself is never touched.
+    """
+    bytearray(_KEPT_BYTES)
 
 
 def memory_bytes() -> int:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn, TypeVar
 
 from iceberg_cli.encoding.transport import pickled_error
+from iceberg_cli.engines.machine import keep_freed_memory
 from iceberg_cli.errors import BackendUnavailable
 
 Result = TypeVar("Result")
@@ -28,9 +29,6 @@ Result = TypeVar("Result")
 _FRAME = struct.Struct("<?QQQ")
 _SIZE = struct.Struct("<Q")  # of each buffer, before its bytes
 _PIPE_BYTES = 1 << 20  # most results fit: the worker goes on while its parent is busy
-# The C library returns freed memory to the system at once, only to ask for it again for the next batch, and the system
-# clears each page anew. It stops doing so once a block of this size was freed; the block itself is never touched.
-_KEPT_BYTES = 24 << 20
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -145,7 +143,7 @@ def _run(
         for number_of_signal in _STOP_SIGNALS:
             signal.signal(number_of_signal, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
-        bytearray(_KEPT_BYTES)
+        keep_freed_memory()
         gc.freeze()  # looking for garbage among the parent's objects would copy the memory they are in
         # While a worker had the reading end of a pipe open, no writer to it would notice that the parent is gone.
         for descriptor in not_ours:

@@ -24,6 +24,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Final
 
 from iceberg_cli.engines import TICK_S, Item, Parsed, TaskEnd, ended
+from iceberg_cli.engines.machine import keep_freed_memory
 from iceberg_cli.errors import BackendUnavailable
 
 _SIGNAL_WHEN_PARENT_ENDS: Final = 1  # of prctl(2)
@@ -52,6 +53,7 @@ def run_in_threads(
     task: Callable[[Item], Parsed], items: Sequence[Item], *, may_begin: Callable[[], bool], workers: int
 ) -> Generator[TaskEnd[Parsed] | None, None, None]:
     """As `Engine.run`, in threads of this process, which cannot be ended: those at work are waited for."""
+    keep_freed_memory()
     with ThreadPoolExecutor(workers) as pool:
         yield from _results(
             pool,
@@ -103,6 +105,7 @@ def _begin(parent: int, task: Callable[[Any], Any], items: Sequence[Any]) -> Non
     """Prepare a worker. Its parent decides when to stop: it ignores Ctrl-C and SIGTERM."""
     global _work  # noqa: PLW0603 - of this process alone
     _work = task, items
+    keep_freed_memory()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":

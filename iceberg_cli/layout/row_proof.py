@@ -11,7 +11,9 @@ from the finished file proves the writer and the storage, and nothing of the rea
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -25,6 +27,8 @@ from iceberg_cli.encoding.string_hash import hash_column
 
 Hashes = npt.NDArray[np.uint64]
 
+_ROWS_AT_ONCE: Final = 1 << 16  # of which what is made of a column stays in the processor's cache
+_WORD_BYTES: Final = 8
 _MODULUS: Final = 1 << 64
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _NULL: Final = np.uint64(0xD6E8FEB86659FD93)
@@ -53,6 +57,13 @@ def row_proof(rows: pa.Table) -> RowProof:
         rows: whose fields have ids, those inside of others too; one that has none goes by its name. The order of
             columns, and how values lie in memory, make no difference.
     """
+    proof = RowProof()
+    for first in range(0, rows.num_rows, _ROWS_AT_ONCE):
+        proof += _proof(rows.slice(first, _ROWS_AT_ONCE))
+    return proof
+
+
+def _proof(rows: pa.Table) -> RowProof:
     columns = [
         (field, _in_one_piece(column)) for field, column in zip(rows.schema, rows.columns, strict=True)
     ]
@@ -73,7 +84,9 @@ def _key(field: pa.Field) -> int:
 
 def _mixed(values: Hashes, constants: tuple[int, int, int, int, int] = _SPLITMIX) -> Hashes:
     first, multiplier, second, other, last = constants
-    mixed = (values ^ (values >> np.uint64(first))) * np.uint64(multiplier)
+    mixed: Hashes = values >> np.uint64(first)
+    mixed ^= values
+    mixed *= np.uint64(multiplier)
     mixed ^= mixed >> np.uint64(second)
     mixed *= np.uint64(other)
     mixed ^= mixed >> np.uint64(last)
@@ -84,7 +97,9 @@ def _chained(start: Hashes, columns: list[tuple[pa.Field, pa.Array]]) -> Hashes:
     """Hashes of n values that consist of several, whatever order these come in."""
     hashes = start
     for field, column in sorted(columns, key=lambda pair: _key(pair[0])):
-        hashes = _mixed(hashes ^ _hashes(column, field))
+        found = _hashes(column, field)
+        found ^= hashes
+        hashes = _mixed(found)
     return hashes
 
 
@@ -95,7 +110,10 @@ def _hashes(array: pa.Array, field: pa.Field) -> Hashes:
         array: n values; Arrow forgets ids of fields in maps that it builds.
         field: what they are of.
     """
-    salt = _mixed(np.array([_key(field)], np.uint64) * _GOLDEN)[0]
+    salt = _salt(_key(field))
+    kind = array.type
+    if pa.types.is_dictionary(kind) and len(array.dictionary) <= len(array):
+        return _of_dictionary(array, field, salt)
     kind = field.type
     if pa.types.is_struct(kind):
         children = zip([kind.field(index) for index in range(kind.num_fields)], array.flatten(), strict=True)
@@ -106,10 +124,32 @@ def _hashes(array: pa.Array, field: pa.Field) -> Hashes:
     elif pa.types.is_list(kind):
         found = _of_lists(array, kind.value_field, salt)
     else:
-        found = _mixed(_bits(plain(array)) + salt)
+        first, *others = _words(plain(array))
+        found = _mixed(first + salt)
+        for words in others:
+            found = _mixed(found ^ words)
     if array.null_count:
-        found[array.is_null().to_numpy(zero_copy_only=False)] = _mixed(np.array([salt ^ _NULL], np.uint64))[0]
+        found[array.is_null().to_numpy(zero_copy_only=False)] = _of_null(salt)
     return found
+
+
+def _of_dictionary(array: pa.DictionaryArray, field: pa.Field, salt: np.uint64) -> Hashes:
+    """Each value is hashed once."""
+    dictionary = array.dictionary
+    own = np.append(_hashes(dictionary, field.with_type(dictionary.type)), _of_null(salt))
+    found: Hashes = own[pc.fill_null(array.indices.cast(pa.int64()), len(dictionary)).to_numpy()]
+    return found
+
+
+def _of_null(salt: np.uint64) -> np.uint64:
+    mixed: np.uint64 = _mixed(np.array([salt ^ _NULL], np.uint64))[0]
+    return mixed
+
+
+@cache
+def _salt(key: int) -> np.uint64:
+    mixed: np.uint64 = _mixed(np.array([key], np.uint64) * _GOLDEN)[0]
+    return mixed
 
 
 def _of_lists(array: pa.Array, element: pa.Field, salt: np.uint64) -> Hashes:
@@ -124,18 +164,20 @@ def _of_lists(array: pa.Array, element: pa.Field, salt: np.uint64) -> Hashes:
     return found
 
 
-def _bits(array: pa.Array) -> Hashes:
-    """Each of n values that have no others in them as 64 bits; of a null they mean nothing."""
+def _words(array: pa.Array) -> Sequence[Hashes]:
+    """Each of n values that have no others in them, as one number or more of 64 bits; of a null they mean nothing."""
     kind, types = array.type, pa.types
     if types.is_null(kind):
-        return np.zeros(len(array), np.uint64)
+        return [np.zeros(len(array), np.uint64)]
     if types.is_boolean(kind):
-        found: Hashes = pc.fill_null(array, False).to_numpy(zero_copy_only=False).astype(np.uint64)  # noqa: FBT003
-        return found
-    if types.is_decimal(kind) or types.is_fixed_size_binary(kind):
-        array = array.view(pa.binary(kind.byte_width)).cast(pa.binary())
-    if types.is_string(array.type) or types.is_binary(array.type):
-        return hash_column(array)
+        return [pc.fill_null(array, False).to_numpy(zero_copy_only=False).astype(np.uint64)]  # noqa: FBT003
+    if types.is_string(kind) or types.is_binary(kind):
+        return [hash_column(array)]
     width = kind.bit_width // 8
+    if types.is_decimal(kind) or types.is_fixed_size_binary(kind):
+        if width % _WORD_BYTES:
+            return [hash_column(array.view(pa.binary(width)).cast(pa.binary()))]
+        words = np.frombuffer(array.buffers()[1], "<u8").reshape(-1, width // _WORD_BYTES)
+        return list(words[array.offset : array.offset + len(array)].T)
     data = np.frombuffer(array.buffers()[1], f"{'u' if types.is_floating(kind) else 'i'}{width}")
-    return data[array.offset : array.offset + len(array)].astype(np.int64).view(np.uint64)
+    return [data[array.offset : array.offset + len(array)].astype(np.int64).view(np.uint64)]

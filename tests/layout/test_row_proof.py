@@ -125,6 +125,30 @@ def test_how_values_lie_in_memory_makes_no_difference() -> None:
 
 
 @pytest.mark.parametrize(
+    "values", [["x", None, "y", "x", "x"], [None, None], ["", "x", "", None], ["x"] * 9, []]
+)
+@pytest.mark.parametrize("type_", [pa.string(), pa.binary()], ids=str)
+def test_values_of_a_dictionary_are_hashed_as_others_are(values: list[Any], type_: pa.DataType) -> None:
+    values = [each if each is None or type_ == pa.string() else each.encode() for each in values]
+    expected = proof(values, type_, field_id=3)
+    encoded = pa.array(values, type_).dictionary_encode()
+    assert row_proof(table({"c": encoded}, c=3)) == expected
+    with_more = pa.DictionaryArray.from_arrays(encoded.indices, pa.concat_arrays([encoded.dictionary] * 2))
+    assert row_proof(table({"c": with_more}, c=3)) == expected
+    nulls_in_it = pa.array(values, type_).dictionary_encode(null_encoding="encode")
+    assert row_proof(table({"c": nulls_in_it}, c=3)) == expected
+    twice = pa.array([*values, *values], type_).dictionary_encode()
+    assert row_proof(table({"c": twice}, c=3).slice(len(values))) == expected
+
+
+def test_rows_are_the_same_however_many_are_hashed_at_once() -> None:
+    numbers = pa.array(range(150_000))
+    rows = table({"a": numbers, "b": numbers.cast(pa.string())}, a=1, b=2)
+    parts = [row_proof(rows.slice(first, 30_000)) for first in range(0, 150_000, 30_000)]
+    assert row_proof(rows) == sum(parts, RowProof())
+
+
+@pytest.mark.parametrize(
     ("values", "type_"),
     [
         ([[("a", 1)], None, [], [("b", 2), ("c", None)], [("d", 4)]], MAP),
@@ -212,7 +236,7 @@ def of_bytes(data: bytes) -> int:
 
 
 def of_value(value: Any, kind: Any, key: int) -> int:
-    """The hash of a value; a kind is a field's place in `of_fields`, `("list", id, kind)` or how its bits are made."""
+    """The hash of a value; a kind is a field's place in `of_fields`, `("list", id, kind)` or how its words are made."""
     salt = split_mix(key * GOLDEN & MASK)
     if value is None:
         return split_mix(salt ^ 0xD6E8FEB86659FD93)
@@ -223,7 +247,11 @@ def of_value(value: Any, kind: Any, key: int) -> int:
         for place, element in enumerate(value):
             total += split_mix((of_value(element, kind[1], kind[0]) + place * GOLDEN) & MASK)
         return split_mix((total & MASK) ^ (len(value) * GOLDEN + salt & MASK))
-    return split_mix(kind(value) + salt & MASK)
+    first, *others = kind(value)
+    found = split_mix(first + salt & MASK)
+    for word in others:
+        found = split_mix(found ^ word)
+    return found
 
 
 def of_fields(values: dict[int, Any], kinds: dict[int, Any], start: int) -> int:
@@ -233,17 +261,22 @@ def of_fields(values: dict[int, Any], kinds: dict[int, Any], start: int) -> int:
     return found
 
 
+def number(value: int) -> list[int]:
+    return [value & MASK]
+
+
 KINDS: dict[int, Any] = {
-    1: lambda value: value & MASK,
-    2: lambda value: of_bytes(value.encode()),
-    3: (4, lambda value: value & MASK),
-    5: {6: lambda value: struct.unpack("<Q", struct.pack("<d", value))[0], 7: int},
-    8: lambda value: of_bytes(int(value * 100).to_bytes(16, "little", signed=True)),
-    9: of_bytes,
-    (1 << 32) + zlib.crc32(b"by name"): lambda value: value & MASK,
+    1: number,
+    2: lambda value: [of_bytes(value.encode())],
+    3: (4, number),
+    5: {6: lambda value: struct.unpack("<Q", struct.pack("<d", value)), 7: lambda value: [int(value)]},
+    8: lambda value: struct.unpack("<2Q", int(value * 100).to_bytes(16, "little", signed=True)),
+    9: lambda value: [of_bytes(value)],
+    10: lambda value: struct.unpack("<2Q", value),
+    (1 << 32) + zlib.crc32(b"by name"): number,
 }
 LITERAL: list[list[Any]] = [
-    [1, "", [], {6: 0.5, 7: True}, Decimal("1.25"), b"abc", 7],
+    [1, "", [], {6: 0.5, 7: True}, Decimal("1.25"), b"abc", b"sixteen bytes id", 7],
     [
         -1,
         "a text of more than eight bytes",
@@ -251,10 +284,11 @@ LITERAL: list[list[Any]] = [
         {6: -0.0, 7: None},
         Decimal("-0.01"),
         b"\xff\0\x01",
+        b"\xff" * 16,
         -1,
     ],
-    [None, None, None, None, None, None, None],
-    [1 << 40, "eight by", [2], {6: None, 7: False}, Decimal("0.00"), b"\0\0\0", 0],
+    [None, None, None, None, None, None, None, None],
+    [1 << 40, "eight by", [2], {6: None, 7: False}, Decimal("0.00"), b"\0\0\0", b"another id of 16", 0],
 ]
 
 
@@ -262,7 +296,7 @@ def test_sums_are_those_of_rows_one_by_one() -> None:
     """Sums stay in journals: what is written today is compared by a program of tomorrow."""
     hashes = [of_fields(dict(zip(KINDS, row, strict=True)), KINDS, 0) for row in LITERAL]
     expected = tuple(sum(map(mix, hashes)) & MASK for mix in (split_mix, murmur_mix))
-    a, b, c, d, e, f, g = zip(*LITERAL, strict=True)
+    a, b, c, d, e, f, g, h = zip(*LITERAL, strict=True)
     inner = [("x", pa.float64(), 6), ("y", pa.bool_(), 7)]
     structs = pa.struct([pa.field(name, kind, metadata=id_of(key)) for name, kind, key in inner])
     fields = [
@@ -272,10 +306,11 @@ def test_sums_are_those_of_rows_one_by_one() -> None:
         pa.field("c", pa.list_(pa.field("element", pa.int32(), metadata=id_of(4))), metadata=id_of(3)),
         pa.field("e", structs, metadata=id_of(5)),
         pa.field("f", pa.binary(3), metadata=id_of(9)),
+        pa.field("g", pa.binary(16), metadata=id_of(10)),
         pa.field("by name", pa.int32()),
     ]
     named = [None if each is None else {"x": each[6], "y": each[7]} for each in d]
-    columns = [e, a, b, c, named, f, g]
+    columns = [e, a, b, c, named, f, g, h]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
     rows = pa.table(arrays, schema=pa.schema(fields))
     assert row_proof(rows) == RowProof(4, (expected[0], expected[1]))
@@ -285,7 +320,6 @@ def test_entries_of_a_map_are_a_list_of_structs() -> None:
     key = pa.field("key", pa.int32(), nullable=False, metadata=id_of(11))
     value = pa.field("value", pa.int32(), metadata=id_of(12))
     maps = [[(1, 2), (3, None)], [], None]
-    number = KINDS[1]
     kinds = {10: ((1 << 32) + zlib.crc32(b"entries"), {11: number, 12: number})}
     rows = [None if each is None else [{11: k, 12: v} for k, v in each] for each in maps]
     hashes = [of_fields({10: row}, kinds, 0) for row in rows]

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.encoding.arrow import leaf_arrays, one_array
+from iceberg_cli.encoding.arrow import leaf_arrays
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.rows.column_bounds import lower_bound, upper_bound
 from iceberg_cli.iceberg.rows.leaf_columns import LeafColumn
@@ -73,10 +73,11 @@ class SeenValues:
         """Take note of rows, which become one row group."""
         if not any(self._is_looked_at(leaf) for leaf in self.leaves):
             return
-        arrays = [leaf for column in rows.columns for leaf in leaf_arrays(one_array(column))]
-        for leaf, array in zip(self.leaves, arrays, strict=True):
-            if self._is_looked_at(leaf):
-                self._see(leaf, array)
+        for batch in rows.to_batches():  # without a copy
+            arrays = [leaf for column in batch.columns for leaf in leaf_arrays(column)]
+            for leaf, array in zip(self.leaves, arrays, strict=True):
+                if self._is_looked_at(leaf):
+                    self._see(leaf, array)
 
     def _is_looked_at(self, leaf: LeafColumn) -> bool:
         mode = self.modes[leaf.field_id]

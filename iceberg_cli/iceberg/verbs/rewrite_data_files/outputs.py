@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -20,6 +20,10 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.layout.row_proof import RowProof, row_proof
 from iceberg_cli.operation.groups.creator import NewFile
 from iceberg_cli.storage import Storage
+
+# What a column chunk takes whose values are all in its dictionary: as large as one may be, and so much for each value.
+_DICTIONARY_BYTES: Final = 1 << 20
+_INDEX_BYTES: Final = 3
 
 
 class Sink(io.RawIOBase):
@@ -63,6 +67,27 @@ def _span(storage: Storage, path: str, offset: int, length: int) -> bytes:
     return storage.read(path, (offset, length))
 
 
+def _of_few_values(footer: Any) -> list[str]:
+    """The columns of text or bytes that seem to be in dictionaries throughout, which are decoded and hashed so."""
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    found = []
+    for place in range(footer.num_columns):
+        chunks = [group.column(place) for group in groups]
+        first = footer.schema.column(place)
+        if (
+            first.physical_type == "BYTE_ARRAY"
+            and first.max_repetition_level == 0
+            and "." not in first.path
+            and all(
+                each.has_dictionary_page
+                and each.total_uncompressed_size <= _DICTIONARY_BYTES + _INDEX_BYTES * each.num_values
+                for each in chunks
+            )
+        ):
+            found.append(first.path)
+    return found
+
+
 def check_stored(storage: Storage, path: str, *, size_bytes: int, count: int, proof: RowProof | None) -> None:
     """Hold a finished Parquet file against what was put into it: its size, its footer, and the rows in its bytes.
 
@@ -82,15 +107,19 @@ def check_stored(storage: Storage, path: str, *, size_bytes: int, count: int, pr
     if parts.size_bytes != size_bytes:
         reason = f"{size_bytes} bytes were written, and the storage has {parts.size_bytes}"
         raise CorruptFile(path, None, reason)
+    stream = stream_of(parts)
     with readable(path, "Parquet"):
-        opened = pq.ParquetFile(stream_of(parts), pre_buffer=False)
-    stored = opened.metadata.num_rows
+        footer = pq.read_metadata(stream)
+    stored = footer.num_rows
     if stored != count:
         raise CorruptFile(path, "num_rows", f"{count} rows were written, and the footer says {stored}")
     if proof is None:
         return
     found = RowProof()
     with readable(path, "Parquet"):
+        opened = pq.ParquetFile(
+            stream, metadata=footer, read_dictionary=_of_few_values(footer), pre_buffer=False
+        )
         for batch in opened.iter_batches(rows_at_once(size_bytes, count, None), use_threads=False):
             found += row_proof(pa.Table.from_batches([batch]))
     if found != proof:
