@@ -21,6 +21,7 @@ from iceberg_cli.engines import Scan, Source
 from iceberg_cli.iceberg.check.replaced_entries import MOST
 from iceberg_cli.iceberg.check.replaced_files import Reach, Replacement, Side, reach_of
 from iceberg_cli.iceberg.rows.data_files import LINEAGE_FIELDS, DataFile, RowReader, batches
+from iceberg_cli.iceberg.rows.deleted_keys import DeletedKeys
 from iceberg_cli.iceberg.rows.row_deletes import HiddenRows, RowDeletes, deletes_of
 from iceberg_cli.iceberg.spec.deletes.dv_blobs import positions_in
 from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot
@@ -171,7 +172,7 @@ class LiveRowCounter:
             RowReader(
                 fields=(),
                 equality=hidden.columns,
-                deleted=hidden.keys,
+                deleted=DeletedKeys.of(hidden.keys),
                 keeps_row_ids=by_ids,
                 mismatch_is_null=True,
             )

@@ -25,6 +25,7 @@ from iceberg_cli.iceberg.rows.data_files import (
     DataFile,
     RowReader,
 )
+from iceberg_cli.iceberg.rows.deleted_keys import DeletedKeys
 from iceberg_cli.iceberg.rows.live_entries import ENTRY_COLUMNS, LiveEntries, LiveEntryReader
 from iceberg_cli.iceberg.rows.row_deletes import RowDeletes, row_deletes
 from iceberg_cli.iceberg.rows.table_columns import columns_of
@@ -137,7 +138,7 @@ class SnapshotSample(SampleInspector[Sequence[LiveEntries]]):
         reader = RowReader(
             fields=tuple(fields),
             equality=hidden.columns,
-            deleted=hidden.keys,
+            deleted=DeletedKeys.of(hidden.keys),
             limit=limit,
             mismatch_is_null=True,
         )

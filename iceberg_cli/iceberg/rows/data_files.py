@@ -36,6 +36,7 @@ from iceberg_cli.encoding.row_batches import (
     stream_of,
 )
 from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.iceberg.rows.deleted_keys import NO_KEYS, DeletedKeys
 from iceberg_cli.iceberg.rows.table_columns import NAME_MAPPING
 from iceberg_cli.iceberg.spec.deletes.dv_blobs import positions_in
 from iceberg_cli.iceberg.spec.table_metadata.columns import ROW_LINEAGE
@@ -112,7 +113,7 @@ class RowReader:
     Args:
         fields: of the table.
         equality: by their field ids, the columns that deletes compare.
-        deleted: by the paths of equality delete files, the keys of their rows, see `keys_of`.
+        deleted: the keys of equality delete files, see `keys_of`.
         limit: of each part at most so many rows; None: all.
         keeps_row_ids: whether `LINEAGE_FIELDS` follow the fields, see `row_lineage`.
         mismatch_is_null: show columns whose type cannot become the table's as null, and cut off nanoseconds; otherwise
@@ -121,7 +122,7 @@ class RowReader:
 
     fields: tuple[Field, ...]
     equality: Mapping[tuple[int, ...], EqualityColumns] = field(default_factory=dict)
-    deleted: Mapping[str, pa.Array] = field(default_factory=dict)
+    deleted: DeletedKeys = NO_KEYS
     limit: int | None = None
     keeps_row_ids: bool = False
     mismatch_is_null: bool = False
@@ -173,8 +174,7 @@ class RowReader:
         marks = np.zeros(batch.count, np.bool_)
         for columns, paths in compared:
             keys = keys_of(rows_of(batch, columns.fields, file), columns)
-            for path in paths:
-                marks |= pc.is_in(keys, value_set=self.deleted[path]).to_numpy(zero_copy_only=False)
+            marks |= self.deleted.marks(keys, paths)
         return marks
 
 

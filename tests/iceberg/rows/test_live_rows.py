@@ -22,6 +22,7 @@ from iceberg_cli.encoding.row_batches import FileSplit
 from iceberg_cli.engines import FileParts
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.rows.data_files import DataFile, EqualityColumns, RowReader, columns_for, keys_of
+from iceberg_cli.iceberg.rows.deleted_keys import DeletedKeys
 
 ID = Field(name="id", type=pa.int64(), field_id=1)
 ROW_ID, UPDATED = 2147483540, 2147483539
@@ -212,7 +213,7 @@ def test_parts_have_the_live_rows_of_the_file_with_their_places(
             parts,
             keeps_row_ids=True,
             equality={(1,): columns},
-            deleted={"deletes.parquet": keys},
+            deleted=DeletedKeys.of({"deletes.parquet": keys}),
         )
     assert found == [
         (place, value, 1000 + place, 3)
@@ -312,10 +313,11 @@ def test_a_compared_column_of_another_type_is_an_error_wherever_it_is() -> None:
     columns = columns_for([2], [[Field(name="k", type=pa.string(), field_id=2)]])
     assert columns is not None
     file = replace(file, equality_deletes=(((2,), ("deletes.parquet",)),))
+    none = DeletedKeys.of({"deletes.parquet": pa.array([], pa.binary())})
     with pytest.raises(
         CorruptFile, match=r"data\.parquet.*field k.*a column of type int64 where string is expected"
     ):
-        read(file, parts, equality={(2,): columns}, deleted={"deletes.parquet": pa.array([], pa.binary())})
+        read(file, parts, equality={(2,): columns}, deleted=none)
 
 
 def test_columns_of_a_file_without_ids_are_found_by_the_names_that_are_mapped() -> None:

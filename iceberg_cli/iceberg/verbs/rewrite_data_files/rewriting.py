@@ -21,6 +21,7 @@ from iceberg_cli.encoding.projection import Field
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.rows.data_files import DataFile, EqualityColumns, LiveRows, RowReader
 from iceberg_cli.iceberg.rows.data_locations import DataLocations
+from iceberg_cli.iceberg.rows.deleted_keys import NO_KEYS, DeletedKeys
 from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema
 from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode
 from iceberg_cli.iceberg.rows.parquet_properties import ParquetProperties
@@ -67,7 +68,7 @@ class GroupRewriter:
         specs: partition specs, by id.
         types: of the table's columns, by field id.
         equality: by their field ids, the columns that equality deletes compare.
-        deleted: by the paths of equality delete files, the keys of their rows.
+        deleted: the keys of equality delete files.
         memory_bytes: for all that is held of one group at a time, about.
         is_proved: whether rows are read back and compared, or counted alone.
     """
@@ -81,7 +82,7 @@ class GroupRewriter:
     specs: Mapping[int, PartitionSpec]
     types: Mapping[int, Type]
     equality: Mapping[tuple[int, ...], EqualityColumns] = field(default_factory=dict)
-    deleted: Mapping[str, pa.Array] = field(default_factory=dict)
+    deleted: DeletedKeys = NO_KEYS
     memory_bytes: int
     is_proved: bool = True
 

@@ -17,6 +17,7 @@ from iceberg_cli.encoding.transport import to_ipc
 from iceberg_cli.errors import CorruptFile, Refused, TakenOver
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.rows.data_files import DataFile
+from iceberg_cli.iceberg.rows.deleted_keys import DeletedKeys
 from iceberg_cli.iceberg.rows.row_deletes import HiddenRows, row_deletes
 from iceberg_cli.iceberg.rows.table_columns import scalar_of
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
@@ -102,7 +103,7 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         specs=specs,
         types=types,
         equality=hidden.columns,
-        deleted=hidden.keys,
+        deleted=DeletedKeys.of(hidden.keys),
         memory_bytes=memory_of(policy) // max(1, min(processes, len(groups))),
         is_proved=not policy.no_verify_rows,
     )

@@ -17,6 +17,7 @@ from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.rows.data_files import DataFile
 from iceberg_cli.iceberg.rows.data_locations import data_locations
+from iceberg_cli.iceberg.rows.deleted_keys import DeletedKeys
 from iceberg_cli.iceberg.rows.leaf_columns import leaf_columns
 from iceberg_cli.iceberg.rows.live_entries import ENTRY_COLUMNS, LiveEntryReader
 from iceberg_cli.iceberg.rows.metrics_modes import metrics_modes
@@ -210,7 +211,7 @@ def planned(
         specs={each.spec_id: each for each in metadata.partition_specs},
         types=types,
         equality=equality,
-        deleted=deleted,
+        deleted=DeletedKeys.of(deleted),
         memory_bytes=memory_bytes,
         **({} if is_proved else {"is_proved": False}),
     )
