@@ -101,6 +101,11 @@ _REQUIREMENTS = {
 }
 
 
+def command_for_extra(extra: str) -> str:
+    """The command that installs this distribution with an extra."""
+    return f"pip install '{_DISTRIBUTION}[{extra}]'"
+
+
 def how_to_install(
     error: ImportError, *, extra: str = "", requirements: Mapping[str, str] | None = None
 ) -> str:
@@ -115,7 +120,7 @@ def how_to_install(
     if own := (requirements or {}).get(module):
         return f"Install it with: pip install '{own}'"
     if extra := extra or _EXTRAS.get(module, ""):
-        return f"Install all that is needed with: pip install '{_DISTRIBUTION}[{extra}]'"
+        return f"Install all that is needed with: {command_for_extra(extra)}"
     return f"Install it with: pip install '{_REQUIREMENTS.get(module, module)}'"
 
 

@@ -231,7 +231,7 @@ class Engine(Protocol):
             items: of the tasks.
             may_begin: whether another task may begin; asked before each. Once it is not so, those that run are waited
                 for, and the others are left out.
-            processes: at most so many run side by side.
+            processes: at most so many run side by side on this machine; on others as many as an engine has there.
 
         Returns:
             The ends of tasks as they come, in any order; and None each `TICK_S` seconds without one, so that the caller

@@ -9,6 +9,7 @@ from iceberg_cli.storage.local import LocalStorage
 from tests.cli.lakes import four_snapshots
 from tests.cli.running import Ran, iceberg_cli
 from tests.delete_tables import DeleteTable
+from tests.iceberg.verbs.rewrite_data_files.tables import K, N, RowsTable
 from tests.manifest_tables import a_lot
 
 NOW_MS = now_ms()
@@ -68,6 +69,18 @@ def of_many_files(folder: Path) -> None:
     a_lot(2, storage=LocalStorage(), location=str(folder)).table()
 
 
+def of_small_files(folder: Path) -> None:
+    """A table of version 3 in two partitions of small files, with vectors, equality deletes and ids of rows."""
+    table = RowsTable(storage=LocalStorage(), location=str(folder))
+    for number in range(6):
+        k = f"k{number % 2}"
+        table.rows(f"d{number}", [(N, [*range(10 * number, 10 * number + 10)]), (K, [k] * 10)], k=k)
+        table.commit(number + 1)
+    table.vectors("v", {"d0": {1, 5}, "d2": {9}}, k="k0")
+    table.equality_rows("e", [(N, [12, 47, 1])])
+    table.commit_and_publish(7)
+
+
 CARRIED_OUT = {
     "expire": (of_four_snapshots, ("expire-snapshots", "--older-than", "1s", "--retain-last", "1")),
     "rewrite": (with_deletes, ("rewrite-manifests", "--min-manifests", "1")),
@@ -75,7 +88,10 @@ CARRIED_OUT = {
     "merge": (with_deletes, ("merge-dvs", "--min-files", "1")),
     "merge below version 3": (with_dangling_deletes, ("merge-dvs",)),
     "upgrade": (of_four_snapshots, ("upgrade-v3",)),
+    "compact": (of_small_files, ("rewrite-data-files", "--min-input-files", "2")),
 }
 
 
-BY_CHANCE = {"operation_id", "committed_snapshot_id", "metadata_location", "duration_ms"}
+BY_CHANCE = {"operation_id", "committed_snapshot_id", "metadata_location", "duration_ms", "commits"}
+# Whose new files have names that are drawn, so that entries are other ones each time.
+DRAWS_NAMES = {"merge-dvs", "rewrite-data-files"}

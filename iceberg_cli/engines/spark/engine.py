@@ -24,7 +24,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from iceberg_cli.encoding.transport import pickled_data
@@ -39,7 +39,7 @@ from iceberg_cli.engines import (
     Source,
     TaskEnd,
 )
-from iceberg_cli.engines.spark.session import Session, pickled
+from iceberg_cli.engines.spark.session import Session, pickled, pickled_without_storages
 from iceberg_cli.errors import BackendUnavailable
 from iceberg_cli.storage import Storage
 
@@ -48,6 +48,7 @@ _LEAST_EXCHANGED_BYTES = (
     2 << 20
 )  # of files, for a task that combines: starting one takes as long as much of the work
 _SPLIT_FILES = 1_024
+_TASK = "rewriting a group of files"  # in Spark's list of jobs
 _SPLITS_PER_CORE = 3  # so that one that takes longer does not hold up the rest
 _UNKNOWN_BYTES = 64 << 10  # of a file whose size nothing records, such as a manifest list
 _GATHERED_BYTES = (
@@ -161,12 +162,32 @@ class SparkEngine:
         items: Sequence[Item],
         *,
         may_begin: Callable[[], bool],
-        processes: int,  # noqa: ARG002 - as many as the session has cores
+        processes: int,  # noqa: ARG002 - of this machine
     ) -> Generator[TaskEnd[Parsed] | None, None, None]:
-        """See `Engine.run`. Tasks run on the driver, one after the other."""
+        """See `Engine.run`. Each task is a job, for which a thread waits here."""
+        if not len(items):
+            return
+        from iceberg_cli.engines.spark.worker import runner
         from iceberg_cli.engines.task_pool import run_in_threads
 
-        return run_in_threads(task, items, may_begin=may_begin, workers=1)
+        data, storages = pickled_without_storages(task)
+        with (
+            self.session.payload(pickle.dumps(storages, 5), secret=True) as sent,
+            self.session.payload(data) as work,
+        ):
+            on_worker = runner(replace(work, storages=sent))
+
+            def waited_for(item: Item) -> Parsed:
+                answer = self.session.answer(pickled_data(item), on_worker, description=_TASK)
+                result, error = pickle.loads(answer)  # noqa: S301 - our own worker wrote it
+                if error is not None:
+                    raise pickle.loads(error)  # noqa: S301 - our own worker wrote it
+                found: Parsed = result
+                return found
+
+            workers = min(self.session.cores, len(items))
+            with closing(run_in_threads(waited_for, items, may_begin=may_begin, workers=workers)) as ends:
+                yield from ends
 
     def _rows(self, items: Sequence[Item], sizes: Sequence[int], batch_bytes: int) -> list[bytes]:
         """Items in their order, pickled in splits as even as their bytes allow, at most a batch each."""

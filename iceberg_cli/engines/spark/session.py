@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import re
 import tempfile
 import uuid
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.storage import Storage
 from iceberg_cli.storage.redaction import redact
 
 if TYPE_CHECKING:
@@ -134,6 +136,15 @@ class Session:
                 f"Cannot go on: Spark answered {answered} of {len(rows)} tasks ({description})",
                 next_step=_DRIVER_GONE,
             )
+
+    def answer(self, row: bytes, function: OverColumn, *, description: str) -> bytes:
+        """The result of `function` for one row, by a job of its own; threads may call it side by side.
+
+        Raises:
+            BackendUnavailable: Spark did not answer.
+        """
+        with closing(self.answers([row], function, description=description, gather=True)) as found:
+            return next(found)
 
     def shuffled(
         self,
@@ -266,6 +277,26 @@ def pickled(value: Any) -> bytes:
 
     data: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
     return data
+
+
+def pickled_without_storages(value: Any) -> tuple[bytes, list[Storage]]:
+    """As `pickled`, and the storages in the value, which may hold secrets: the pickle has their places in the list."""
+    from pyspark import cloudpickle
+
+    storages: list[Storage] = []
+
+    class Pickler(cloudpickle.Pickler):
+        def persistent_id(self, part: Any) -> int | None:
+            if not isinstance(part, Storage):
+                return None
+            known = (place for place, each in enumerate(storages) if each is part)
+            place = next(known, len(storages))
+            storages[place:] = storages[place:] or [part]
+            return place
+
+    data = io.BytesIO()
+    Pickler(data).dump(value)  # type: ignore[no-untyped-call]
+    return data.getvalue(), storages
 
 
 @contextlib.contextmanager

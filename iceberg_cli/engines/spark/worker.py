@@ -8,6 +8,7 @@ caller to raise.
 from __future__ import annotations
 
 import hashlib
+import io
 import pickle
 import sys
 from collections import OrderedDict
@@ -20,6 +21,8 @@ import pyarrow as pa
 
 from iceberg_cli.encoding.transport import pickled_data, pickled_error
 from iceberg_cli.engines.local import LocalEngine, result_of
+from iceberg_cli.engines.machine import keep_freed_memory
+from iceberg_cli.storage import Storage
 
 WHERE = "On a worker of Spark:"
 _MOST_VALUES = 4  # unpickled values that a worker process holds for its next tasks
@@ -27,7 +30,7 @@ _NO_BUCKET = -1  # holds errors
 SPLITS_TYPE = pa.list_(pa.struct([("bucket", pa.int32()), ("data", pa.binary())]))
 
 Splits = list[tuple[int, bytes]]  # buckets, and what goes to each
-_values: OrderedDict[str, Any] = OrderedDict()
+_values: OrderedDict[tuple[str, str | None], Any] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +40,12 @@ class Payload:
     Args:
         digest: of the pickle.
         data: gives the pickle; called only where the value is not there yet.
+        storages: a list of those in the value, which the pickle names by their places; None: there are none.
     """
 
     digest: str
     data: Callable[[], bytes]
+    storages: Payload | None = None
 
     @classmethod
     def of(cls, data: bytes, send: Callable[[bytes], Callable[[], bytes]]) -> Payload:
@@ -49,12 +54,24 @@ class Payload:
 
     def value(self) -> Any:
         """The value."""
-        if self.digest not in _values:
-            _values[self.digest] = pickle.loads(self.data())  # noqa: S301 - our own driver wrote it
+        key = (self.digest, None if self.storages is None else self.storages.digest)
+        if key not in _values:
+            storages = () if self.storages is None else self.storages.value()
+            _values[key] = _Unpickler(self.data(), storages).load()
             while len(_values) > _MOST_VALUES:
                 _values.popitem(last=False)
-        _values.move_to_end(self.digest)
-        return _values[self.digest]
+        _values.move_to_end(key)
+        return _values[key]
+
+
+class _Unpickler(pickle.Unpickler):  # of what our own driver wrote
+    def __init__(self, data: bytes, storages: Sequence[Storage]) -> None:
+        super().__init__(io.BytesIO(data))
+        self._storages = storages
+
+    def persistent_load(self, place: int) -> Storage:
+        """The storage at a place."""
+        return self._storages[place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +152,19 @@ def _with_error(found: list[tuple[int, Any]], error: BaseException) -> bytes:
         return pickled_data((found, data))
     except Exception:  # noqa: BLE001 - the error is that what was parsed cannot be pickled
         return pickle.dumps(([], data), 5)
+
+
+def runner(task: Payload) -> Callable[[pa.Array], pa.Array]:
+    """A UDF over a column of pickled items: what a task gives for each and the error, pickled."""
+
+    def one(item: pa.Buffer) -> bytes:
+        try:
+            keep_freed_memory()
+            return pickled_data((task.value()(pickle.loads(item)), None))  # noqa: S301 - our own driver wrote it
+        except BaseException as error:  # noqa: BLE001 - every one of them reaches the driver
+            return pickle.dumps((None, pickled_error(error, WHERE)), 5)
+
+    return _over(one, pa.binary())
 
 
 def prober(storage: Payload, path: str) -> Callable[[pa.Array], pa.Array]:

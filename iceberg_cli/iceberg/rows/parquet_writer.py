@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.errors import CorruptFile, command_for_extra
 from iceberg_cli.iceberg.rows.file_metrics import FileMetrics, SeenValues, file_metrics
 from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema, leaf_columns
 from iceberg_cli.iceberg.rows.schema_fit import MisfitError, fit
@@ -31,6 +31,22 @@ _VALUES_AT_ONCE: Final = 1024  # that Arrow adds to a page before it looks wheth
 _BLOOM_BLOCK_BYTES: Final = 32
 _TRIAL_BYTES: Final = 8 << 20  # of rows in memory that show how many bytes they take encoded
 _LEAST_BYTES_PER_ROW: Final = 1e-3
+_LEAST_PYARROW: Final = 26  # older ones have no Bloom filters and no bound of rows for a page
+
+
+def obstacle_of(pyarrow_version: str, where: str) -> str | None:
+    """Why Parquet files are not written by a version of pyarrow, or None.
+
+    Args:
+        pyarrow_version: as it says of itself.
+        where: it is, for the sentence.
+    """
+    if int(pyarrow_version.partition(".")[0]) >= _LEAST_PYARROW:
+        return None
+    return (
+        f"Parquet files are written by pyarrow {_LEAST_PYARROW} or later, and {where} is {pyarrow_version} "
+        f"({command_for_extra('rewrite')})"
+    )
 
 
 class ParquetWriter:

@@ -9,12 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.table import StaticTable
 
+from iceberg_cli.storage.local import LocalStorage
 from tests.budget import FULL
 from tests.cli.lakes import GONE, four_snapshots, listing
 from tests.cli.running import iceberg_cli
 from tests.conformance.both_engines import BY_CHANCE, CARRIED_OUT, of_four_snapshots
+from tests.iceberg.verbs.rewrite_data_files.tables import K, N, RowsTable
 from tests.large_tables import Size, make_table
 from tests.manifest_tables import live_entries, of_folder
 from tests.spark_tables.clusters import TWICE, WAIT_S, Running, executors, finished, on_cluster, start
@@ -135,6 +139,52 @@ def test_workers_write_new_manifests_of_the_same_entries_though_tasks_run_twice(
     new = {path.name for path in (tmp_path / "t/metadata").glob("*-spec0-*.avro")}
     assert new <= {Path(row["manifest_path"]).name for row in after.manifests()}
     assert len(new) == done["added_manifests_count"]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("where", ["cluster", "server"])
+def test_groups_are_rewritten_by_workers_though_one_is_killed_and_tasks_run_twice(
+    request: pytest.FixtureRequest, tmp_path: Path, where: str
+) -> None:
+    running: Running = request.getfixturevalue(where)
+    spark = ["--engine", "spark", "--spark-remote", running.url]
+    rows, files = 100_000, 24
+    table = RowsTable(storage=LocalStorage(), location=str(tmp_path / "t"), format_version=2)
+    for number in range(files):
+        numbers = pa.array(range(rows * number, rows * (number + 1)))
+        k = f"k{number % 8}"
+        table.rows(f"d{number}", [(N, numbers), (K, pa.repeat(k, rows))], k=k, group_rows=rows)
+    table.commit_and_publish(1)
+    process = start(
+        "rewrite-data-files", tmp_path / "t", "--min-input-files", "2", "--yes",
+        *(on_cluster(running, **TWICE) if where == "cluster" else spark),
+    )  # fmt: skip
+    until = time.monotonic() + WAIT_S
+    try:
+        while not list((tmp_path / "t").rglob("begun/*.json")):
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        if where == "cluster":  # the server has none beside itself
+            busy = [each for each in executors(running) if each.children(recursive=True)]
+            busy[0].send_signal(signal.SIGKILL)
+    except BaseException:
+        process.kill()
+        raise
+    done = finished(process)
+    assert (done["status"], done["rewritten_data_files_count"], done["added_data_files_count"]) == (
+        "done",
+        files,
+        8,
+    )
+    newest = max((tmp_path / "t/metadata").glob("*.metadata.json"), key=lambda path: path.stat().st_mtime)
+    head = StaticTable.from_metadata(str(newest))
+    found = head.scan(selected_fields=("n",)).to_arrow()["n"].to_numpy()
+    assert sorted(found.tolist()) == [*range(rows * files)]
+    live = {path.rpartition("/")[2] for path in head.inspect.data_files()["file_path"].to_pylist()}
+    old = {f"d{number}.parquet" for number in range(files)}
+    assert {path.name for path in (tmp_path / "t").rglob("*.parquet")} == live | old
+    assert not list((tmp_path / "t").rglob("begun/*"))
 
 
 def test_spark_connect_plans_as_one_process_does_and_logs_no_secret(server: Running, tmp_path: Path) -> None:

@@ -24,8 +24,9 @@ from iceberg_cli.engines import selection as choice
 from iceberg_cli.engines.local import LocalEngine
 from iceberg_cli.engines.selection import EngineChoice
 from iceberg_cli.engines.spark.engine import SparkEngine
-from iceberg_cli.engines.spark.session import Session, translated
+from iceberg_cli.engines.spark.session import Session, pickled_without_storages, translated
 from iceberg_cli.engines.spark.startup import package_archive, prepare
+from iceberg_cli.engines.spark.worker import InlineBytes, Payload
 from iceberg_cli.errors import BackendUnavailable, UsageError
 from iceberg_cli.formats import open as choosing
 from iceberg_cli.formats.open import open_table
@@ -314,6 +315,52 @@ def test_an_option_is_stronger_than_the_environment() -> None:
     assert with_environment({}, environment) == {"client.region": "a", "s3.endpoint": "http://e"}
     for own in ({"region": "c", "endpoint_url": "f"}, {"s3.region": "c", "s3.endpoint": "f"}):
         assert with_environment(own, environment) == own
+
+
+def test_a_task_is_pickled_without_the_storages_that_it_holds() -> None:
+    first, second = RoutedStorage({"secret": "a-secret"}), RoutedStorage({"secret": "another"})
+
+    def task(name: str) -> object:
+        return first, second, name
+
+    data, storages = pickled_without_storages((task, first))
+    assert b"a-secret" in pickle.dumps(first)
+    assert b"a-secret" not in data
+    assert b"another" not in data
+    assert storages == [first, second]
+    held: list[object] = [LocalStorage(), LocalStorage()]
+    sent = Payload("", InlineBytes(data), storages=Payload("held", InlineBytes(pickle.dumps(held))))
+    again, own = sent.value()
+    assert [type(each) for each in again("x")[:2]] == [LocalStorage, LocalStorage]
+    assert again("x")[0] is own
+    assert again("x")[2] == "x"
+
+
+@pytest.mark.deep
+@pytest.mark.jvm
+def test_tasks_on_workers_create_files_on_an_object_store_and_no_secret_is_in_sparks_log(
+    spark_session: Session, moto_server: S3Server
+) -> None:
+    storage = RoutedStorage({**moto_server.options, "secret": "a-very-secret-secret"})
+    folder = f"s3://{moto_server.bucket}/{uuid.uuid4()}"
+
+    def task(number: int) -> int:
+        with_parts = storage.create(f"{folder}/{number}", on_upload=lambda _: None)
+        with_parts.write(bytes([number]) * 100)
+        with_parts.commit()
+        return os.getpid()
+
+    engine = SparkEngine(spark_session, storage)
+    ends = [
+        each for each in engine.run(task, [7, 8], may_begin=lambda: True, processes=1) if each is not None
+    ]
+    assert all(each.error is None for each in ends)
+    assert os.getpid() not in {each.result for each in ends}
+    assert [storage.read(f"{folder}/{number}") for number in (7, 8)] == [b"\7" * 100, b"\x08" * 100]
+    logs = Path(spark_session.spark.conf.get("spark.eventLog.dir").removeprefix("file:"))
+    logged = b"".join(path.read_bytes() for path in logs.rglob("*") if path.is_file())
+    assert b"iceberg-cli: rewriting a group of files" in logged
+    assert b"a-very-secret-secret" not in logged
 
 
 @pytest.mark.deep

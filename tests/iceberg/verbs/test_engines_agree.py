@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 import pytest
 
 from iceberg_cli.engines.spark.session import Session
+from iceberg_cli.storage.local import LocalStorage
+from iceberg_cli.testing.iceberg_rows import read_rows
 from tests.budget import deep_unless
 from tests.cli.lakes import listing
 from tests.cli.running import iceberg_cli
 from tests.conformance.both_engines import (
     BY_CHANCE,
     CARRIED_OUT,
+    DRAWS_NAMES,
     both,
 )
 from tests.fixtures.iceberg_tables import ALL
@@ -32,7 +36,7 @@ COMMANDS = {
     "check": ("inspect", "--check", "--deep"),
     "files": ("inspect", "files"),
 }
-EACH_VERB = ("expire", "rewrite", "merge", "upgrade")
+EACH_VERB = ("expire", "rewrite", "merge", "upgrade", "compact")
 
 
 @pytest.fixture(autouse=True)
@@ -68,8 +72,19 @@ def test_a_verb_leaves_the_same_table_and_says_the_same_of_it(
         checked = iceberg_cli("inspect", folder, "--check", "--format", "json", "--engine", engine).json
         left = {path for path in listing(folder) if (aside / path).exists()}
         report = {key: value for key, value in done.json.items() if key not in BY_CHANCE}
-        # A merge writes entries of new files, whose names are drawn.
-        entries = live_entries(of_folder(folder)) if verb != "merge-dvs" else []
-        found.append((report, left, len(listing(folder)), checked["counts"], checked["checked"], entries))
+        entries = live_entries(of_folder(folder)) if verb not in DRAWS_NAMES else []
+        rows = rows_of(folder) if name == "compact" else []
+        found.append(
+            (report, left, len(listing(folder)), checked["counts"], checked["checked"], entries, rows)
+        )
     assert found[1] == found[0]
     assert found[0][0]["status"] == "done"
+    assert name != "compact" or found[0][-1] == rows_of(aside)
+
+
+def rows_of(folder: Path) -> list[tuple[Any, ...]]:
+    """Of the head, by their ids, with the sequence numbers of their last updates."""
+    newest = max(folder.glob("metadata/v*.metadata.json"), key=lambda path: int(path.name[1:].split(".")[0]))
+    document = json.loads(newest.read_text())
+    rows = read_rows(LocalStorage(), document, document["current-snapshot-id"])
+    return sorted((row.row_id, row.last_updated, *row.values.values()) for row in rows)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.engines import Engine
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.iceberg.branch.entry_columns import Ints
 from iceberg_cli.iceberg.branch.file_filter import file_filter
@@ -19,6 +20,7 @@ from iceberg_cli.iceberg.branch.manifest_headers import losses
 from iceberg_cli.iceberg.branch.row_ids import given_again
 from iceberg_cli.iceberg.branch.where import parse_where
 from iceberg_cli.iceberg.rows.data_locations import data_locations
+from iceberg_cli.iceberg.rows.parquet_writer import obstacle_of
 from iceberg_cli.iceberg.spec.manifests.manifest import waiting
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
@@ -175,6 +177,7 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
         return plan
     lost = losses(table, metadata, head.rows.take(pa.array(found.manifests, pa.int64())))
     blocked += (*lost.blocked_by, *given_again(table, metadata, head), *_no_room(table, policy, groups))
+    blocked += _too_old(table.engine)
     return replace(
         plan,
         warnings=(*plan.warnings, *lost.warnings),
@@ -219,6 +222,21 @@ def _obstacles(table: IcebergTable, policy: RewriteDataFiles) -> tuple[tuple[str
             f"Without effect on files that are written here: {', '.join(settings.without_effect)}."
         )
     return blocked, tuple(warnings)
+
+
+def _too_old(engine: Engine) -> tuple[str, ...]:
+    """That the library which writes files is too old, where the engine's tasks run."""
+    ends = engine.run(_pyarrow_version, [None], may_begin=lambda: True, processes=1)
+    (end,) = (each for each in ends if each is not None)
+    if end.error is not None:
+        raise end.error
+    assert end.result is not None
+    found = obstacle_of(end.result, "on Spark's workers" if engine.is_distributed else "here")
+    return () if found is None else (found,)
+
+
+def _pyarrow_version(_: object) -> str:
+    return str(pa.__version__)
 
 
 def _no_room(table: IcebergTable, policy: RewriteDataFiles, groups: Groups) -> tuple[str, ...]:

@@ -94,13 +94,13 @@ class RewriteDataFiles(Policy):
     single_commit: bool = option(Switch(), "Commit all groups at once, at the end.", default=False)
     processes: int | None = option(
         Whole(),
-        "Groups that are rewritten side by side; default: as many as there are processors, 1 in `maintain`.",
+        "Groups rewritten side by side; default: the processors, 1 in `maintain`; on Spark all its cores are used.",
         in_policy_files=1,
         of_process=True,
     )
     memory: int | str | None = option(
         Size(),
-        "For all rows that are held at a time; default: 2GiB, or a quarter of what there is if that is less.",
+        "For all rows held at a time; default: 2GiB, or a quarter of what there is; on Spark of each task: 1GiB.",
         json_name="memory_bytes",
         of_process=True,
     )

@@ -25,6 +25,7 @@ _FORMAT: Final = "write.format.default"
 _DEFAULT_TARGET_BYTES: Final = 512 << 20
 _DEFAULT_COMMITS: Final = 10
 _DEFAULT_COMMIT_MS: Final = 600_000
+_WORKER_BYTES: Final = 1 << 30  # for a group on a machine of which nothing is known
 WITH_NULL_SNAPSHOTS: Final = (
     2  # the first format version whose entries inherit the id of the commit's snapshot
 )
@@ -87,10 +88,17 @@ def compaction_of(
     return settings, options
 
 
-def memory_of(policy: RewriteDataFiles) -> int:
-    """The bytes that all rows may take which are held at a time."""
+def memory_of_group(policy: RewriteDataFiles, *, side_by_side: int | None) -> int:
+    """The bytes that rows of one group may take which are held at a time.
+
+    Args:
+        policy: says how much there is for all that are on one machine.
+        side_by_side: groups that this machine has in work at a time; None: others have them.
+    """
     chosen = policy.bytes_of("memory")
-    return rows_by_default() if chosen is None else chosen
+    if side_by_side is None:
+        return _WORKER_BYTES if chosen is None else chosen
+    return (rows_by_default() if chosen is None else chosen) // max(1, side_by_side)
 
 
 def pace_of(policy: RewriteDataFiles) -> CommitPace:

@@ -32,7 +32,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import GroupRewriter
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
     WITH_ROW_IDS,
     compaction_of,
-    memory_of,
+    memory_of_group,
     write_settings,
 )
 from iceberg_cli.layout.rolling import Rolling
@@ -104,7 +104,9 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         types=types,
         equality=hidden.columns,
         deleted=DeletedKeys.of(hidden.keys),
-        memory_bytes=memory_of(policy) // max(1, min(processes, len(groups))),
+        memory_bytes=memory_of_group(
+            policy, side_by_side=None if table.engine.is_distributed else min(processes, len(groups))
+        ),
         is_proved=not policy.no_verify_rows,
     )
     return GroupTasks(

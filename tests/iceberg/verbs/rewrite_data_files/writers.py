@@ -84,7 +84,9 @@ class OtherWriter:
         self.opened.catalog.locations[NAME] = self.table.publish()
 
     def roll_back(self) -> None:
-        """Main is set to a snapshot of the past."""
+        """Main is set to a snapshot of the past, if one of them is there."""
+        if not self.history:
+            return
         snapshot_id = self.drawn.choice(sorted(self.history))
         document = self.table.document
         document["refs"]["main"]["snapshot-id"] = document["current-snapshot-id"] = snapshot_id
