@@ -1,12 +1,10 @@
-"""`python -m benchmarks compaction`: data files rewritten, against a copy by pyarrow and against Spark's procedure.
-
-No command has the verb yet: a program of ours calls it, and what it takes to start is counted.
-"""
+"""`python -m benchmarks compaction`: `rewrite-data-files`, against a copy by pyarrow and against Spark's procedure."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -17,31 +15,18 @@ import pyarrow.parquet as pq
 
 from benchmarks.bench import Bench, Row
 from benchmarks.measure import Run
-from benchmarks.peers import Session, python
-from benchmarks.rows import WARM, floor, matching
+from benchmarks.peers import Session
+from benchmarks.rows import COLD, WARM, floor, matching, verb
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.testing.iceberg_files import DATA, Json
+from iceberg_cli.testing.iceberg_files import DATA, EQUALITY_DELETES, Json
 from tests.delete_tables import DeleteTable
 
 SIZES: Final = {"S": (60, 3_000), "M": (600, 13_000), "L": (600, 130_000)}  # files, rows of each
 PARTITIONS: Final = 12
 _WORDS: Final = 20_000
 _FEW_WORDS: Final = 200
-
-OURS = """
-import sys, time
-from iceberg_cli.formats.open import open_table
-from iceberg_cli.iceberg.verbs.rewrite_data_files.plan import VERB
-from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
-from iceberg_cli.operation.apply import apply
-from iceberg_cli.operation.runtime import system_runtime
-unheard = lambda _: None
-table = open_table(sys.argv[1], storage_options={}, catalog_config=None, on_event=unheard)
-policy = RewriteDataFiles(no_verify_rows="no-proof" in sys.argv, processes=int(sys.argv[2]))
-planned = VERB.plan(table, policy, as_of_ms=time.time_ns() // 1_000_000)
-report = apply(planned, table, VERB, system_runtime(on_event=unheard, host="here", process_id=1))
-assert report.status == "done", report
-"""
+_EQUALITY: Final = 100
+_DELETED_KEYS: Final = 500  # of each equality delete file
 
 # Reads the files of each partition and writes one of them, two partitions at a time, with the same codec and level.
 COPY = """
@@ -66,37 +51,94 @@ with get_context("fork").Pool(2) as pool:
     pool.map(copy, sorted(by_folder.items()), chunksize=1)
 """
 
-SPARK = "CALL lake.system.rewrite_data_files(table => 'lake.db.t')"
+SPARK = "CALL lake.system.rewrite_data_files(table => 'lake.db.{}')"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """A table to compact, and the ratios that it may take at most.
+
+    Args:
+        name: of the table.
+        text: what is done.
+        version: of the format.
+        equality: how many equality delete files it has.
+        floor: to the copy by pyarrow, with the proof of rows and without; None where the copy does less than that.
+        warm: to Spark's procedure in a session that has run before, likewise; None: not compared.
+        cold: to Spark's procedure from the shell, likewise.
+        most_mb: what all our processes may take together.
+    """
+
+    name: str
+    text: str
+    version: int = 2
+    equality: int = 0
+    floor: tuple[float, float] | None = None
+    warm: tuple[float, float | None]
+    cold: tuple[float, float] | None = None
+    most_mb: float = 700
+
+
+_WORKS: Final = (
+    _Work(name="t", text="v2", floor=(2.0, 1.4), warm=(1 / 3, 1 / 4), cold=(1 / 6, 1 / 8)),
+    _Work(name="v3", text="v3, a tenth deleted by DVs", version=3, warm=(1 / 3, None)),
+    _Work(
+        name="eq",
+        text=f"v2, {_EQUALITY} equality deletes",
+        equality=_EQUALITY,
+        warm=(1 / 4, None),
+        most_mb=900,
+    ),
+)
 
 
 def compaction_rows(bench: Bench) -> Iterator[Row]:
     """All small files of a table of nine columns, with the proof of rows and without, and deleted rows applied."""
     files, rows = SIZES[bench.size_name]
-    for version, name in ((2, "t"), (3, "v3")):
-        table = bench.table(name, partial(make_rows_table, files=files, rows=rows, version=version))
-        work = f"v{version}, {files} files x {rows:,} rows"
-        copy = floor(COPY, table, matching("f*.parquet"))
-        for label, options, bar in (("", [], 2.0), (", rows not proved", ["no-proof"], 1.4)):
-            command = python(OURS, table.location, "2", *options)
-            yield Row(
-                work + label, "floor: pyarrow copy, 2 processes", command, copy, table.fresh, bar=bar, most_mb=700,
-            )  # fmt: skip
-    if bench.spark:
-        table = bench.table("t", partial(make_rows_table, files=files, rows=rows, version=2))
-        with Session(bench.root) as session:
-            yield Row(
-                f"v2, {files} files x {rows:,} rows", WARM, python(OURS, table.location, "2"),
-                partial(session.run, SPARK), table.fresh, look=partial(rows_of_head, table.location), bar=1 / 3,
-            )  # fmt: skip
+    for work in _WORKS:
+        make = partial(make_rows_table, files=files, rows=rows, version=work.version, equality=work.equality)
+        table = bench.table(work.name, make)
+        proved, unproved = (
+            Row(
+                f"{work.text}, {files} files x {rows:,} rows{label}", "", verb("rewrite-data-files", table, *options),
+                None, table.fresh, look=partial(rows_of_head, table.location), most_mb=work.most_mb,
+            )
+            for label, options in (("", ()), (", rows not proved", ("--no-verify-rows",)))
+        )  # fmt: skip
+        if work.floor is not None:
+            copy = floor(COPY, table, matching("f*.parquet"))
+            for row, bar in zip((proved, unproved), work.floor, strict=True):
+                yield replace(row, peer="floor: pyarrow copy, 2 processes", theirs=copy, look=None, bar=bar)
+        if not bench.spark:
+            continue
+        call = SPARK.format(work.name)
+        with Session(f"{bench.root}/wh") as session:
+            for row, bar in zip((proved, unproved), work.warm, strict=True):
+                if bar is not None:
+                    warm = partial(session.second_call, {"sql": call}, table.fresh)
+                    yield replace(row, peer=WARM, theirs=warm, bar=bar)
+            on_workers = ["rewrite-data-files", table.location, "-q", "--yes", "--engine", "spark"]
+            yield replace(
+                proved,
+                name=f"{proved.name}, Spark engine",
+                peer=WARM,
+                ours=partial(session.second_call, {"arguments": on_workers}, table.fresh),
+                theirs=partial(session.second_call, {"sql": call}, table.fresh),
+                bar=1.0,
+                most_mb=None,
+            )
+            for row, bar in zip((proved, unproved), work.cold or (), strict=False):
+                yield replace(row, peer=COLD, theirs=partial(session.call, call, cold=True), bar=bar)
 
 
 def rows_of_head(location: str, _: Run) -> Hashable:
-    """The number of rows, and the sum of their numbers, by PyIceberg."""
+    """The number of rows in the data files of the current snapshot, and the sum of their numbers."""
     from pyiceberg.table import StaticTable
 
     newest = max(Path(f"{location}/metadata").glob("*.metadata.json"), key=lambda path: path.stat().st_mtime)
-    found = StaticTable.from_metadata(str(newest)).scan(selected_fields=("n",)).to_arrow()
-    return found.num_rows, int(np.sum(found["n"].to_numpy()))
+    files = StaticTable.from_metadata(str(newest)).inspect.data_files()["file_path"].to_pylist()
+    numbers = [pq.read_table(path.removeprefix("file:"), columns=["n"])["n"].to_numpy() for path in files]
+    return sum(map(len, numbers)), sum(int(each.sum()) for each in numbers)
 
 
 def _column(field_id: int, name: str, type_: Any) -> Json:
@@ -124,8 +166,16 @@ FIELDS: Final = [
 ]  # fmt: skip
 
 
-def make_rows_table(location: str, *, files: int, rows: int, version: int) -> None:
-    """A table of 12 partitions in files of zstd; of version 3, a tenth of the rows of each file is deleted."""
+def make_rows_table(location: str, *, files: int, rows: int, version: int, equality: int = 0) -> None:
+    """A table of 12 partitions in files of zstd; of version 3, a tenth of the rows of each file is deleted.
+
+    Args:
+        location: of the table.
+        files: of data.
+        rows: of each.
+        version: of the format.
+        equality: delete files by the number of rows, each of one partition.
+    """
     table = DeleteTable(storage=LocalStorage(), location=location, format_version=version, schema=SCHEMA)
     table.document["properties"] = {"write.parquet.compression-codec": "zstd"}
     table.document["last-column-id"] = 10
@@ -162,4 +212,17 @@ def make_rows_table(location: str, *, files: int, rows: int, version: int) -> No
             names = [f"f{k}-{number}" for number in range(first, files, PARTITIONS)]
             table.vectors(f"v{k}", {name: set(range(first, rows, 10)) for name in names}, k=k)
         table.commit(2)
+    for number in range(equality):
+        k = f"p{number % PARTITIONS:02d}"
+        of_partition = range(number % PARTITIONS, files, PARTITIONS)
+        keys = [
+            drawn.choice(of_partition) * rows + int(row) for row in drawn.integers(0, rows, _DELETED_KEYS)
+        ]
+        sink = io.BytesIO()
+        pq.write_table(pa.table([pa.array(keys, pa.int64())], schema=pa.schema(FIELDS[:1])), sink)
+        entry = table.file(
+            f"e{k}-{number}.parquet", sink.getvalue(), EQUALITY_DELETES, len(keys), equality_ids=[1]
+        )
+        table.add(entry, k=k)
+        table.commit(10 + number)
     table.publish()

@@ -29,6 +29,7 @@ DELTA_RS = "import sys; from deltalake import DeltaTable; t = DeltaTable(sys.arg
 DELTA_CHECKPOINT = DELTA_RS + "t.create_checkpoint()"
 VACUUM = {"lite": "t.vacuum(dry_run=False)", "full": "t.vacuum(dry_run=False, full=True)"}
 WARM = "Spark, warm session"
+COLD = "Spark, new process"
 REWRITE_MANIFESTS = "CALL lake.system.rewrite_manifests('lake.db.{}')"
 REWRITE_POSITION_DELETES = (
     "CALL lake.system.rewrite_position_delete_files(table => 'lake.db.positions', "
@@ -178,7 +179,7 @@ def expire_rows(bench: Bench) -> Iterator[Row]:
         with Session(f"{bench.root}/wh") as session:
             cold = partial(session.call, call, cold=True)
             warm = partial(session.second_call, {"sql": call}, row.before)
-            yield replace(row, peer="Spark, new process", theirs=cold, bar=1 / 15 if whole else None, pairs=1)
+            yield replace(row, peer=COLD, theirs=cold, bar=1 / 15 if whole else None, pairs=1)
             yield replace(row, peer=WARM, theirs=warm, bar=bar or (1 / 6 if whole else 1 / 5))
     if bench.size_name != "L":
         wide = bench.table("wide", tables.make_wide_table)
