@@ -232,9 +232,10 @@ class InvalidMetadata(CorruptFile):
 
 
 class BackendUnavailable(IcebergCliError):
-    """Storage or catalog did not answer."""
+    """Storage or catalog did not answer. `unanswered` is the path of a file that may be there all the same."""
 
     exit_code = 16
+    unanswered = ""
     default_next_step = "Run the same command again once it answers."
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused
 from iceberg_cli.operation.deletion_probe import check_deletable
+from iceberg_cli.operation.groups.creator import remove_leftovers
 from iceberg_cli.operation.groups.run import GROUP_COLUMNS, GroupsRun, abandon_groups
 from iceberg_cli.operation.journal import PLAN_FILE, Journal, load_plan, load_removals
 from iceberg_cli.operation.late_files import close, look_again, take_over
@@ -188,6 +189,8 @@ def resume(
         )
     if operation.look_again is not None:
         take_over(journal, runtime)
+        if operation.groups is not None:
+            remove_leftovers(table.workspace, journal, operation.groups)
         return look_again(table, journal, operation, runtime)
     loaded = load_plan(journal)
     verb = verbs[operation.verb]

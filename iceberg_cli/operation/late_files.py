@@ -1,7 +1,11 @@
-"""The end of an operation, which waits for files that Spark's workers may still write."""
+"""The end of an operation, which waits for files that may still arrive.
+
+Those are what Spark's workers may still write, and what a storage did not answer for.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from iceberg_cli.operation.journal import Journal
@@ -20,31 +24,47 @@ def take_over(journal: Journal, runtime: Runtime) -> None:
     journal.append(Resume(at_ms=runtime.now_ms(), **runtime.process()))
 
 
-def close(journal: Journal, status: str, runtime: Runtime) -> None:
+def close(
+    journal: Journal, status: str, runtime: Runtime, *, unanswered: Sequence[str] | None = None
+) -> bool:
     """Record that nothing is left to do, and delete the journal.
 
     Where the driver of workers died while they wrote, the journal stays for a day: one of them that stood still may put
-    a file after all of theirs were deleted, and only the journal has its name.
+    a file after all of theirs were deleted, and only the journal has its name. So it does where a storage did not
+    answer, which may carry out what it was sent later.
+
+    Args:
+        journal: of the operation.
+        status: how it ended.
+        runtime: has the time.
+        unanswered: the paths of data files for which there was no answer; None: all was answered.
+
+    Returns:
+        Whether the journal is gone.
     """
     operation = journal.operation()
-    if operation is None or not operation.late:
+    groups = None if operation is None else operation.groups
+    if unanswered is None and (operation is None or not (operation.late or (groups and groups.late))):
         journal.close(status)
-    else:
-        journal.append(LookAgain(status=status, at_ms=runtime.now_ms() + _LATE_MS))
+        return True
+    at_ms = runtime.now_ms() + _LATE_MS
+    journal.append(LookAgain(status=status, at_ms=at_ms, paths=tuple(unanswered or ()) or None))
+    return False
 
 
 def look_again(table: Table, journal: Journal, operation: Operation, runtime: Runtime) -> Report:
-    """Delete files that workers wrote late, and close the operation if its day is over."""
-    assert operation.look_again is not None
-    table.workspace.discard(operation.late, marks=[operation.operation_id])
-    at_ms = operation.look_again.at_ms
-    if runtime.now_ms() >= at_ms:
-        journal.close(operation.look_again.status)
-        note = "What Spark's executors wrote after it had ended is deleted, if there was any."
+    """Delete files that arrived late, and close the operation if its day is over."""
+    record = operation.look_again
+    assert record is not None
+    late = [*operation.late, *(record.paths or ())]
+    table.workspace.discard(late, marks=[operation.operation_id])
+    if runtime.now_ms() >= record.at_ms:
+        journal.close(record.status)
+        note = "What arrived for it after it had ended is deleted, if there was any."
     else:
         note = (
-            "It has ended. What Spark's executors wrote for it since is deleted, if there was any; the first run after "
-            f"{iso(at_ms)} looks for the last time."
+            "It has ended. What arrived for it since is deleted, if there was any; the first run after "
+            f"{iso(record.at_ms)} looks for the last time."
         )
     return Report(
         verb=operation.verb,

@@ -17,6 +17,7 @@ from iceberg_cli.operation.records import (
     GroupRecord,
     GroupsDone,
     GroupsDropped,
+    GroupsSent,
     LeaveFiles,
     LookAgain,
     Record,
@@ -83,6 +84,8 @@ class GroupStates:
         dropped: numbers of those that will not be committed, each with the reason.
         broken: those of them that have files which cannot be read.
         files_stay: those that a version of the past, or a request that may still arrive, may name.
+        sent: whether other machines may be at work on some for the process that goes on with the operation.
+        late: whether they may be for one from which another process took over.
     """
 
     finished: Mapping[int, FinishedGroup] = field(default_factory=dict)
@@ -90,6 +93,8 @@ class GroupStates:
     dropped: Mapping[int, str] = field(default_factory=dict)
     broken: frozenset[int] = frozenset()
     files_stay: frozenset[int] = frozenset()
+    sent: bool = False
+    late: bool = False
 
     def uncommitted(self) -> list[FinishedGroup]:
         """Those that are finished and still to be committed, by number."""
@@ -113,7 +118,8 @@ class Operation:
     """The state of an operation after the records of its journal.
 
     `late` are files that workers may still write for a process from which another one took over, and that nothing will
-    ever reference. `look_again` is set where all is done but for these. `groups`: of an operation of many commits.
+    ever reference. `look_again` is set where all is done but for files that may still arrive. `groups`: of an operation
+    of many commits.
     """
 
     operation_id: str
@@ -221,10 +227,11 @@ def after(operation: Operation, record: Record) -> Operation:
                 process_id=record.process_id,
                 process_started=record.process_started,
                 late=tuple(late),
+                groups=_taken_over(operation.groups),
             )
         case LookAgain():
             return replace(operation, look_again=record)
-        case GroupsDone() | GroupsDropped():
+        case GroupsSent() | GroupsDone() | GroupsDropped():
             return replace(operation, groups=_groups_after(operation.groups or GroupStates(), record))
         case _:
             state = _after(operation.steps.get(record.step, StepState()), record)
@@ -241,8 +248,14 @@ def after(operation: Operation, record: Record) -> Operation:
             return replace(found, groups=groups)
 
 
+def _taken_over(groups: GroupStates | None) -> GroupStates | None:
+    return None if groups is None else replace(groups, late=groups.late or groups.sent, sent=False)
+
+
 def _groups_after(groups: GroupStates, record: GroupRecord) -> GroupStates:
     match record:
+        case GroupsSent():
+            return replace(groups, sent=True)
         case GroupsDone():
             found = map(FinishedGroup, record.numbers, record.attempts, record.digests)
             return replace(groups, finished={**groups.finished, **{each.number: each for each in found}})

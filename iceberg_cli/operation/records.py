@@ -216,6 +216,13 @@ class StepDone(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsSent(_Wire):
+    """Groups are about to be rewritten by processes on other machines, which may outlive this one."""
+
+    kind = "groups-sent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsDone(_Wire):
     """Groups are finished: what each wrote stands in a file beside the journal, and counts by this record alone.
 
@@ -252,11 +259,16 @@ class GroupsDropped(_Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookAgain(_Wire):
-    """All is done, but workers may still write: at `at_ms` their files are deleted, and the operation is closed."""
+    """All is done, but files may still arrive: at `at_ms` these are deleted, and the operation is closed.
+
+    `paths` are those of groups whose requests had no answer.
+    """
 
     kind = "look-again"
+    optional = frozenset({"paths"})
     status: str
     at_ms: int
+    paths: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,16 +291,16 @@ StepRecord: TypeAlias = (
     | SweepOutcome
     | StepDone
 )
-GroupRecord: TypeAlias = GroupsDone | GroupsDropped
+GroupRecord: TypeAlias = GroupsSent | GroupsDone | GroupsDropped
 Record: TypeAlias = Begin | Resume | StepRecord | GroupRecord | LookAgain | Close
 _KINDS: Final[Mapping[str, type[Record]]] = {
     each.kind: each
     for each in (
         Begin, Resume, Stage, Discard, LeaveFiles, CommitIntent, CommitOutcome, SweepOnly, SweepIntent, SweepOutcome,
-        StepDone, GroupsDone, GroupsDropped, LookAgain, Close,
+        StepDone, GroupsSent, GroupsDone, GroupsDropped, LookAgain, Close,
     )
 }  # fmt: skip
-_OF_GROUPS: Final = frozenset({GroupsDone.kind, GroupsDropped.kind})
+_OF_GROUPS: Final = frozenset({GroupsSent.kind, GroupsDone.kind, GroupsDropped.kind})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

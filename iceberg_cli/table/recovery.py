@@ -38,7 +38,7 @@ class OpenOperation:
         operation_id: its id.
         operation: None where its journal cannot be read.
         state: running, interrupted, asking (stopped inside a commit), waiting (for its grace), sweeping, look_again
-            (for files that Spark's executors may still write) or unreadable.
+            (for files that may still arrive) or unreadable.
         message: the state in words.
         until_ms: when what it waits for is over, in ms since the epoch; None where it waits for no time.
         waits_for: the id of the operation that goes first, or None.
@@ -224,7 +224,7 @@ def _state_of(operation: Operation, *, now_ms: int) -> tuple[str, str, int | Non
             return "interrupted", "stopped before its commit; nothing was changed", None
         case "look-again":
             assert operation.look_again is not None
-            message = "over; its journal stays for a day, for files that Spark's executors may still write"
+            message = "over; its journal stays for a day, for files that may still arrive"
             return "look_again", message, operation.look_again.at_ms
         case "ask-the-catalog":
             return "asking", "stopped inside its commit; resume finds out whether it happened", None

@@ -253,7 +253,7 @@ def test_what_a_worker_writes_within_a_day_the_next_resume_and_the_first_run_aft
         Path(path).write_bytes(data)
         assert resumed(root, after_ms=after_ms).status == "nothing_to_do"
         assert listing_of_table(root) == before
-    assert "Spark's executors" in operations(opened(root), now_ms=NOW_MS)[0].message
+    assert "files that may still arrive" in operations(opened(root), now_ms=NOW_MS)[0].message
     Path(path).write_bytes(data)
     assert settled_at(root, DAY_MS - 1) == []
     (settled,) = settled_at(root, DAY_MS)

@@ -10,17 +10,32 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from iceberg_cli.encoding.strict_json import loads
-from iceberg_cli.errors import TakenOver
-from iceberg_cli.operation.groups.results import GroupResult, digest_of, result_path
-from iceberg_cli.operation.operation_state import FinishedGroup
+from iceberg_cli.errors import AccessDenied, BackendUnavailable, TakenOver
+from iceberg_cli.operation.groups.results import GroupResult, digest_of, groups_folder_of, result_path
+from iceberg_cli.operation.journal import Journal
+from iceberg_cli.operation.operation_state import FinishedGroup, GroupStates
+from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.storage import Storage, Writer
 
 _BEGUN: Final = "begun"
 _NAME: Final = re.compile(r"(?P<number>\d+)-(?P<attempt>\d+x[0-9a-f]+)[-.]")
+
+
+@contextmanager
+def _noted(path: str) -> Iterator[None]:
+    """Where the storage gives no answer, note for which file: it may be there later."""
+    try:
+        yield
+    except AccessDenied:
+        raise
+    except BackendUnavailable as error:
+        error.unanswered = path
+        raise
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,12 +68,10 @@ class Creator:
         path = place(f"{self._files:05d}-{self.operation_id}-{self.number}-{self.attempt}{self.suffix}")
         begun = f"{self.folder}/{_BEGUN}/{self.number}-{self.attempt}-{self._files}"
         self._files += 1
-        self.storage.put_if_absent(f"{begun}.json", _encoded({"path": path}))
+        self._put(f"{begun}.json", _encoded({"path": path}))
 
         def record(upload_id: str) -> None:
-            self.storage.put_if_absent(
-                f"{begun}-upload.json", _encoded({"path": path, "upload_id": upload_id})
-            )
+            self._put(f"{begun}-upload.json", _encoded({"path": path, "upload_id": upload_id}))
 
         writer = self.storage.create(path, on_upload=record)
         return NewFile(writer, self.storage, path, f"{begun}.json")
@@ -66,7 +79,23 @@ class Creator:
     def keep(self, name: str, data: bytes) -> None:
         """Keep something beside the result, such as where rows went."""
         result = GroupResult(number=self.number, attempt=self.attempt, paths=(), folder=self.folder)
-        self.storage.put_if_absent(result.kept(name), data)
+        self._put(result.kept(name), data)
+
+    def finish(self, written: Written) -> FinishedGroup:
+        """Store the result of the try."""
+        data = GroupResult(
+            number=self.number,
+            attempt=self.attempt,
+            paths=written.paths,
+            counts=written.counts,
+            content=written.content,
+        ).to_bytes()
+        self._put(result_path(self.folder, self.number, self.attempt), data)
+        return FinishedGroup(self.number, self.attempt, digest_of(data))
+
+    def _put(self, path: str, data: bytes) -> None:
+        with _noted(path):
+            self.storage.put_if_absent(path, data)
 
 
 class NewFile(Writer):
@@ -88,7 +117,8 @@ class NewFile(Writer):
         self._writer.abort()
 
     def _commit(self) -> None:
-        self._writer.commit()
+        with _noted(self._path):
+            self._writer.commit()
         if self._storage.stat_many([self._record]) == [None]:
             self._storage.erase([self._path])
             raise TakenOver(
@@ -137,35 +167,23 @@ class GroupWork:
             attempt=attempt,
             suffix=self.suffix,
         )
-        written = self.rewrite(creator, task)
-        data = GroupResult(
-            number=number,
-            attempt=attempt,
-            paths=written.paths,
-            counts=written.counts,
-            content=written.content,
-        ).to_bytes()
-        self.storage.put_if_absent(result_path(self.folder, number, attempt), data)
-        return FinishedGroup(number, attempt, digest_of(data))
+        return creator.finish(self.rewrite(creator, task))
 
 
-def remove_leftovers(
-    storage: Storage,
-    folder: str,
-    needed: frozenset[tuple[int, str]],
-    discard: Callable[[Sequence[str]], None],
-    *,
-    owner: str = "",
-) -> None:
+def remove_leftovers(workspace: Workspace, journal: Journal, groups: GroupStates, *, owner: str = "") -> None:
     """Delete what tries of groups began and nothing needs, then what was kept of them beside the journal.
 
     Args:
-        storage: of the files.
-        folder: of the operation's groups.
-        needed: number and attempt of each try whose files stay.
-        discard: deletes data files.
+        workspace: of the table.
+        journal: of the operation.
+        groups: as it has them.
         owner: the mark of the process whose tries alone go; empty: all, and nothing stays beside the journal.
     """
+    storage, folder, needed = workspace.storage, groups_folder_of(journal), groups.needed()
+
+    def discard(paths: Sequence[str]) -> None:
+        workspace.discard(paths, marks=[journal.operation_id])
+
     paths: list[str] = []
     files = [*_records(storage, folder)]
     mark = f"{owner}x" if owner else ""

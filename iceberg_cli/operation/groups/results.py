@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 from iceberg_cli.encoding.strict_json import check_shape, loads
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.operation_state import FinishedGroup
 from iceberg_cli.paths import GROUPS_FOLDER
 from iceberg_cli.storage import Storage
@@ -80,9 +81,10 @@ class GroupResult:
         )
 
 
-def groups_folder(table_location: str, operation_id: str) -> str:
+def groups_folder_of(journal: Journal) -> str:
     """Where the results of an operation's groups are, and what else its tries keep."""
-    return f"{table_location.rstrip('/')}/{GROUPS_FOLDER}/{operation_id}"
+    table_location = journal.folder.rsplit("/", 3)[0]
+    return f"{table_location}/{GROUPS_FOLDER}/{journal.operation_id}"
 
 
 def result_path(folder: str, number: int, attempt: str) -> str:

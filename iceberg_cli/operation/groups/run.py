@@ -22,12 +22,13 @@ from iceberg_cli.errors import (
 from iceberg_cli.operation.committing_run import CommittingRun, paths_of
 from iceberg_cli.operation.groups.creator import GroupWork, remove_leftovers
 from iceberg_cli.operation.groups.heartbeat import Heartbeat, at_work_here
-from iceberg_cli.operation.groups.results import GroupResult, groups_folder, read_result
+from iceberg_cli.operation.groups.results import GroupResult, groups_folder_of, read_result
 from iceberg_cli.operation.late_files import close
 from iceberg_cli.operation.operation_state import FinishedGroup, GroupStates, Operation, StepState
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
-from iceberg_cli.operation.records import Begin, GroupsDone, GroupsDropped, StepDone
+from iceberg_cli.operation.records import Begin, GroupsDone, GroupsDropped, GroupsSent, StepDone
 from iceberg_cli.operation.reporting import added_snapshot
+from iceberg_cli.paths import scheme_of
 from iceberg_cli.plan.events import COMMIT, STAGE, WAIT, Event
 from iceberg_cli.plan.groups import Groups
 from iceberg_cli.plan.plan import StagedFile, Step, Task
@@ -53,6 +54,9 @@ _FAILED_FILES: Final = "failed_data_files_count"
 _LOST_DELETES: Final = "lost_deletes_count"
 GROUP_COLUMNS: Final = (CONFLICTED, FAILED, _FAILED_FILES, _LOST_DELETES)
 _PLANNED_ON_IS_GONE: Final = "the snapshot that it was planned on is gone"
+_MAY_ARRIVE: Final = (
+    " A file that it wrote may still arrive: `resume`, or the first run after a day, deletes it."
+)
 _SHOWN_LOST: Final = 20  # deletes; the others are counted
 
 
@@ -66,6 +70,7 @@ class GroupsRun(CommittingRun):
     failure: IcebergCliError | None = None
     _unrecorded: list[FinishedGroup] = field(default_factory=list)
     _unread: dict[int, CorruptFile] = field(default_factory=dict)  # groups that failed, not recorded yet
+    _unanswered: list[str] = field(default_factory=list)  # files for which the storage gave no answer
     _lost_deletes: tuple[str, ...] = ()  # as `Batch` has them
     _outputs: tuple[str, ...] = ()  # data files of the commit that is about to be sent
     _outputs_seen_ms: int = 0  # when all of them were seen to be there
@@ -88,7 +93,7 @@ class GroupsRun(CommittingRun):
             now_ms=now_ms,
             begin=replace(begin, **self.runtime.process()),
         )
-        self.folder = _folder_of(self.journal)
+        self.folder = groups_folder_of(self.journal)
         self._owner = str(self.journal.next_number)
         self._begun_ms = self._recorded_ms = self._committed_ms = now_ms()
         self._is_certain()
@@ -161,6 +166,8 @@ class GroupsRun(CommittingRun):
         todo = [number for number in todo if number in tasks.groups]
         items = [(number, tasks.groups[number]) for number in todo]
         pace = self.verb.pace(self.shown)
+        if self.table.workers_write:
+            self.journal.append(GroupsSent())
         ends = self.table.engine.run(work, items, may_begin=self._may_begin, processes=tasks.processes)
         with self._phase(STAGE), closing(ends):
             sizes = self._plan_groups.rows["bytes"].take(pa.array(todo, pa.int64())).to_pylist()
@@ -243,6 +250,8 @@ class GroupsRun(CommittingRun):
         elif isinstance(end.error, TakenOver):
             raise end.error
         else:
+            if isinstance(end.error, BackendUnavailable) and end.error.unanswered:
+                self._unanswered.append(end.error.unanswered)
             self.failure = self.failure or end.error
 
     def _record(self, *, at_once: bool) -> None:
@@ -453,9 +462,11 @@ class GroupsRun(CommittingRun):
         is_whole = len(states.committed) == len(self._plan_groups)
         report = self._groups_report("done" if is_whole else "partial", started_ms)
         self._remove_leftovers()
-        close(self.journal, report.status, self.runtime)
+        is_over = close(self.journal, report.status, self.runtime, unanswered=self._late_files())
         if self.failure is not None:
             self.failure.state = self._state_of_groups()
+            if not is_over:
+                self.failure.state += _MAY_ARRIVE
             raise self.failure
         if self.runtime.stop_requested() and not is_whole:
             stop = Interrupted if states.committed else Cancelled
@@ -471,13 +482,19 @@ class GroupsRun(CommittingRun):
             )
         return report
 
+    def _late_files(self) -> list[str] | None:
+        """Data files for which there was no answer; None where there was one for all, those beside the journal too."""
+        # What is sent to a local disk is done, or never will be.
+        found = [path for path in self._unanswered if scheme_of(path) != "file"]
+        return [path for path in found if not path.startswith(f"{self.folder}/")] if found else None
+
     def _remove_own(self) -> None:
         """Delete what this process wrote and no record names: another one has taken the operation over."""
         with suppress(BackendUnavailable):
             self._remove_leftovers(owner=self._owner)
 
     def _remove_leftovers(self, *, owner: str = "") -> None:
-        _remove_leftovers(self.table, self.journal, self._groups(), owner=owner)
+        remove_leftovers(self.table.workspace, self.journal, self._groups(), owner=owner)
 
     def _left_open(self, started_ms: int) -> Report:
         """Others commit too often: what is finished waits for `resume`."""
@@ -557,7 +574,7 @@ def abandon_groups(table: Table, journal: Journal) -> None:
             _drop(journal, dict.fromkeys(state.intent.groups or (), reason), files_stay=True)
     waiting = _groups_of(journal).uncommitted()
     _drop(journal, {each.number: "it was abandoned" for each in waiting})
-    _remove_leftovers(table, journal, _groups_of(journal))
+    remove_leftovers(table.workspace, journal, _groups_of(journal))
 
 
 def _drop(journal: Journal, reasons: Mapping[int, str], **values: bool) -> None:
@@ -567,11 +584,6 @@ def _drop(journal: Journal, reasons: Mapping[int, str], **values: bool) -> None:
         journal.append(
             GroupsDropped(numbers=numbers, reasons=tuple(reasons[number] for number in numbers), **values)
         )
-
-
-def _folder_of(journal: Journal) -> str:
-    """Where the results of an operation's groups are."""
-    return groups_folder(journal.folder.rsplit("/", 3)[0], journal.operation_id)
 
 
 def _folded(journal: Journal) -> Operation:
@@ -584,16 +596,6 @@ def _groups_of(journal: Journal) -> GroupStates:
     groups = _folded(journal).groups
     assert groups is not None
     return groups
-
-
-def _remove_leftovers(table: Table, journal: Journal, groups: GroupStates, *, owner: str = "") -> None:
-    remove_leftovers(
-        table.workspace.storage,
-        _folder_of(journal),
-        groups.needed(),
-        lambda paths: table.workspace.discard(paths, marks=[journal.operation_id]),
-        owner=owner,
-    )
 
 
 def _silent() -> BackendUnavailable:

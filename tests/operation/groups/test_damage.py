@@ -11,11 +11,13 @@ import pytest
 
 from iceberg_cli.errors import BackendUnavailable, CommitConflict, CorruptFile, Refused, RequestTooLarge
 from iceberg_cli.operation.groups.creator import Creator, Written, remove_leftovers
-from iceberg_cli.operation.groups.results import groups_folder
+from iceberg_cli.operation.groups.results import groups_folder_of
+from iceberg_cli.operation.operation_state import GroupStates
 from iceberg_cli.operation.outcomes import Conflict
 from iceberg_cli.testing.crash.world import DAY_MS, Crash, Script, SimStorage, World, crash
 from tests.operation.groups.numbers_table import (
     LOCATION,
+    NumbersWorkspace,
     Process,
     RewriteVerb,
     make_table,
@@ -186,8 +188,10 @@ def test_two_processes_clean_up_at_once() -> None:
         return whole(path, span)
 
     storage.read = watched  # type: ignore[method-assign]
-    remove_leftovers(storage, folder, frozenset(), lambda files: storage.erase([*files]) and None)
-    assert folder == groups_folder(LOCATION, folder.rpartition("/")[2])
+    workspace = NumbersWorkspace(storage=storage)
+    journal = workspace.journal(folder.rpartition("/")[2])
+    assert folder == groups_folder_of(journal)
+    remove_leftovers(workspace, journal, GroupStates())
     assert (unneeded(world), world.leaked_uploads) == ([], {})
 
 
