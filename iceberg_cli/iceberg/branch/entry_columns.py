@@ -83,6 +83,8 @@ FILES_SCHEMA: Final = pa.schema(
         "first_row_id": pa.int64(),
         "sort_order_id": pa.int32(),
         "encrypted": pa.bool_(),
+        "lower_bound": pa.binary(),  # of one column that is asked for, as it is stored
+        "upper_bound": pa.binary(),
     }
 )
 """Of live data files."""
@@ -101,6 +103,7 @@ class EntryReader:
         types: of columns by field id.
         places: manifest path -> row of the manifest list.
         where: which are chosen.
+        bounds_of: the column whose bounds are kept, by its id; None: of none.
         path_keys: gives n paths keys that are equal wherever two paths mean one file.
     """
 
@@ -108,6 +111,7 @@ class EntryReader:
     types: Mapping[int, Type]
     places: Mapping[str, int]
     where: FileFilter = field(default_factory=FileFilter)
+    bounds_of: int | None = None
     path_keys: PathKeys = path_key_column
 
     def deletes(
@@ -184,7 +188,7 @@ class EntryReader:
 
         Args:
             sources: see `Reachability.entries`.
-            batch: with `FILE_COLUMNS`, and those that `where` reads.
+            batch: with `FILE_COLUMNS`, those that `where` reads, and `BOUNDS` where some are kept.
 
         Raises:
             CorruptFile: see `partitions`.
@@ -210,8 +214,15 @@ class EntryReader:
             "first_row_id": rows["first_row_id"],
             "sort_order_id": rows["sort_order_id"],
             "encrypted": pc.is_valid(rows["key_metadata"]),
+            "lower_bound": self._bound(rows, BOUNDS[0]),
+            "upper_bound": self._bound(rows, BOUNDS[1]),
         }
         return pa.table(columns, schema=FILES_SCHEMA), tuples
+
+    def _bound(self, rows: pa.Table, name: str) -> pa.Array:
+        if self.bounds_of is None:
+            return pa.nulls(len(rows), pa.binary())
+        return pc.map_lookup(rows[name].combine_chunks(), pa.scalar(self.bounds_of, pa.int32()), "first")
 
     def partitions(
         self,

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.branch.entry_columns import (
+    BOUNDS,
     DELETE_COLUMNS,
     FILE_COLUMNS,
     FILES_SCHEMA,
@@ -40,13 +41,16 @@ class BranchFiles:
     tuples: Mapping[bytes, tuple[Any, ...]]
 
 
-def branch_files(table: IcebergTable, head: BranchHead, where: FileFilter | None = None) -> BranchFiles:
+def branch_files(
+    table: IcebergTable, head: BranchHead, where: FileFilter | None = None, *, bounds_of: int | None = None
+) -> BranchFiles:
     """Read the manifests of a head.
 
     Args:
         table: as loaded.
         head: of one of its branches.
         where: data files and deletes say whether they are chosen; None: all are.
+        bounds_of: a column whose bounds data files say, by its id.
 
     Raises:
         CorruptFile: one cannot be read whole.
@@ -58,12 +62,14 @@ def branch_files(table: IcebergTable, head: BranchHead, where: FileFilter | None
         types=column_types(metadata),
         places={path: place for place, path in enumerate(paths)},
         where=where,
+        bounds_of=bounds_of,
     )
+    bounds = () if bounds_of is None else BOUNDS
     tuples: dict[bytes, tuple[Any, ...]] = {}
     data: list[pa.Table] = [FILES_SCHEMA.empty_table()]
     deletes: list[pa.Table] = []
     for content, columns, make, found in (
-        (DATA, (*FILE_COLUMNS, *where.entry_columns), reader.files, data),
+        (DATA, tuple(dict.fromkeys((*FILE_COLUMNS, *where.entry_columns, *bounds))), reader.files, data),
         (DELETES, DELETE_COLUMNS, reader.deletes, deletes),
     ):
         rows = head.rows.filter(pc.equal(head.rows["content"], content))

@@ -42,9 +42,10 @@ class GroupTask:
         number: of the group in its operation.
         spec_id: of its partition spec.
         partition: a value for each field of the spec, as `single_value` has them.
-        inputs: in the order of their rows: by sequence number, then by path.
+        inputs: in the order of their rows: by sequence number, then by path, or as they follow each other by key.
         expected_bytes: of all outputs, about.
         rolling: where outputs end.
+        sort_order_id: of the order that outputs are of whose rows are seen to be in it; 0: none.
     """
 
     number: int
@@ -53,6 +54,7 @@ class GroupTask:
     inputs: tuple[DataFile, ...]
     expected_bytes: int
     rolling: Rolling
+    sort_order_id: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,11 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
 from iceberg_cli.iceberg.verbs.rewrite_data_files.batch import batch_of, changed
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.freed_later import freed_later
+from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import (
+    first_column,
+    in_key_order,
+    ordered_columns,
+)
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_values, unpartitioned
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import VERB_NAME, RewriteDataFiles
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import fields_in_files
@@ -166,7 +171,7 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
         assert within.groups is not None
         blocked += _no_room(table, policy, within.groups)
         return replace(within, warnings=warnings, blocked_by=tuple(blocked))
-    files = branch_files(table, head, where)
+    files = branch_files(table, head, where, bounds_of=first_column(metadata))
     found = _chosen(table, files, settings)
     groups = found.groups
     plan = replace(plan, verdicts=found.verdicts, warnings=(*warnings, *found.warnings), groups=groups)
@@ -291,6 +296,7 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
     inputs = data.take(pa.array(found.file)).append_column("group", pa.array(found.group, pa.int64()))
     inputs = inputs.append_column("position_digest", pa.array(applied.position_digests[found.file]))
     inputs = inputs.append_column("equality_digest", pa.array(applied.equality_digests[found.file]))
+    inputs, unordered = _in_key_order(table, inputs)
     dead = rules.dead_deletes(
         data,
         files.deletes,
@@ -322,6 +328,12 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
         for row, code in enumerate(reasons.partition.tolist())
     )
     doubts = list(_doubts(data, applied.doubts, names, codes))
+    warnings = [each.text for each in doubts]
+    if unordered:
+        warnings.append(
+            f"{count(unordered, 'data files')} of the table's sort order {metadata.default_sort_order_id} are written "
+            "to files that are of none: rows are not sorted, and these overlap or are rewritten with others."
+        )
     groups = replace(groups, broken=tuple(each.of_partition for each in doubts if each.is_broken))
     manifests = {
         *inputs["manifest"].to_pylist(),
@@ -331,8 +343,15 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
         groups=groups,
         manifests=tuple(sorted(manifests)),
         verdicts=verdicts,
-        warnings=tuple(each.text for each in doubts),
+        warnings=tuple(warnings),
     )
+
+
+def _in_key_order(table: IcebergTable, inputs: pa.Table) -> tuple[pa.Table, int]:
+    metadata = table.metadata
+    fields, _ = fields_in_files(metadata.current_schema(), metadata.properties, path=table.metadata_location)
+    first = next((each for each in fields if each.field_id == first_column(metadata)), None)
+    return in_key_order(inputs, metadata, first, ordered_columns(metadata, fields))
 
 
 def _check(data: pa.Table, until: int) -> None:

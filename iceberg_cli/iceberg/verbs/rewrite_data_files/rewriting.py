@@ -1,6 +1,7 @@
 """The rows of one group of data files, written anew: read with deletes applied, written to new files, and proved.
 
-Rows keep their order: by the sequence number of their file, its path, and their position in it. One output is open at a
+Rows keep their order: by the sequence number of their file, its path, and their position in it; of files that follow
+each other by the table's sort order, by that. One output is open at a
 time. What is held of rows is bounded, and so is what a finished file is read back by.
 
 Spec: "Column Projection", "Scan Planning", "Row Lineage"; Appendix A, "Parquet".
@@ -47,6 +48,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.outputs import (
     parts_of,
 )
 from iceberg_cli.layout.position_map import PositionMapBuilder
+from iceberg_cli.layout.row_order import OrderCheck, OrderedColumn
 from iceberg_cli.layout.row_proof import RowProof, row_proof
 from iceberg_cli.operation.groups.creator import Creator, NewFile
 
@@ -67,6 +69,7 @@ class GroupRewriter:
         locations: where new files are.
         specs: partition specs, by id.
         types: of the table's columns, by field id.
+        order: by which rows of some groups may be sorted.
         equality: by their field ids, the columns that equality deletes compare.
         deleted: the keys of equality delete files.
         memory_bytes: for all that is held of one group at a time, about.
@@ -81,6 +84,7 @@ class GroupRewriter:
     locations: DataLocations
     specs: Mapping[int, PartitionSpec]
     types: Mapping[int, Type]
+    order: tuple[OrderedColumn, ...] = ()
     equality: Mapping[tuple[int, ...], EqualityColumns] = field(default_factory=dict)
     deleted: DeletedKeys = NO_KEYS
     memory_bytes: int
@@ -158,6 +162,7 @@ class _Output:
     parquet: ParquetWriter
     rows: int = 0  # of its row groups
     proof: RowProof = field(default_factory=RowProof)  # likewise
+    order: OrderCheck | None  # likewise; None: the rows are of none
 
 
 class _Rewriting:
@@ -282,7 +287,8 @@ class _Rewriting:
             bytes_per_row=self._bytes_per_row,
             most_held_bytes=min(rewriter.memory_bytes // _SHARES, _MOST_HELD_BYTES),
         )
-        self._output = _Output(writer=writer, sink=sink, parquet=parquet)
+        order = OrderCheck(rewriter.order) if self._task.sort_order_id else None
+        self._output = _Output(writer=writer, sink=sink, parquet=parquet, order=order)
         for piece in self._pending:
             parquet.add(piece.rows)
 
@@ -301,6 +307,8 @@ class _Rewriting:
             self._positions.add(piece.input, positions, len(self._outputs), output.rows)
             if self._rewriter.is_proved:
                 output.proof += row_proof(rows)
+            if output.order is not None:
+                output.order.see(rows)
             output.rows += count
 
     def _close(self, output: _Output, *, whole: bool) -> None:
@@ -314,7 +322,15 @@ class _Rewriting:
         proof = output.proof if self._rewriter.is_proved else None
         check_stored(self._creator.storage, path, size_bytes=size_bytes, count=output.rows, proof=proof)
         self._proof += output.proof
-        self._outputs.append(OutputFile(path=path, size_bytes=size_bytes, metrics=metrics))
+        is_sorted = output.order is not None and output.order.holds
+        self._outputs.append(
+            OutputFile(
+                path=path,
+                size_bytes=size_bytes,
+                metrics=metrics,
+                sort_order_id=self._task.sort_order_id if is_sorted else 0,
+            )
+        )
 
 
 def _check_vectors(file: DataFile) -> None:

@@ -253,9 +253,10 @@ INPUTS_SCHEMA: Final = pa.schema(
         "key": pa.binary(),
         "position_digest": pa.uint64(),
         "equality_digest": pa.uint64(),
+        "sort_order_id": pa.int32(),  # of the order in which the files of the group follow each other; 0: none
     }
 )
-"""Of data files that are to be rewritten."""
+"""Of data files that are to be rewritten, in the order in which they are read."""
 
 
 class Difference(IntEnum):

@@ -25,6 +25,7 @@ from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.types.schema import Type
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask
+from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import ordered_columns
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_tuples, partition_values
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.iceberg.verbs.rewrite_data_files.remap import ReadPositions, positions_of
@@ -92,6 +93,7 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
                     max_bytes=compaction.max_bytes,
                     leaves_rest=row["leaves_rest"],
                 ),
+                sort_order_id=inputs["sort_order_id"][begin].as_py(),
             )
     rewriter = GroupRewriter(
         fields=fields,
@@ -102,6 +104,7 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         locations=settings.locations,
         specs=specs,
         types=types,
+        order=ordered_columns(metadata, fields),
         equality=hidden.columns,
         deleted=DeletedKeys.of(hidden.keys),
         memory_bytes=memory_of_group(

@@ -5,7 +5,10 @@ Numbers are those of hazards (H) and incidents (I) of other engines, which each 
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -337,17 +340,112 @@ def test_manifests_of_which_no_file_is_rewritten_are_listed_as_they_were(
     assert {row["partition_spec_id"] for row in after} == {0, 1, 4}
 
 
+def of_order(*columns: tuple[int, str], transform: str = "identity", **values: Any) -> RowsTable:
+    """A table with a sort order by some columns, nulls first; its files say what they like."""
+    table = RowsTable(**{"format_version": 2, **values})
+    fields = [
+        {"transform": transform, "source-id": field_id, "direction": direction, "null-order": "nulls-first"}
+        for field_id, direction in columns
+    ]
+    table.document["sort-orders"] += [{"order-id": 1, "fields": fields}]
+    table.document["default-sort-order-id"] = 1
+    return table
+
+
+def ordered_rows(table: RowsTable, name: str, values: Sequence[int | None], **others: Any) -> None:
+    """A data file of numbers that says between which they are, and that it is sorted."""
+    known = [each for each in values if each is not None]
+    lower, upper = ([{"key": 1, "value": struct.pack("<q", each)}] for each in (min(known), max(known)))
+    others = {"sort_order_id": 1, "lower_bounds": lower, "upper_bounds": upper, **others}
+    numbers(table, name, values, **others)
+
+
+def in_order(run: Run, table: RowsTable) -> list[tuple[int, list[int | None]]]:
+    """Of each new file the order that it says and its rows."""
+    return [
+        (
+            each["sort_order_id"],
+            pq.read_table(pa.BufferReader(table.storage.read(each["file_path"])))["n"].to_pylist(),
+        )
+        for each in run.outputs
+    ]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("direction", ["asc", "desc"])
+def test_files_that_follow_each_other_by_the_tables_order_are_read_in_it(
+    direction: str, version: int
+) -> None:
+    """H38: eight files, each sorted, whose paths and sequence numbers are in another order."""
+    table = of_order((1, direction), format_version=version)
+    chunks = [[3 * number, 3 * number + 1, 3 * number + 1] for number in range(8)]
+    for number, place in enumerate([5, 2, 7, 0, 1, 6, 3, 4], start=1):
+        values = chunks[place] if direction == "asc" else chunks[place][::-1]
+        ordered_rows(table, f"f{9 - number}", values)
+        table.commit(number)
+    run = rewrite(table)
+    expected = sorted((each for chunk in chunks for each in chunk), reverse=direction == "desc")
+    assert in_order(run, table) == [(1, expected)]
+    assert not run.plan.warnings
+
+
+def test_only_rows_that_were_seen_to_be_in_order_are_said_to_be() -> None:
+    """H38: one file says that it is sorted and is not; a null stands where it may not; another column decides then."""
+    table = of_order((1, "asc"))
+    ordered_rows(table, "a", [1, 3, 2])
+    ordered_rows(table, "b", [4, 5])
+    table.commit(1)
+    assert in_order(rewrite(table), table) == [(0, [1, 3, 2, 4, 5])]
+    table = of_order((1, "asc"))
+    ordered_rows(table, "a", [1, 2])
+    ordered_rows(table, "b", [None, 3])
+    table.commit(1)
+    assert in_order(rewrite(table), table) == [(0, [1, 2, None, 3])]
+    for words, order_id in ((["x", "y", "b", "c"], 1), (["y", "x", "b", "c"], 0), (["x", "y", "a", "b"], 1)):
+        table = of_order((1, "asc"), (2, "asc"))
+        for name, numbered, of_file in (("a", [1, 1], words[:2]), ("b", [2, 2], words[2:])):
+            bounds = [[{"key": 1, "value": struct.pack("<q", numbered[0])}]] * 2
+            table.rows(
+                name,
+                [(N, numbered), (K, of_file)],
+                sort_order_id=1,
+                lower_bounds=bounds[0],
+                upper_bounds=bounds[1],
+            )
+        table.commit(1)
+        assert in_order(rewrite(table), table) == [(order_id, [1, 1, 2, 2])]
+
+
+@pytest.mark.parametrize(
+    ("second", "others"),
+    [
+        ([2, 9], {}),
+        ([7, 8], {"sort_order_id": 0}),
+        ([7, 8], {"sort_order_id": None}),
+        ([7, 8], {"upper_bounds": None}),
+        ([7, 8], {"transform": "bucket[4]"}),
+    ],
+    ids=["overlap", "another unsorted", "another of no order", "without bounds", "by a transform"],
+)
+def test_where_an_order_goes_the_plan_says_so(second: list[int], others: dict[str, Any]) -> None:
+    """H38: merging is for a sort."""
+    transform = others.pop("transform", "identity")
+    table = of_order((1, "asc"), transform=transform)
+    ordered_rows(table, "a", [1, 3])
+    ordered_rows(table, "b", second, **others)
+    table.commit(1)
+    run = rewrite(table)
+    assert in_order(run, table) == [(0, [1, 3, *second])]
+    ends = "are written to files that are of none: rows are not sorted, and these overlap or are rewritten with others."
+    files = "1 data file" if "sort_order_id" in others else "2 data files"
+    assert [each for each in run.plan.warnings if "sort order" in each] == [
+        f"{files} of the table's sort order 1 {ends}"
+    ]
+
+
 def test_new_files_are_of_no_order_though_the_table_has_one() -> None:
     """H38, I27: files that say they are sorted, and are not; what is not verified is not claimed."""
-    table = RowsTable(format_version=2)
-    order = {
-        "order-id": 1,
-        "fields": [
-            {"transform": "identity", "source-id": 1, "direction": "asc", "null-order": "nulls-first"}
-        ],
-    }
-    table.document["sort-orders"] += [order]
-    table.document["default-sort-order-id"] = 1
+    table = of_order((1, "asc"))
     numbers(table, "a", [3, 1, 2], sort_order_id=1)
     numbers(table, "b", [5, 4], sort_order_id=0)
     table.commit(1)

@@ -1,0 +1,117 @@
+"""The table's sort order in new files: groups whose files follow each other by it are read in that order.
+
+Files say that they are sorted, and nobody has looked: an output is of the order only where its rows were seen to be.
+Merging files that overlap is no matter of this verb's.
+
+Spec: "Sort Orders", "Data File Fields".
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.spec.types.schema import NestedField
+from iceberg_cli.iceberg.spec.types.single_value import from_bytes
+from iceberg_cli.layout.row_order import OrderedColumn, is_comparable
+
+UNSORTED = 0
+Columns = tuple[OrderedColumn, ...]
+
+
+def ordered_columns(metadata: TableMetadata, fields: tuple[NestedField, ...]) -> Columns:
+    """The columns of the table's sort order, by their places in files.
+
+    Args:
+        metadata: of the table.
+        fields: that files have.
+
+    Returns:
+        None of them where there is no order, or rows cannot be held against it: it has a transform, or a column that is
+        in another one, or whose values not all engines order alike.
+    """
+    places = {each.field_id: place for place, each in enumerate(fields)}
+    kinds = arrow_schema(fields).types
+    found = []
+    for field in _default_fields(metadata):
+        place = places.get(field.source_ids[0])
+        if field.transform != "identity" or place is None or not is_comparable(kinds[place]):
+            return ()
+        found.append(
+            OrderedColumn(
+                place=place,
+                descending=field.direction == "desc",
+                nulls_first=field.null_order == "nulls-first",
+            )
+        )
+    return tuple(found)
+
+
+def first_column(metadata: TableMetadata) -> int | None:
+    """The id of the column that decides first in the table's sort order."""
+    fields = _default_fields(metadata)
+    return fields[0].source_ids[0] if fields else None
+
+
+def _default_fields(metadata: TableMetadata) -> Any:
+    orders = {each.order_id: each for each in metadata.sort_orders}
+    return orders[metadata.default_sort_order_id].fields
+
+
+def in_key_order(
+    inputs: pa.Table, metadata: TableMetadata, field: NestedField | None, columns: Columns
+) -> tuple[pa.Table, int]:
+    """Inputs in the order in which they are read.
+
+    Args:
+        inputs: of groups, which lie together, with `sort_order_id`, `lower_bound` and `upper_bound`.
+        metadata: of the table.
+        field: the column that the bounds are of.
+        columns: see `ordered_columns`.
+
+    Returns:
+        The same, with the table's order as `sort_order_id` where the files of a group follow each other by it, and
+        none elsewhere; and how many files are of the order that new ones will not be of.
+    """
+    order_id = metadata.default_sort_order_id
+    claimed = pc.fill_null(inputs["sort_order_id"], UNSORTED).to_numpy() == order_id
+    kept = np.zeros(len(inputs), np.bool_)
+    order = np.arange(len(inputs))
+    if order_id != UNSORTED and field is not None and claimed.any():
+        groups = inputs["group"].to_numpy()
+        starts = np.flatnonzero(np.diff(groups, prepend=-1))
+        for start, end in zip(starts, [*starts[1:], len(groups)], strict=True):
+            if columns and claimed[start:end].all():
+                found = _following(inputs.slice(start, end - start), field, descending=columns[0].descending)
+                if found is not None:
+                    order[start:end] = start + found
+                    kept[start:end] = True
+    at = inputs.schema.get_field_index("sort_order_id")
+    ids = pa.array(np.where(kept, order_id, UNSORTED).astype(np.int32))
+    lost = 0 if order_id == UNSORTED else int((claimed & ~kept).sum())
+    return inputs.set_column(at, "sort_order_id", ids).take(pa.array(order)), lost
+
+
+def _following(inputs: pa.Table, field: NestedField, *, descending: bool) -> Any:
+    """The places of a group's files in key order; None where they overlap, or do not say where they begin and end."""
+    if len(inputs) == 1:
+        return np.zeros(1, np.int64)
+    bounds = []
+    for path, *ends in zip(
+        *(inputs[name].to_pylist() for name in ("path", "lower_bound", "upper_bound")), strict=True
+    ):
+        if None in ends:
+            return None
+        bounds.append([from_bytes(str(field.type), each, path=path, field=field.name) for each in ends])
+    places = sorted(range(len(bounds)), key=lambda place: bounds[place], reverse=descending)
+    for this, following in pairwise(places):
+        first, second = (following, this) if descending else (this, following)
+        if not bounds[first][1] <= bounds[second][0]:  # NaN is in no order
+            return None
+    return np.array(places)
