@@ -147,6 +147,12 @@ class Refused(IcebergCliError):
     )
 
 
+class TooLittleMemory(Refused):
+    """More would have to be held than may be; `needed_bytes` is how much."""
+
+    needed_bytes = 0
+
+
 class StalePlan(Refused):
     """The table moved, and carrying out the plan anew would do more than was shown."""
 

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import leaf_arrays, one_array
-from iceberg_cli.errors import CorruptFile, IcebergCliError, Refused
+from iceberg_cli.errors import CorruptFile, IcebergCliError, Refused, TooLittleMemory
 
 _BUFFER_BYTES: Final = 1 << 20  # of a column that are read at once
+_MIB: Final = 1 << 20
+_PAGE_BYTES: Final = 2 << 20  # of a column, decoded, beside what is read of it at once
 _SMALL_BYTES: Final = 4 << 20  # a file that is read in one go: every further request takes longer
-_BATCH_BYTES: Final = 8 << 20  # of a file, for the rows that are decoded at once
+BATCH_BYTES: Final = 8 << 20  # of a file, for the rows that are decoded at once
 _MOST_ROWS: Final = 1 << 16
 _UNKNOWN_ROWS: Final = 1 << 12  # at once, of a file that does not say how many it has
 _SPLIT_BYTES: Final = 32 << 20
@@ -78,15 +80,16 @@ def splits_for(size_bytes: int, records: int, limit: int | None) -> list[FileSpl
     return [FileSplit(number, of) for number in range(of)]
 
 
-def rows_at_once(size_bytes: int, records: int, limit: int | None) -> int:
+def rows_at_once(size_bytes: int, records: int, limit: int | None, *, batch_bytes: int = BATCH_BYTES) -> int:
     """How many rows of a file are decoded at once.
 
     Args:
         size_bytes: of the file.
         records: in it; negative: not known.
         limit: so many are needed; None: all.
+        batch_bytes: of the file, for them.
     """
-    fit = _BATCH_BYTES * records // max(size_bytes, 1) if records >= 0 else _UNKNOWN_ROWS
+    fit = batch_bytes * records // max(size_bytes, 1) if records >= 0 else _UNKNOWN_ROWS
     most = _MOST_ROWS if limit is None else max(2 * limit, 64)
     return max(1, min(fit, most, _MOST_ROWS))
 
@@ -138,6 +141,7 @@ def parquet_batches(
     split: FileSplit = FileSplit(),
     batch_rows: int,
     exact: bool = False,
+    most_page_bytes: int | None = None,
 ) -> Iterator[RowBatch]:
     """Rows of a Parquet file, row group by row group; times in 96 bits have microseconds.
 
@@ -148,9 +152,10 @@ def parquet_batches(
         split: whose row groups are read.
         batch_rows: at most so many at once.
         exact: whether nanoseconds are an error, instead of being cut off.
+        most_page_bytes: that may be held of a row group: of each column a page, and what is read of it at once.
 
     Raises:
-        CorruptFile: it is damaged, or has nanoseconds. Refused: it is encrypted.
+        CorruptFile: it is damaged, or has nanoseconds. Refused: it is encrypted. TooLittleMemory: pages take more.
     """
     if file.read(max(0, file.size_bytes - 4), 4) == _ENCRYPTED_MAGIC:
         raise encrypted(path)
@@ -161,6 +166,8 @@ def parquet_batches(
         groups = [opened.metadata.row_group(index).num_rows for index in range(opened.num_row_groups)]
         times = _with_int96(opened, fields) if exact else []
         fine = _opened(file, "ns") if times else None
+    if most_page_bytes is not None:
+        _check_pages(opened.metadata, path, most_page_bytes)
     first = 0
     for index, count in enumerate(groups):
         if index * split.of // len(groups) == split.number:
@@ -178,6 +185,29 @@ def parquet_batches(
             if found != count:
                 raise CorruptFile(path, None, f"row group {index} has {found} rows, its footer says {count}")
         first += count
+
+
+def _check_pages(footer: Any, path: str, most_bytes: int) -> None:
+    """Raise TooLittleMemory where a row group needs more, see `parquet_batches`."""
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    needed = max(
+        (
+            sum(
+                min(group.column(place).total_uncompressed_size, _PAGE_BYTES)
+                for place in range(group.num_columns)
+            )
+            for group in groups
+            if group.total_byte_size > most_bytes
+        ),
+        default=0,
+    )
+    if needed > most_bytes:
+        error = TooLittleMemory(
+            f"Cannot read {path}: the pages of its {footer.num_columns:,} columns take about {needed / _MIB:.1f} MiB "
+            f"at a time, and {most_bytes / _MIB:.1f} MiB are there for them"
+        )
+        error.needed_bytes = needed
+        raise error
 
 
 def _opened(file: RandomAccess, unit: str) -> Any:

@@ -27,6 +27,7 @@ from iceberg_cli.encoding.projection import (
     rows_that_stay,
 )
 from iceberg_cli.encoding.row_batches import (
+    BATCH_BYTES,
     FileSplit,
     RandomAccess,
     RowBatch,
@@ -115,6 +116,8 @@ class RowReader:
         equality: by their field ids, the columns that deletes compare.
         deleted: the keys of equality delete files, see `keys_of`.
         limit: of each part at most so many rows; None: all.
+        batch_bytes: of a file, for the rows that are decoded at once.
+        most_page_bytes: as in `parquet_batches`.
         keeps_row_ids: whether `LINEAGE_FIELDS` follow the fields, see `row_lineage`.
         mismatch_is_null: show columns whose type cannot become the table's as null, and cut off nanoseconds; otherwise
             these are errors.
@@ -124,6 +127,8 @@ class RowReader:
     equality: Mapping[tuple[int, ...], EqualityColumns] = field(default_factory=dict)
     deleted: DeletedKeys = NO_KEYS
     limit: int | None = None
+    batch_bytes: int = BATCH_BYTES
+    most_page_bytes: int | None = None
     keeps_row_ids: bool = False
     mismatch_is_null: bool = False
 
@@ -155,7 +160,13 @@ class RowReader:
         lineage = LINEAGE_FIELDS if self.keeps_row_ids else ()
         gone = _positions(file.vectors)
         for batch in batches(
-            file, parts, [*self.fields, *lineage, *others], limit=self.limit, exact=not self.mismatch_is_null
+            file,
+            parts,
+            [*self.fields, *lineage, *others],
+            limit=self.limit,
+            exact=not self.mismatch_is_null,
+            batch_bytes=self.batch_bytes,
+            most_page_bytes=self.most_page_bytes,
         ):
             rows = rows_of(batch, self.fields, file, mismatch_is_null=self.mismatch_is_null)
             if self.keeps_row_ids:
@@ -208,6 +219,8 @@ def batches(
     *,
     limit: int | None,
     exact: bool = False,
+    batch_bytes: int = BATCH_BYTES,
+    most_page_bytes: int | None = None,
 ) -> Iterator[RowBatch]:
     """Rows of a file with the columns that are asked for, a bounded number at a time.
 
@@ -216,10 +229,13 @@ def batches(
         parts: of it.
         fields: columns of the table.
         limit: see `rows_at_once`.
+        batch_bytes: likewise.
+        most_page_bytes: as in `parquet_batches`.
         exact: as in `parquet_batches`; nor is a file read whose columns have neither ids nor names that are mapped.
 
     Raises:
         CorruptFile: it cannot be read. Refused: its format is not known here, it is encrypted, or see `exact`.
+        TooLittleMemory: see `parquet_batches`.
     """
 
     def choose(own: Sequence[pa.Field]) -> list[int]:
@@ -234,11 +250,17 @@ def batches(
         places = {*places_of([each for each in fields if each.is_readable], own, by_ids=by_ids)}
         return sorted(place for place in places if place is not None)
 
-    batch_rows = rows_at_once(file.size_bytes, file.record_count, limit)
+    batch_rows = rows_at_once(file.size_bytes, file.record_count, limit, batch_bytes=batch_bytes)
     match file.file_format:
         case "parquet":
             return parquet_batches(
-                parts, file.path, choose, split=file.split, batch_rows=batch_rows, exact=exact
+                parts,
+                file.path,
+                choose,
+                split=file.split,
+                batch_rows=batch_rows,
+                exact=exact,
+                most_page_bytes=most_page_bytes,
             )
         case "orc":
             return orc_batches(parts, file.path, choose, batch_rows=batch_rows)

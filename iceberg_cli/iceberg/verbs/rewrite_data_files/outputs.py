@@ -88,7 +88,9 @@ def _of_few_values(footer: Any) -> list[str]:
     return found
 
 
-def check_stored(storage: Storage, path: str, *, size_bytes: int, count: int, proof: RowProof | None) -> None:
+def check_stored(
+    storage: Storage, path: str, *, size_bytes: int, count: int, proof: RowProof | None, batch_bytes: int
+) -> None:
     """Hold a finished Parquet file against what was put into it: its size, its footer, and the rows in its bytes.
 
     Args:
@@ -96,7 +98,8 @@ def check_stored(storage: Storage, path: str, *, size_bytes: int, count: int, pr
         path: of the file.
         size_bytes: that were written.
         count: of rows.
-        proof: of these rows; None where they are counted alone. No more of them than a bounded number is read at once.
+        proof: of these rows; None where they are counted alone.
+        batch_bytes: of the file, for the rows that are decoded at once.
 
     Raises:
         CorruptFile: they differ, or it cannot be read. FileNotFoundError: it is gone. BackendUnavailable.
@@ -120,7 +123,8 @@ def check_stored(storage: Storage, path: str, *, size_bytes: int, count: int, pr
         opened = pq.ParquetFile(
             stream, metadata=footer, read_dictionary=_of_few_values(footer), pre_buffer=False
         )
-        for batch in opened.iter_batches(rows_at_once(size_bytes, count, None), use_threads=False):
+        rows = rows_at_once(size_bytes, count, None, batch_bytes=batch_bytes)
+        for batch in opened.iter_batches(rows, use_threads=False):
             found += row_proof(pa.Table.from_batches([batch]))
     if found != proof:
         reason = f"read back they are not the {count} rows that were written: their hashes are others"

@@ -94,7 +94,7 @@ class RewriteDataFiles(Policy):
     single_commit: bool = option(Switch(), "Commit all groups at once, at the end.", default=False)
     processes: int | None = option(
         Whole(),
-        "Groups rewritten side by side; default: the processors, 1 in `maintain`; on Spark all its cores are used.",
+        "Groups rewritten side by side; default: processors, as memory allows, 1 in `maintain`; on Spark all cores.",
         in_policy_files=1,
         of_process=True,
     )

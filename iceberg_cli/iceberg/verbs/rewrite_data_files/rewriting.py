@@ -10,8 +10,9 @@ Spec: "Column Projection", "Scan Planning", "Row Lineage"; Appendix A, "Parquet"
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
@@ -19,11 +20,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from iceberg_cli.encoding.projection import Field
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.encoding.row_batches import BATCH_BYTES
+from iceberg_cli.errors import CorruptFile, TooLittleMemory
 from iceberg_cli.iceberg.rows.data_files import DataFile, EqualityColumns, LiveRows, RowReader
 from iceberg_cli.iceberg.rows.data_locations import DataLocations
 from iceberg_cli.iceberg.rows.deleted_keys import NO_KEYS, DeletedKeys
-from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema
+from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema, leaf_columns
 from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode
 from iceberg_cli.iceberg.rows.parquet_properties import ParquetProperties
 from iceberg_cli.iceberg.rows.parquet_writer import ParquetWriter
@@ -53,6 +55,8 @@ from iceberg_cli.layout.row_proof import RowProof, row_proof
 from iceberg_cli.operation.groups.creator import Creator, NewFile
 
 _SHARES: Final = 3  # of memory: rows that are held, what they are encoded into, and what is read meanwhile
+_BATCHES: Final = 16  # of memory: what is decoded at once, as it is in the file
+_COLUMN_BYTES: Final = 8 << 10  # of a column that are worth being decoded at once
 _MOST_HELD_BYTES: Final = 1 << 30  # a column of text has no more than 2 GiB in one piece
 
 
@@ -73,6 +77,7 @@ class GroupRewriter:
         equality: by their field ids, the columns that equality deletes compare.
         deleted: the keys of equality delete files.
         memory_bytes: for all that is held of one group at a time, about.
+        side_by_side: groups that share what memory there is.
         is_proved: whether rows are read back and compared, or counted alone.
     """
 
@@ -88,6 +93,7 @@ class GroupRewriter:
     equality: Mapping[tuple[int, ...], EqualityColumns] = field(default_factory=dict)
     deleted: DeletedKeys = NO_KEYS
     memory_bytes: int
+    side_by_side: int = 1
     is_proved: bool = True
 
     def __call__(self, creator: Creator, task: GroupTask) -> RewrittenGroup:
@@ -100,10 +106,16 @@ class GroupRewriter:
             CorruptFile: an input cannot be read, has another number of rows than its entry says, a value that is none
             of its column's type, or none where one is required; or an output is not what was written.
             Refused: an input is encrypted, nothing says which columns it has, or a column has a type that is not
-            written here.
+            written here. TooLittleMemory: an input has too many columns.
             FileNotFoundError: an input is gone. BackendUnavailable.
         """
         return _Rewriting(self, creator, task).result()
+
+    @property
+    def batch_bytes(self) -> int:
+        """Of a file, for the rows that are decoded at once: those of many columns are too few for their overhead."""
+        wanted = len(leaf_columns(self.file_fields)) * _COLUMN_BYTES
+        return max(BATCH_BYTES, min(wanted, self.memory_bytes // _BATCHES))
 
     @property
     def file_fields(self) -> tuple[NestedField, ...]:
@@ -176,12 +188,15 @@ class _Rewriting:
             equality=rewriter.equality,
             deleted=rewriter.deleted,
             keeps_row_ids=rewriter.keeps_row_ids,
+            batch_bytes=rewriter.batch_bytes,
+            most_page_bytes=max(BATCH_BYTES, rewriter.memory_bytes // _SHARES),
         )
         self._folders = partition_path(rewriter.specs[task.spec_id], rewriter.types, task.partition)
         self._pending: deque[_Piece] = deque()
         self._output: _Output | None = None
         self._bytes_per_row: float | None = None
         self._outputs: list[OutputFile] = []
+        self._unchecked: list[Callable[[], None]] = []
         self._positions = PositionMapBuilder()
         self._proof = RowProof()
         self._rows_left = sum(each.record_count for each in task.inputs)  # of the inputs
@@ -192,8 +207,10 @@ class _Rewriting:
         try:
             for number, file in enumerate(self._task.inputs):
                 self._read(number, file)
+                self._check_stored()
             if self._output is not None:
                 self._close(self._output, whole=True)
+            self._check_stored()
         except BaseException:
             if self._output is not None:
                 self._output.parquet.abandon()
@@ -229,12 +246,17 @@ class _Rewriting:
         count = 0
         # Of a file that is empty in every way there is nothing to read, not even a footer.
         if parts.size_bytes or file.record_count:
-            for live in self._reader.stream(replace(file, size_bytes=parts.size_bytes), parts):
-                count += live.count
-                self._rows_left -= live.count
-                self._rows_read += live.count
-                if live.rows.num_rows:
-                    self._add(number, file, live)
+            try:
+                for live in self._reader.stream(replace(file, size_bytes=parts.size_bytes), parts):
+                    count += live.count
+                    self._rows_left -= live.count
+                    self._rows_read += live.count
+                    if live.rows.num_rows:
+                        self._add(number, file, live)
+            except TooLittleMemory as error:
+                mebibytes = -(-error.needed_bytes * _SHARES * self._rewriter.side_by_side // (1 << 20))
+                error.next_step = f"Run it with --memory {mebibytes}MiB, or with fewer --processes."
+                raise
         if count != file.record_count:
             raise CorruptFile(
                 file.path, "record_count", f"it has {count} rows, its entry says {file.record_count}"
@@ -319,8 +341,17 @@ class _Rewriting:
         size_bytes, path = output.writer.size_bytes, output.writer.path
         output.writer.commit()
         self._output = None
-        proof = output.proof if self._rewriter.is_proved else None
-        check_stored(self._creator.storage, path, size_bytes=size_bytes, count=output.rows, proof=proof)
+        self._unchecked.append(
+            partial(
+                check_stored,
+                self._creator.storage,
+                path,
+                size_bytes=size_bytes,
+                count=output.rows,
+                proof=output.proof if self._rewriter.is_proved else None,
+                batch_bytes=self._rewriter.batch_bytes,
+            )
+        )
         self._proof += output.proof
         is_sorted = output.order is not None and output.order.holds
         self._outputs.append(
@@ -331,6 +362,11 @@ class _Rewriting:
                 sort_order_id=self._task.sort_order_id if is_sorted else 0,
             )
         )
+
+    def _check_stored(self) -> None:
+        """Look at the outputs that are finished, while no input is open: pages of all columns of both take memory."""
+        while self._unchecked:
+            self._unchecked.pop(0)()
 
 
 def _check_vectors(file: DataFile) -> None:

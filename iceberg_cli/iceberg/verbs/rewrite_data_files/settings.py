@@ -25,6 +25,7 @@ _FORMAT: Final = "write.format.default"
 _DEFAULT_TARGET_BYTES: Final = 512 << 20
 _DEFAULT_COMMITS: Final = 10
 _DEFAULT_COMMIT_MS: Final = 600_000
+_PROCESS_BYTES: Final = 384 << 20  # for row groups as large as they are by default
 _WORKER_BYTES: Final = 1 << 30  # for a group on a machine of which nothing is known
 WITH_NULL_SNAPSHOTS: Final = (
     2  # the first format version whose entries inherit the id of the commit's snapshot
@@ -44,7 +45,6 @@ def compaction_of(
     if policy.target_size is None and _TARGET in metadata.properties:
         number = metadata.property_int(_TARGET, _DEFAULT_TARGET_BYTES)
         target = Option(value=max(1, number), source=f"table property {_TARGET}")
-    processes = processors() if policy.processes is None else policy.processes
     try:
         settings = compaction_settings(
             target.value,
@@ -58,7 +58,7 @@ def compaction_of(
             max_files=policy.max_files,
             max_rewrite_bytes=policy.bytes_of("max_rewrite_bytes"),
             group_order=cast("GroupOrder | None", policy.group_order),
-            processes=processes,
+            processes=processes_of(policy),
         )
     except ValueError as error:
         raise UsageError(f"--{error}") from error
@@ -88,17 +88,23 @@ def compaction_of(
     return settings, options
 
 
-def memory_of_group(policy: RewriteDataFiles, *, side_by_side: int | None) -> int:
-    """The bytes that rows of one group may take which are held at a time.
-
-    Args:
-        policy: says how much there is for all that are on one machine.
-        side_by_side: groups that this machine has in work at a time; None: others have them.
-    """
+def memory_of(policy: RewriteDataFiles) -> int:
+    """The bytes that all rows may take which are held at a time on this machine."""
     chosen = policy.bytes_of("memory")
-    if side_by_side is None:
-        return _WORKER_BYTES if chosen is None else chosen
-    return (rows_by_default() if chosen is None else chosen) // max(1, side_by_side)
+    return rows_by_default() if chosen is None else chosen
+
+
+def memory_of_worker(policy: RewriteDataFiles) -> int:
+    """The bytes that rows of a group may take on another machine, where it is the only one of a task."""
+    chosen = policy.bytes_of("memory")
+    return _WORKER_BYTES if chosen is None else chosen
+
+
+def processes_of(policy: RewriteDataFiles) -> int:
+    """How many groups are rewritten side by side on this machine: no more than there is memory for."""
+    if policy.processes is not None:
+        return policy.processes
+    return max(1, min(processors(), memory_of(policy) // _PROCESS_BYTES))
 
 
 def pace_of(policy: RewriteDataFiles) -> CommitPace:

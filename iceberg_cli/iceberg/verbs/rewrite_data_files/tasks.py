@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.transport import to_ipc
-from iceberg_cli.errors import CorruptFile, Refused, TakenOver
+from iceberg_cli.errors import CorruptFile, Refused, TakenOver, TooLittleMemory
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.rows.data_files import DataFile
 from iceberg_cli.iceberg.rows.deleted_keys import DeletedKeys
@@ -33,7 +33,8 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import GroupRewriter
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
     WITH_ROW_IDS,
     compaction_of,
-    memory_of_group,
+    memory_of,
+    memory_of_worker,
     write_settings,
 )
 from iceberg_cli.layout.rolling import Rolling
@@ -95,6 +96,8 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
                 ),
                 sort_order_id=inputs["sort_order_id"][begin].as_py(),
             )
+    is_alone = table.engine.is_distributed
+    side_by_side = 1 if is_alone else max(1, min(processes, len(groups)))
     rewriter = GroupRewriter(
         fields=fields,
         columns=columns,
@@ -107,9 +110,8 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         order=ordered_columns(metadata, fields),
         equality=hidden.columns,
         deleted=DeletedKeys.of(hidden.keys),
-        memory_bytes=memory_of_group(
-            policy, side_by_side=None if table.engine.is_distributed else min(processes, len(groups))
-        ),
+        memory_bytes=memory_of_worker(policy) if is_alone else memory_of(policy) // side_by_side,
+        side_by_side=side_by_side,
         is_proved=not policy.no_verify_rows,
     )
     return GroupTasks(
@@ -159,13 +161,14 @@ class RewriteTask:
 
         Raises:
             CorruptFile: likewise, and where a file is gone, or is not read here: the other groups are none the worse.
+            TooLittleMemory: likewise.
         """
         try:
             result = self.rewriter(creator, task)
         except FileNotFoundError as error:
             path = error.filename or task.inputs[0].path
             raise CorruptFile(path, None, "the table needs this file and it is not there") from error
-        except TakenOver:
+        except (TakenOver, TooLittleMemory):
             raise
         except Refused as error:
             reason = f"it is rewritten with a file that is not read here: {error.message}. {error.next_step}"

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import StaticTable
 
+from iceberg_cli.errors import TooLittleMemory
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, records
 from iceberg_cli.testing.iceberg_reader import manifests_of, snapshot_of
@@ -479,6 +481,32 @@ def test_large_rows_are_written_within_little_memory() -> None:
     footer = pq.read_metadata(pa.BufferReader(table.storage.read(output["file_path"])))
     assert footer.num_row_groups >= 2
     assert [row[1] for row in run.rows] == texts
+
+
+def test_memory_that_a_row_group_does_not_fit_into_is_refused_with_the_figure_that_will_do() -> None:
+    """H35, C33: a page of each column is there at a time; of 40 columns of 400 KB that do not compress."""
+    fields = [column(i, f"c{i}", "double") for i in range(1, 41)]
+    table = RowsTable(format_version=2, schema=schema(*fields))
+    table.document["partition-specs"] = [{"spec-id": 0, "fields": []}]
+    drawn = np.random.default_rng(3)
+    for name in ("a", "b"):
+        columns = [(of(i, f"c{i}", pa.float64()), pa.array(drawn.random(50_000))) for i in range(1, 41)]
+        table.stored(name, parquet(columns, group_rows=50_000, use_dictionary=False), 50_000)
+    table.commit(1)
+    before = {each.path for each in table.storage.list(table.location)}
+    run = rewrite(table, memory="30MiB", check=False)
+    assert isinstance(run.error, TooLittleMemory)
+    assert run.error.exit_code == 11
+    assert (
+        "the pages of its 40 columns take about 15.3 MiB at a time, and 10.0 MiB are there"
+        in run.error.message
+    )
+    assert run.error.next_step == "Run it with --memory 46MiB, or with fewer --processes."
+    assert "The table was not changed" in run.error.state
+    made = {each.path for each in table.storage.list(table.location)} - before
+    assert [path for path in made if path.endswith(".parquet")] == []
+    run = rewrite(table, memory="46MiB", check=False)
+    assert [each["record_count"] for each in run.outputs] == [100_000]
 
 
 # -- what stays, and other readers ------------------------------------------------------------------------------------
