@@ -7,6 +7,7 @@ does, however that ends, since what it creates after that would be nobody's.
 from __future__ import annotations
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
@@ -106,6 +107,7 @@ def _begin(parent: int, task: Callable[[Any], Any], items: Sequence[Any]) -> Non
     global _work  # noqa: PLW0603 - of this process alone
     _work = task, items
     keep_freed_memory()
+    gc.freeze()  # looking for garbage among the parent's objects would copy the memory they are in
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
