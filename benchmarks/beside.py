@@ -16,13 +16,14 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.bench import Bench, BenchTable, show
+from benchmarks.bench import Bench, BenchTable, Line, show
 from benchmarks.compaction import FIELDS, PARTITIONS, SCHEMA, SIZES, make_rows_table
 from benchmarks.measure import PYTHON
 from benchmarks.peers import ours
@@ -52,19 +53,24 @@ def main(bench: Bench) -> None:
         table = bench.table(
             f"beside{version}", partial(make_rows_table, files=files, rows=rows, version=version)
         )
-        measured = sorted((_run(table, kind, EVERY_S) for _ in range(RUNS)), key=lambda run: run["share"])
-        share = measured[RUNS // 2]["share"]
-        same = all(run["same"] for run in measured)
-        verdict = "met" if share >= LEAST else "MISSED"
-        shares = f"{share:.1%} ({measured[0]['share']:.1%} to {measured[-1]['share']:.1%})"
-        commits = ", ".join(f"{run['own']}/{run['theirs']}" for run in measured)
-        again = ", ".join(str(run["again"]) for run in measured)
-        show(
-            [name, str(RUNS), shares, f"{LEAST:.0%} {verdict}", commits, again, "yes" if same else "NO"],
-            WIDTHS,
-        )
-        bench.write("beside", {"name": name, "runs": measured, "bar": LEAST})
-        bench.check_same(name, same)
+        runs = [_run(table, kind, EVERY_S) for _ in range(RUNS)]
+        line = {"name": name, "runs": runs, "bar": LEAST}
+        show(cells_of(line, "MISSED"), WIDTHS)
+        bench.write("beside", line)
+        bench.check_same(name, all(run["same"] for run in runs))
+
+
+def cells_of(line: Line, missed: str) -> list[str]:
+    """A measured row in the columns of `HEADER`."""
+    runs = sorted(line["runs"], key=lambda run: run["share"])
+    least, *_, most = (f"{run['share']:.1%}" for run in runs)
+    share = median(run["share"] for run in runs)
+    return [
+        line["name"], str(len(runs)), f"{share:.1%} ({least} to {most})",
+        f"{line['bar']:.0%} {'met' if share >= line['bar'] else missed}",
+        ", ".join(f"{run['own']}/{run['theirs']}" for run in runs), ", ".join(str(run["again"]) for run in runs),
+        "yes" if all(run["same"] for run in runs) else "NO",
+    ]  # fmt: skip
 
 
 def _run(table: BenchTable, kind: str, every_s: float) -> dict[str, Any]:

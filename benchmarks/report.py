@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import slopes
+from benchmarks import beside, slopes
 from benchmarks.bench import HEADER, Line, cells_of
 from benchmarks.spark import DRIVER, driver_cells
 
@@ -23,6 +23,11 @@ seconds, or processor seconds where the work says so, medians of pairs that ran 
 peer's, median (least to greatest). Memory is the peak of all processes of a side together. "Same": what both left was
 read by other libraries and compared.
 """
+_ABOUT_BESIDE = (
+    "A literal writer in a process of its own deletes 20 rows by each commit, from before the compaction starts until "
+    "it has ended. Bytes are those of the files that one compaction replaced, of all that there are; rows were counted "
+    "and added up by DuckDB."
+)
 _ABOUT_CROSSOVER = "The expiry plan; ratios of the Spark engine's time to the local engine's."
 _ABOUT_DRIVER = (
     "Two workers in processes of their own; the driver's JVM has a heap of 512 MB and the serial collector. MB are "
@@ -60,6 +65,13 @@ def main(rows: str, page: str) -> None:
         text += _section(
             f"{benchmark}, size {size}", [_made_by(mine)], HEADER, (cells_of(line, _MISSED) for line in mine)
         )
+    besides = _last(lines, "beside", ("size", "name"))
+    text += _section(
+        "Compaction beside a writer",
+        [_made_by(besides), _ABOUT_BESIDE] if besides else [],
+        f"size | {beside.HEADER}",
+        ([line["size"], *beside.cells_of(line, _MISSED)] for line in besides),
+    )
     crossovers = sorted(_last(lines, "crossover", ("entries",)), key=lambda each: int(each["entries"]))
     text += _section(
         "Local engine or Spark engine", [_ABOUT_CROSSOVER], _CROSSOVER, map(_crossover, crossovers)
