@@ -479,6 +479,7 @@ class GroupsRun(CommittingRun):
             raise CommitConflict(
                 f"Cannot commit to {self.shown.table['name']}: {next(iter(states.dropped.values()))}",
                 state=self._state_of_groups(),
+                next_step=f"The operation is over: `{self.shown.verb}` plans on what others have committed.",
             )
         return report
 

@@ -112,8 +112,9 @@ def test_where_no_group_can_be_committed_that_is_a_conflict_and_nothing_is_left(
     world = a_world({"f0": [1, 2], "f1": [3]})
     process = Process(world=world)
     process.table.before_swap = [lambda: take_file(world, "f1")]
-    with pytest.raises(CommitConflict, match=r"/lake/numbers/data/f1 is not in the table any more"):
+    with pytest.raises(CommitConflict, match=r"/lake/numbers/data/f1 is not in the table any more") as caught:
         process.run()
+    assert caught.value.next_step == "The operation is over: `rewrite` plans on what others have committed."
     assert numbers_of(world) == Counter([1, 2])
     assert unneeded(world) == []
 
