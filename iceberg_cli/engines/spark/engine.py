@@ -13,10 +13,12 @@ Functions are pickled inside the UDF, with what they close over; a large one is 
 secrets, are in no SQL, configuration, description or log: see `Session.payload`.
 
 A task that runs again, or twice side by side, puts the same bytes under the same name, and workers never delete: they
-cannot know whether a commit names the file. Names of new files are in the journal before a task starts, so `resume`
-removes what workers wrote for a driver that died. Spark ends executors that lose their driver. One that cannot notice
-yet, on a machine that stands still, may write a file after `resume` has removed those of its operation: no table
-references it, and as the journal stays for a day, `resume` and the first run after that day look for it again.
+cannot know whether a commit names the file. A task of `run` creates files under names of its own each time, and those
+of which the driver is told nothing go with the operation. Names of new files are in the journal, or beside it, before
+they are written, so `resume` removes what workers wrote for a driver that died. Spark ends executors that lose their
+driver. One that cannot notice yet, on a machine that stands still, may write a file after `resume` has removed those of
+its operation: no table references it, and as the journal stays for a day, `resume` and the first run after that day
+look for it again.
 """
 
 from __future__ import annotations

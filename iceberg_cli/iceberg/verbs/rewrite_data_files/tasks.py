@@ -25,7 +25,7 @@ from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.types.schema import Type
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask
-from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import ordered_columns
+from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import UNSORTED, ordered_columns
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_tuples, partition_values
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.iceberg.verbs.rewrite_data_files.remap import ReadPositions, positions_of
@@ -66,6 +66,9 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
     inputs = plan.groups.inputs_of(numbers)
     specs = {spec.spec_id: spec for spec in metadata.partition_specs}
     types = column_types(metadata)
+    order = ordered_columns(metadata, fields)
+    # The table may have another order by now than when it was planned.
+    order_id = metadata.default_sort_order_id if order else UNSORTED
     groups: dict[int, GroupTask] = {}
     broken: Mapping[int, CorruptFile] = {}
     hidden = HiddenRows(vectors={}, equality=[], columns={}, keys={})
@@ -94,7 +97,7 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
                     max_bytes=compaction.max_bytes,
                     leaves_rest=row["leaves_rest"],
                 ),
-                sort_order_id=inputs["sort_order_id"][begin].as_py(),
+                sort_order_id=order_id if inputs["sort_order_id"][begin].as_py() == order_id else UNSORTED,
             )
     is_alone = table.engine.is_distributed
     side_by_side = 1 if is_alone else max(1, min(processes, len(groups)))
@@ -107,7 +110,7 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         locations=settings.locations,
         specs=specs,
         types=types,
-        order=ordered_columns(metadata, fields),
+        order=order,
         equality=hidden.columns,
         deleted=DeletedKeys.of(hidden.keys),
         memory_bytes=memory_of_worker(policy) if is_alone else memory_of(policy) // side_by_side,

@@ -445,6 +445,28 @@ def test_where_an_order_goes_the_plan_says_so(second: list[int], others: dict[st
     ]
 
 
+@pytest.mark.parametrize("change", ["another order", "the column is gone"])
+def test_an_order_that_changed_since_the_plan_is_not_claimed(change: str) -> None:
+    """H38: rows that are in the order of then, and not in that of now, or in none that can be seen."""
+    table = of_order((1, "asc"))
+    ordered_rows(table, "a", [1, 2])
+    ordered_rows(table, "b", [3, 4])
+    table.commit(1)
+
+    def later(table: RowsTable) -> None:
+        if change == "another order":
+            fields = [
+                {"transform": "identity", "source-id": 2, "direction": "asc", "null-order": "nulls-first"}
+            ]
+            table.document["sort-orders"] += [{"order-id": 2, "fields": fields}]
+            table.document["default-sort-order-id"] = 2
+        else:
+            table.evolve(schema(NK["fields"][1], schema_id=1))
+
+    run = rewrite(table, after_plan=later, loads_again=True, check=change == "another order")
+    assert [(each["sort_order_id"], each["record_count"]) for each in run.outputs] == [(0, 4)]
+
+
 def test_new_files_are_of_no_order_though_the_table_has_one() -> None:
     """H38, I27: files that say they are sorted, and are not; what is not verified is not claimed."""
     table = of_order((1, "asc"))

@@ -108,6 +108,7 @@ def rewrite(
     meanwhile: Act | None = None,
     between: Act | None = None,
     after_plan: Act | None = None,
+    loads_again: bool = False,
     check: bool = True,
     **options: Any,
 ) -> Run:
@@ -118,6 +119,7 @@ def rewrite(
         meanwhile: what another writer does just before the pointer is swapped for the first time.
         between: likewise, before the second time.
         after_plan: what one does before a group is read.
+        loads_again: the table is loaded after that, as by a later process.
         check: hold each snapshot against its parent; the readers here do not read every table.
         options: of the policy; where none is given all files are rewritten.
     """
@@ -139,6 +141,8 @@ def rewrite(
         return run
     if after_plan is not None:
         act(after_plan)
+        if loads_again:
+            found.table.load()
     if meanwhile is not None:
         found.committer.meanwhile = lambda: act(meanwhile)
     if between is not None:
