@@ -114,8 +114,8 @@ class GroupRewriter:
     @property
     def batch_bytes(self) -> int:
         """Of a file, for the rows that are decoded at once: those of many columns are too few for their overhead."""
-        wanted = len(leaf_columns(self.file_fields)) * _COLUMN_BYTES
-        return max(BATCH_BYTES, min(wanted, self.memory_bytes // _BATCHES))
+        of_columns = len(leaf_columns(self.file_fields)) * _COLUMN_BYTES
+        return max(BATCH_BYTES, min(of_columns, self.memory_bytes // _BATCHES))
 
     @property
     def file_fields(self) -> tuple[NestedField, ...]:
