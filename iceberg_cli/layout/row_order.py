@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import Bools, one_array
 
-_SIGNED: Final[Any] = {2: np.int16, 4: np.int32, 8: np.int64}
+_SIGNED: Final[Any] = {4: np.int32, 8: np.int64}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,6 @@ def _as_integers(values: pa.Array) -> pa.Array:
     """Numbers with a fraction as integers of the same order."""
     width = values.type.bit_width // 8
     signed = _SIGNED[width]
-    bits = pc.fill_null(values, 0.0).to_numpy(zero_copy_only=False).view(signed)
+    bits = pc.fill_null(values, 0.0).to_numpy().view(signed)
     ordered = np.where(bits < 0, bits ^ np.iinfo(signed).max, bits)
     return pa.array(ordered, mask=values.is_null().to_numpy(zero_copy_only=False))

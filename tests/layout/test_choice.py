@@ -515,6 +515,7 @@ def referee(found: list[File], settings: CompactionSettings) -> list[int]:
         len(by_size) == 1
         and not does_good
         and not is_split(found[by_size[0]])
+        and not min(found[by_size[0]].deleted, found[by_size[0]].rows)  # of its own rows none go
         and settings.min_input_files > 2
     ):
         return [row for row in numbers if row not in by_size]

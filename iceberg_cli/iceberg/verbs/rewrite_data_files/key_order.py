@@ -83,11 +83,11 @@ def in_key_order(
     claimed = pc.fill_null(inputs["sort_order_id"], UNSORTED).to_numpy() == order_id
     kept = np.zeros(len(inputs), np.bool_)
     order = np.arange(len(inputs))
-    if order_id != UNSORTED and field is not None and claimed.any():
+    if columns and field is not None:
         groups = inputs["group"].to_numpy()
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         for start, end in zip(starts, [*starts[1:], len(groups)], strict=True):
-            if columns and claimed[start:end].all():
+            if claimed[start:end].all():
                 found = _following(inputs.slice(start, end - start), field, descending=columns[0].descending)
                 if found is not None:
                     order[start:end] = start + found

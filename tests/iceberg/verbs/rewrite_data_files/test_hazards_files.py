@@ -342,11 +342,13 @@ def test_manifests_of_which_no_file_is_rewritten_are_listed_as_they_were(
     assert {row["partition_spec_id"] for row in after} == {0, 1, 4}
 
 
-def of_order(*columns: tuple[int, str], transform: str = "identity", **values: Any) -> RowsTable:
-    """A table with a sort order by some columns, nulls first; its files say what they like."""
+def of_order(
+    *columns: tuple[int, str], transform: str = "identity", null_order: str = "nulls-first", **values: Any
+) -> RowsTable:
+    """A table with a sort order by some columns; its files say what they like."""
     table = RowsTable(**{"format_version": 2, **values})
     fields = [
-        {"transform": transform, "source-id": field_id, "direction": direction, "null-order": "nulls-first"}
+        {"transform": transform, "source-id": field_id, "direction": direction, "null-order": null_order}
         for field_id, direction in columns
     ]
     table.document["sort-orders"] += [{"order-id": 1, "fields": fields}]
@@ -388,6 +390,41 @@ def test_files_that_follow_each_other_by_the_tables_order_are_read_in_it(
     run = rewrite(table)
     expected = sorted((each for chunk in chunks for each in chunk), reverse=direction == "desc")
     assert in_order(run, table) == [(1, expected)]
+    assert not run.plan.warnings
+
+
+def test_each_group_keeps_its_own_order() -> None:
+    """H38: in partition x files follow each other, one ends where the next begins; in w they overlap; z has one."""
+    table = of_order((1, "asc"))
+    for name, k, values in (
+        ("a", "w", [1, 9]), ("b", "w", [2, 3]), ("c", "x", [5, 6]), ("d", "x", [3, 5]), ("e", "z", [8, 9, 10]),
+        ("f", "x", [1, 2]),
+    ):  # fmt: skip
+        ordered_rows(table, name, values, k=k)
+    table.commit(1)
+    run = rewrite(table)
+    assert sorted(in_order(run, table)) == [(0, [1, 9, 2, 3]), (1, [1, 2, 3, 5, 5, 6]), (1, [8, 9, 10])]
+    assert [each[:12] for each in run.plan.warnings if "sort order" in each] == ["2 data files"]
+
+
+@pytest.mark.parametrize(("null_order", "order_id"), [("nulls-first", 0), ("nulls-last", 1)])
+def test_nulls_stand_where_the_order_has_them(null_order: str, order_id: int) -> None:
+    """H38"""
+    table = of_order((1, "asc"), null_order=null_order)
+    ordered_rows(table, "a", [1, 2])
+    ordered_rows(table, "b", [3, None])
+    table.commit(1)
+    assert in_order(rewrite(table), table) == [(order_id, [1, 2, 3, None])]
+
+
+def test_a_table_of_no_order_has_none_to_lose() -> None:
+    """H38"""
+    table = RowsTable(format_version=2)
+    numbers(table, "a", [3, 1], sort_order_id=0)
+    numbers(table, "b", [2])
+    table.commit(1)
+    run = rewrite(table)
+    assert in_order(run, table) == [(0, [3, 1, 2])]
     assert not run.plan.warnings
 
 
