@@ -65,25 +65,26 @@ def _default_fields(metadata: TableMetadata) -> Any:
 
 
 def in_key_order(
-    inputs: pa.Table, metadata: TableMetadata, field: NestedField | None, columns: Columns
+    inputs: pa.Table, metadata: TableMetadata, fields: tuple[NestedField, ...]
 ) -> tuple[pa.Table, int]:
     """Inputs in the order in which they are read.
 
     Args:
-        inputs: of groups, which lie together, with `sort_order_id`, `lower_bound` and `upper_bound`.
+        inputs: of groups, which lie together, with `sort_order_id`, and `lower_bound` and `upper_bound` of
+            `first_column`.
         metadata: of the table.
-        field: the column that the bounds are of.
-        columns: see `ordered_columns`.
+        fields: that files have.
 
     Returns:
         The same, with the table's order as `sort_order_id` where the files of a group follow each other by it, and
         none elsewhere; and how many files are of the order that new ones will not be of.
     """
-    order_id = metadata.default_sort_order_id
+    order_id, columns = metadata.default_sort_order_id, ordered_columns(metadata, fields)
     claimed = pc.fill_null(inputs["sort_order_id"], UNSORTED).to_numpy() == order_id
     kept = np.zeros(len(inputs), np.bool_)
     order = np.arange(len(inputs))
-    if columns and field is not None:
+    if columns:
+        field = fields[columns[0].place]
         groups = inputs["group"].to_numpy()
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         for start, end in zip(starts, [*starts[1:], len(groups)], strict=True):

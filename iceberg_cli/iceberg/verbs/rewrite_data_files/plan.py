@@ -31,11 +31,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
 from iceberg_cli.iceberg.verbs.rewrite_data_files.batch import batch_of, changed
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.freed_later import freed_later
-from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import (
-    first_column,
-    in_key_order,
-    ordered_columns,
-)
+from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import first_column, in_key_order
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_values, unpartitioned
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import VERB_NAME, RewriteDataFiles
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import fields_in_files
@@ -350,8 +346,7 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
 def _in_key_order(table: IcebergTable, inputs: pa.Table) -> tuple[pa.Table, int]:
     metadata = table.metadata
     fields, _ = fields_in_files(metadata.current_schema(), metadata.properties, path=table.metadata_location)
-    first = next((each for each in fields if each.field_id == first_column(metadata)), None)
-    return in_key_order(inputs, metadata, first, ordered_columns(metadata, fields))
+    return in_key_order(inputs, metadata, fields)
 
 
 def _check(data: pa.Table, until: int) -> None:

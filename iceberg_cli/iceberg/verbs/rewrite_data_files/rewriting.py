@@ -1,8 +1,8 @@
 """The rows of one group of data files, written anew: read with deletes applied, written to new files, and proved.
 
 Rows keep their order: by the sequence number of their file, its path, and their position in it; of files that follow
-each other by the table's sort order, by that. One output is open at a
-time. What is held of rows is bounded, and so is what a finished file is read back by.
+each other by the table's sort order, by that. One output is open at a time. What is held of rows is bounded, and so is
+what a finished file is read back by.
 
 Spec: "Column Projection", "Scan Planning", "Row Lineage"; Appendix A, "Parquet".
 """
