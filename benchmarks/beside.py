@@ -1,13 +1,12 @@
 """`python -m benchmarks beside`: how much of a compaction is committed while another writer deletes rows all the time.
 
-`python -m benchmarks.beside LOCATION KIND EVERY_S` is that writer, in a process of its own: it deletes a few rows by
+`python -m benchmarks.beside LOCATION KIND` is that writer, in a process of its own: it deletes a few rows by
 each commit until it is told to end, reads nothing of what compaction knows, and then prints how many commits it made,
 how many it had to make again, and which rows it deleted.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import signal
@@ -20,15 +19,14 @@ from statistics import median
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.bench import Bench, BenchTable, Line, show
-from benchmarks.compaction import FIELDS, PARTITIONS, SCHEMA, SIZES, make_rows_table
+from benchmarks.compaction import PARTITIONS, SCHEMA, SIZES, add_equality_deletes, make_rows_table
 from benchmarks.measure import PYTHON
 from benchmarks.peers import ours
 from iceberg_cli.storage.local import LocalStorage
-from iceberg_cli.testing.iceberg_files import DATA, EQUALITY_DELETES
+from iceberg_cli.testing.iceberg_files import DATA
 from tests.delete_tables import DeleteTable
 from tests.duckdb_reading import duckdb_with_iceberg
 
@@ -53,7 +51,7 @@ def main(bench: Bench) -> None:
         table = bench.table(
             f"beside{version}", partial(make_rows_table, files=files, rows=rows, version=version)
         )
-        runs = [_run(table, kind, EVERY_S) for _ in range(RUNS)]
+        runs = [_run(table, kind) for _ in range(RUNS)]
         line = {"name": name, "runs": runs, "bar": LEAST}
         show(cells_of(line, "MISSED"), WIDTHS)
         bench.write("beside", line)
@@ -73,10 +71,10 @@ def cells_of(line: Line, missed: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _run(table: BenchTable, kind: str, every_s: float) -> dict[str, Any]:
+def _run(table: BenchTable, kind: str) -> dict[str, Any]:
     table.fresh()
     whole = sum(path.stat().st_size for path in Path(table.location).rglob("f*.parquet"))
-    arguments = [PYTHON, "-m", "benchmarks.beside", table.location, kind, str(every_s)]
+    arguments = [PYTHON, "-m", "benchmarks.beside", table.location, kind]
     before = _newest(table.location)
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as writer:
         try:
@@ -117,7 +115,7 @@ def _newest(location: str) -> int:
     return max(int(name[1:].partition(".")[0]) for name in names)
 
 
-def _write(location: str, kind: str, every_s: float) -> None:
+def _write(location: str, kind: str) -> None:
     stopped: list[bool] = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
     drawn, deleted = random.Random(5), set[int]()
@@ -144,7 +142,7 @@ def _write(location: str, kind: str, every_s: float) -> None:
                 own = {int(numbers[place]) for place in new if place not in before}
                 table.vectors(label, {name: before | {*new}}, k=k)
             case _:
-                table.add(_equality(table, label, sorted(own)), k=k)
+                add_equality_deletes(table, f"{label}-eq", sorted(own), k=k)
         table.commit(drawn.getrandbits(62))
         try:
             table.publish()
@@ -153,7 +151,7 @@ def _write(location: str, kind: str, every_s: float) -> None:
             continue
         commits += 1
         deleted |= own
-        due += every_s
+        due += EVERY_S
         while not stopped and (rest := due - time.monotonic()) > 0:
             time.sleep(min(rest, 0.05))
     print(json.dumps({"commits": commits, "again": again, "deleted": sorted(deleted)}))
@@ -168,11 +166,5 @@ def _positions(table: DeleteTable, path: str) -> set[int]:
     return deleted_positions(table.storage, entry, vectors)
 
 
-def _equality(table: DeleteTable, label: str, keys: list[int]) -> Any:
-    sink = io.BytesIO()
-    pq.write_table(pa.table([pa.array(keys, pa.int64())], schema=pa.schema(FIELDS[:1])), sink)
-    return table.file(f"{label}-eq.parquet", sink.getvalue(), EQUALITY_DELETES, len(keys), equality_ids=[1])
-
-
 if __name__ == "__main__":
-    _write(sys.argv[1], sys.argv[2], float(sys.argv[3]))
+    _write(sys.argv[1], sys.argv[2])

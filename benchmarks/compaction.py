@@ -218,11 +218,14 @@ def make_rows_table(location: str, *, files: int, rows: int, version: int, equal
         keys = [
             drawn.choice(of_partition) * rows + int(row) for row in drawn.integers(0, rows, _DELETED_KEYS)
         ]
-        sink = io.BytesIO()
-        pq.write_table(pa.table([pa.array(keys, pa.int64())], schema=pa.schema(FIELDS[:1])), sink)
-        entry = table.file(
-            f"e{k}-{number}.parquet", sink.getvalue(), EQUALITY_DELETES, len(keys), equality_ids=[1]
-        )
-        table.add(entry, k=k)
+        add_equality_deletes(table, f"e{k}-{number}", keys, k=k)
         table.commit(10 + number)
     table.publish()
+
+
+def add_equality_deletes(table: DeleteTable, name: str, keys: list[int], *, k: str) -> None:
+    """A delete file of a partition, of rows by their numbers."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table([pa.array(keys, pa.int64())], schema=pa.schema(FIELDS[:1])), sink)
+    entry = table.file(f"{name}.parquet", sink.getvalue(), EQUALITY_DELETES, len(keys), equality_ids=[1])
+    table.add(entry, k=k)
