@@ -45,6 +45,15 @@ def expiry(folder: object) -> tuple[object, ...]:
     return ("plan", folder, "expire-snapshots", "--older-than", "1s", "--retain-last", "3", "--as-of")
 
 
+def on(where: str, running: Running, **conf: str) -> list[str]:
+    """The options for a cluster, by its settings, or for a server, which has its own."""
+    return on_cluster(running, **conf) if where == "cluster" else on_server(running)
+
+
+def on_server(server: Running) -> list[str]:
+    return ["--engine", "spark", "--spark-remote", server.url]
+
+
 def compared(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plan[name] for name in ("verdicts", "removals", "warnings", "blocked_by")}
 
@@ -97,7 +106,6 @@ def test_every_verb_does_the_same_with_workers_in_processes_of_their_own(
     request: pytest.FixtureRequest, tmp_path: Path, name: str, where: str
 ) -> None:
     running: Running = request.getfixturevalue(where)
-    spark = ["--engine", "spark", "--spark-remote", running.url]
     make, (verb, *options) = EVERY_VERB[name]
     folder, aside = tmp_path / "t", tmp_path / "aside"
     make(folder)
@@ -109,7 +117,7 @@ def test_every_verb_does_the_same_with_workers_in_processes_of_their_own(
     made = len(listing(folder))
     shutil.rmtree(folder)
     shutil.copytree(aside, folder)
-    process = start(*command, *(on_cluster(running) if where == "cluster" else spark))
+    process = start(*command, *on(where, running))
     found = finished(process, code=local.code)
     same = found.keys() - BY_CHANCE - {"as_of", "as_of_ms"}
     assert {key: found[key] for key in same} == {key: local.json[key] for key in same}
@@ -123,13 +131,12 @@ def test_workers_write_new_manifests_of_the_same_entries_though_tasks_run_twice(
     request: pytest.FixtureRequest, tmp_path: Path, where: str
 ) -> None:
     running: Running = request.getfixturevalue(where)
-    spark = ["--engine", "spark", "--spark-remote", running.url]
     made = make_table(str(tmp_path / "t"), Size(60, 40, 3))
     before = live_entries(of_folder(tmp_path / "t"))
     done = finished(
         start(
             "rewrite-manifests", made.location, "--target-size", "16KiB", "--yes",
-            *(on_cluster(running, **TWICE) if where == "cluster" else spark),
+            *on(where, running, **TWICE),
         )
     )  # fmt: skip
     assert (done["status"], done["added_manifests_count"] > 3) == ("done", True)
@@ -147,7 +154,6 @@ def test_groups_are_rewritten_by_workers_though_one_is_killed_and_tasks_run_twic
     request: pytest.FixtureRequest, tmp_path: Path, where: str
 ) -> None:
     running: Running = request.getfixturevalue(where)
-    spark = ["--engine", "spark", "--spark-remote", running.url]
     rows, files = 100_000, 24
     table = RowsTable(storage=LocalStorage(), location=str(tmp_path / "t"), format_version=2)
     for number in range(files):
@@ -157,7 +163,7 @@ def test_groups_are_rewritten_by_workers_though_one_is_killed_and_tasks_run_twic
     table.commit_and_publish(1)
     process = start(
         "rewrite-data-files", tmp_path / "t", "--min-input-files", "2", "--yes",
-        *(on_cluster(running, **TWICE) if where == "cluster" else spark),
+        *on(where, running, **TWICE),
     )  # fmt: skip
     until = time.monotonic() + WAIT_S
     try:
@@ -192,6 +198,6 @@ def test_spark_connect_plans_as_one_process_does_and_logs_no_secret(server: Runn
     command = (*expiry(made.location), made.last_ms + 10_000)
     local = iceberg_cli(*command, "--engine", "local", "--format", "json").json
     secret = ("--storage-option", f"s3.secret-access-key={SECRET}")
-    found = finished(start(*command, *secret, "--engine", "spark", "--spark-remote", server.url))
+    found = finished(start(*command, *secret, *on_server(server)))
     assert compared(found) == compared(local)
     assert SECRET not in "".join(path.read_text() for path in server.logs.glob("*.log"))
