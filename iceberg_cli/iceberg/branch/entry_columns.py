@@ -49,7 +49,7 @@ DATA_COLUMNS: Final = (
     "record_count",
     "sequence_number",
 )
-_DELETES_SCHEMA: Final = pa.schema(
+DELETES_SCHEMA: Final = pa.schema(
     {
         "manifest": pa.int32(),  # row of the manifest list
         "entry": pa.int64(),  # index in the manifest
@@ -68,6 +68,7 @@ _DELETES_SCHEMA: Final = pa.schema(
         "equality_ids": pa.list_(pa.int32()),
     }
 )
+"""Of live delete files and deletion vectors."""
 FILES_SCHEMA: Final = pa.schema(
     {
         "manifest": pa.int32(),  # row of the manifest list
@@ -149,7 +150,7 @@ class EntryReader:
             "size": rows["content_size_in_bytes"],
             "equality_ids": rows["equality_ids"],
         }
-        return pa.table(columns, schema=_DELETES_SCHEMA), tuples
+        return pa.table(columns, schema=DELETES_SCHEMA), tuples
 
     def data(
         self, sources: Sequence[ManifestSource], batch: EntryBatch, targets: Keys, *, oldest: bool
@@ -299,7 +300,7 @@ def lowest_of(tables: Sequence[pa.Table]) -> pa.Table:
 
 def all_deletes(tables: Sequence[pa.Table]) -> pa.Table:
     """The batches of `EntryReader.deletes` as one; a position delete file that is listed twice counts as unreadable."""
-    table = pa.concat_tables([_DELETES_SCHEMA.empty_table(), *tables]).combine_chunks()
+    table = pa.concat_tables([DELETES_SCHEMA.empty_table(), *tables]).combine_chunks()
     kinds = table["kind"].to_numpy().copy()
     files = np.flatnonzero((kinds == POSITIONS) | (kinds == UNREADABLE))
     codes = table["path"].take(pa.array(files)).combine_chunks().dictionary_encode().indices.to_numpy()

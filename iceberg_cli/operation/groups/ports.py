@@ -120,7 +120,13 @@ class GroupVerb(Verb, Protocol):
         ...
 
     def batch(
-        self, table: Any, plan: Plan, results: Sequence[GroupResult], *, committed: Collection[int]
+        self,
+        table: Any,
+        plan: Plan,
+        results: Sequence[GroupResult],
+        *,
+        committed: Collection[int],
+        earlier: Batch | None = None,
     ) -> Batch:
         """The commit of finished groups: those whose files the table has as the plan had them.
 
@@ -129,6 +135,8 @@ class GroupVerb(Verb, Protocol):
             plan: with groups.
             results: of groups that are finished.
             committed: numbers of the groups that were committed before.
+            earlier: the last try of the same commit, which lost against another writer's: what it read of the table,
+                and others left as it is, need not be read again.
 
         Raises:
             CorruptFile: what must be read of the table cannot be read whole. Refused: it cannot be committed to.

@@ -57,6 +57,7 @@ _PLANNED_ON_IS_GONE: Final = "the snapshot that it was planned on is gone"
 _MAY_ARRIVE: Final = (
     " A file that it wrote may still arrive: `resume`, or the first run after a day, deletes it."
 )
+_LOOKS: Final = 5  # at the table, at most, while a commit is made
 _SHOWN_LOST: Final = 20  # deletes; the others are counted
 
 
@@ -324,6 +325,7 @@ class GroupsRun(CommittingRun):
         staged: dict[Task, StagedFile] = {}
         seen: str | None = None
         known: dict[int, GroupResult] = {}
+        batch: Batch | None = None
         while waiting := self._groups().uncommitted():
             if not self._is_certain():
                 raise _silent()
@@ -332,9 +334,7 @@ class GroupsRun(CommittingRun):
             results = [known[each.number] for each in waiting if each.number not in gone]
             if not results:
                 break
-            self._load(seen)
-            committed = self._groups().committed
-            batch = self.verb.batch(self.table, self.shown, results, committed=committed)
+            batch = self._newest_batch(results, batch, seen)
             left_out = self._leave_out(batch)
             if batch.step is None:
                 break
@@ -368,6 +368,21 @@ class GroupsRun(CommittingRun):
                     seen = conflict.seen
         self._discard(step, paths_of(staged))
         return True
+
+    def _newest_batch(self, results: Sequence[GroupResult], earlier: Batch | None, seen: str | None) -> Batch:
+        """The commit of groups on the table as it is: where others commit meanwhile, on what these have committed.
+
+        Reading what one commit has changed takes less time than all that was read before it, so this comes close to
+        writers that commit all the time, before a request is wasted on them.
+        """
+        committed = self._groups().committed
+        base = self._load(seen)
+        for looks_left in reversed(range(_LOOKS)):
+            batch = self.verb.batch(self.table, self.shown, results, committed=committed, earlier=earlier)
+            if batch.step is None or not looks_left or (newest := self._load()).version == base.version:
+                break
+            base, earlier = newest, batch
+        return batch
 
     def _leave_out(self, batch: Batch) -> set[int]:
         """Record which groups a commit leaves out; their numbers."""

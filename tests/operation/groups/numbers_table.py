@@ -391,6 +391,7 @@ class RewriteVerb(GroupVerb):
         results: Sequence[GroupResult],
         *,
         committed: Collection[int],
+        earlier: Batch | None = None,
     ) -> Batch:
         assert plan.groups is not None
         live = {*table.state["files"]}

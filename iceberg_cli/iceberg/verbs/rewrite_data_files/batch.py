@@ -28,7 +28,7 @@ from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
-from iceberg_cli.iceberg.verbs.rewrite_data_files.delete_files import NewDeletes, bytes_added
+from iceberg_cli.iceberg.verbs.rewrite_data_files.delete_files import NewDeletes
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import OutputFile
 from iceberg_cli.iceberg.verbs.rewrite_data_files.lost_deletes import lost_deletes
 from iceberg_cli.iceberg.verbs.rewrite_data_files.manifests import (
@@ -37,7 +37,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.manifests import (
     CarriedEntries,
     ManifestsBuild,
 )
-from iceberg_cli.iceberg.verbs.rewrite_data_files.moves import moved_deletes
+from iceberg_cli.iceberg.verbs.rewrite_data_files.moves import Moved, moved_deletes
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import unpartitioned
 from iceberg_cli.iceberg.verbs.rewrite_data_files.remap import Positions
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import WITH_NULL_SNAPSHOTS, WITH_ROW_IDS
@@ -50,8 +50,30 @@ _DEFAULT_TARGET_BYTES: Final = 8 << 20
 _DROPPED_ROWS: Final = "iceberg-cli.rows-dropped-by-deletes"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteBatch(Batch):
+    """A commit, with what its next try need not read again.
+
+    Args:
+        build: of its files.
+        files: of the branch's head.
+        moved: deletes that arrived.
+        seen: paths of manifests from which nothing is lost where others take their place.
+    """
+
+    build: ManifestsBuild
+    files: BranchFiles
+    moved: Moved
+    seen: frozenset[str]
+
+
 def batch_of(
-    table: IcebergTable, plan: Plan, results: Sequence[GroupResult], *, committed: Collection[int]
+    table: IcebergTable,
+    plan: Plan,
+    results: Sequence[GroupResult],
+    *,
+    committed: Collection[int],
+    earlier: Batch | None = None,
 ) -> Batch:
     """The commit of finished groups on the table as loaded last; see `GroupVerb`."""
     assert plan.groups is not None
@@ -65,13 +87,19 @@ def batch_of(
     head = head_of(table, ref)
     if head.blocked_by:
         raise Refused(f"Cannot commit to {table.name}: {'; '.join(head.blocked_by)}")
-    files = branch_files(table, head)
+    before = earlier if isinstance(earlier, RewriteBatch) else None
+    files = branch_files(table, head, earlier=None if before is None else before.files)
     lost = lost_deletes(files, groups.inputs_of([*committed]), until=until)
     inputs = groups.inputs_of(numbers)
     compared = _compared(table, files, inputs, until=until)
     dropped = dict(compared.dropped)
     moved = moved_deletes(
-        table, files, inputs, compared.moved, [r for r in results if r.number not in dropped]
+        table,
+        files,
+        inputs,
+        compared.moved,
+        [each for each in results if each.number not in dropped],
+        earlier=Moved() if before is None else before.moved,
     )
     dropped |= moved.dropped
     left_out = [*dropped, *moved.broken]
@@ -89,10 +117,22 @@ def batch_of(
         moved={key: positions for key, positions in moved.positions.items() if key[0] not in left_out},
         until=until,
         snapshot_id=_snapshot_id(metadata),
+        seen=frozenset() if before is None else before.seen,
     )
-    step, build = commit.step(plan.steps[-1].name)
+    step, build, seen = commit.step(plan.steps[-1].name)
+    if before is not None:
+        build.delete_files.update(before.build.delete_files)
     read_kept(table.reachability, metadata, replace(plan, steps=(step,), groups=None))
-    return Batch(step=step, build=build, dropped=dropped, broken=moved.broken, lost_deletes=lost)
+    return RewriteBatch(
+        step=step,
+        build=build,
+        dropped=dropped,
+        broken=moved.broken,
+        lost_deletes=lost,
+        files=files,
+        moved=moved,
+        seen=seen,
+    )
 
 
 def changed(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:
@@ -134,8 +174,9 @@ def _compared(table: IcebergTable, files: BranchFiles, inputs: pa.Table, *, unti
     everywhere = unpartitioned(metadata)
     codes, places = rules.differences(inputs, files.data, files.deletes, everywhere=everywhere, until=until)
     same = rules.Difference.NONE
-    if len(rules.unread_newer(inputs, files.deletes, until=until)):
-        codes[codes == same] = rules.Difference.POSITIONS
+    unread = rules.unread_newer(inputs, files.deletes, until=until)
+    may_be_named = pc.is_in(inputs["key"], value_set=unread["key"].combine_chunks()).to_numpy()
+    codes[may_be_named & (codes == same)] = rules.Difference.POSITIONS
     # Those of older schemas are not among them: new files do not have a column that was dropped.
     columns = metadata.current_schema().types_by_id().keys()
     lost = rules.compared_columns_lost(inputs, files.deletes, columns, everywhere=everywhere, until=until)
@@ -176,6 +217,7 @@ class _Commit:
         moved: positions that are deleted of new files, by group and place of the file among the outputs.
         until: the sequence number of the new files.
         snapshot_id: see `ManifestsBuild`.
+        seen: see `RewriteBatch`.
     """
 
     table: IcebergTable
@@ -187,9 +229,10 @@ class _Commit:
     moved: Mapping[tuple[int, int], Positions]
     until: int
     snapshot_id: int | None
+    seen: frozenset[str]
 
-    def step(self, name: str) -> tuple[Step, ManifestsBuild]:
-        """The step, and what builds its manifests."""
+    def step(self, name: str) -> tuple[Step, ManifestsBuild, frozenset[str]]:
+        """The step, what builds its manifests, and paths as `RewriteBatch.seen`."""
         metadata, head = self.table.metadata, self.files.head
         has_outputs = np.array(
             [bool(self.outputs[each]) for each in self.inputs["group"].to_pylist()], np.bool_
@@ -209,7 +252,9 @@ class _Commit:
             *self._carried(DELETES, self.files.deletes, dead),
         ]
         replaced = sorted({row for job in carried for row in job.replaced})
-        lost = losses(self.table, metadata, head.rows.take(pa.array(replaced, pa.int64())))
+        replaced_rows = head.rows.take(pa.array(replaced, pa.int64()))
+        is_seen = pc.is_in(replaced_rows["manifest_path"], value_set=pa.array(self.seen, pa.string()))
+        lost = losses(self.table, metadata, replaced_rows.filter(pc.invert(is_seen)))
         if reasons := (*lost.blocked_by, *given_again(self.table, metadata, head)):
             raise Refused(f"Cannot commit to {self.table.name}: {'; '.join(reasons)}")
         stays = np.ones(len(head.rows), np.bool_)
@@ -246,7 +291,7 @@ class _Commit:
             carried=carried,
             snapshot_id=self.snapshot_id,
         )
-        return step, build
+        return step, build, self.seen.union(replaced_rows["manifest_path"].to_pylist())
 
     def _added(self) -> list[AddedFiles]:
         """The manifests of new files, one for each partition spec."""
@@ -359,9 +404,7 @@ class _Commit:
         added_bytes = sum(each.size_bytes for each in outputs)
         new_deletes = sum(len(positions) for positions in self.moved.values())
         with_vectors = self.table.metadata.format_version >= WITH_ROW_IDS
-        all_added_bytes = added_bytes + sum(
-            bytes_added(job.deletes, with_vectors=with_vectors) for job in added_deletes
-        )
+        all_added_bytes = added_bytes + sum(job.size_bytes for job in added_deletes)
         is_equality = kinds == EQUALITY
         is_file = ~is_equality & (kinds != VECTOR)
         counts = {

@@ -6,21 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.branch.entry_columns import (
     BOUNDS,
     DELETE_COLUMNS,
+    DELETES_SCHEMA,
     FILE_COLUMNS,
     FILES_SCHEMA,
     EntryReader,
-    all_deletes,
+    Ints,
 )
 from iceberg_cli.iceberg.branch.file_filter import FileFilter
 from iceberg_cli.iceberg.branch.head import BranchHead
+from iceberg_cli.iceberg.reachability.keys import sources_of
 from iceberg_cli.iceberg.spec.manifests.manifest import DATA, DELETES
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 
 
@@ -29,12 +33,14 @@ class BranchFiles:
     """What a branch's head lists, live.
 
     Args:
+        metadata: of the table.
         head: of the branch, whose rows the columns `manifest` count.
         data: f data files: `FILES_SCHEMA`.
-        deletes: d delete files and deletion vectors, see `all_deletes`.
+        deletes: d delete files and deletion vectors: `DELETES_SCHEMA`.
         tuples: the partition of each key, in Avro's representation.
     """
 
+    metadata: TableMetadata
     head: BranchHead
     data: pa.Table
     deletes: pa.Table
@@ -42,7 +48,12 @@ class BranchFiles:
 
 
 def branch_files(
-    table: IcebergTable, head: BranchHead, where: FileFilter | None = None, *, bounds_of: int | None = None
+    table: IcebergTable,
+    head: BranchHead,
+    where: FileFilter | None = None,
+    *,
+    bounds_of: int | None = None,
+    earlier: BranchFiles | None = None,
 ) -> BranchFiles:
     """Read the manifests of a head.
 
@@ -51,6 +62,7 @@ def branch_files(
         head: of one of its branches.
         where: data files and deletes say whether they are chosen; None: all are.
         bounds_of: a column whose bounds data files say, by its id.
+        earlier: read before with neither of these; a manifest that both heads list alike is not read again.
 
     Raises:
         CorruptFile: one cannot be read whole.
@@ -67,19 +79,47 @@ def branch_files(
     bounds = () if bounds_of is None else BOUNDS
     tuples: dict[bytes, tuple[Any, ...]] = {}
     data: list[pa.Table] = [FILES_SCHEMA.empty_table()]
-    deletes: list[pa.Table] = []
+    deletes: list[pa.Table] = [DELETES_SCHEMA.empty_table()]
+    unread = head.rows
+    if earlier is not None and _has_equal_keys(earlier.metadata, metadata):
+        places = _places_now(earlier.head, head)
+        data.append(_listed_again(earlier.data, places))
+        deletes.append(_listed_again(earlier.deletes, places))
+        tuples |= earlier.tuples
+        unread = head.rows.filter(pa.array(~np.isin(np.arange(len(head.rows)), places)))
     for content, columns, make, found in (
         (DATA, tuple(dict.fromkeys((*FILE_COLUMNS, *where.entry_columns, *bounds))), reader.files, data),
         (DELETES, DELETE_COLUMNS, reader.deletes, deletes),
     ):
-        rows = head.rows.filter(pc.equal(head.rows["content"], content))
+        rows = unread.filter(pc.equal(unread["content"], content))
         phase = "reading data manifests" if content == DATA else "reading delete manifests"
         for part, own in table.reachability.from_entries(rows, columns, make, phase=phase):
             found.append(part)
             tuples |= own
     return BranchFiles(
+        metadata=metadata,
         head=head,
         data=pa.concat_tables(data).combine_chunks(),
-        deletes=all_deletes(deletes),
+        deletes=pa.concat_tables(deletes).combine_chunks(),
         tuples=tuples,
     )
+
+
+def _has_equal_keys(first: TableMetadata, second: TableMetadata) -> bool:
+    """Whether partitions have the same keys: these are made by the types of columns."""
+    return first.partition_specs == second.partition_specs and column_types(first) == column_types(second)
+
+
+def _places_now(earlier: BranchHead, now: BranchHead) -> Ints:
+    """Of each manifest that a head listed, its row in another one; -1 where that does not list it, or not alike."""
+    # All that entries inherit is compared: one path may be listed with other numbers or row ids by another branch.
+    places = {source: place for place, source in enumerate(sources_of(now.rows))}
+    return np.array([places.get(source, -1) for source in sources_of(earlier.rows)], np.int64)
+
+
+def _listed_again(entries: pa.Table, places: Ints) -> pa.Table:
+    """The entries of manifests that are still listed."""
+    now = places[entries["manifest"].to_numpy()] if len(entries) else np.empty(0, np.int64)
+    column = pa.array(now[now >= 0], pa.int32())
+    kept = entries.filter(pa.array(now >= 0))
+    return kept.set_column(kept.column_names.index("manifest"), "manifest", column)

@@ -49,14 +49,39 @@ class NewDeletes:
     key: bytes
     positions: Positions
 
+    def vector(self) -> bytes:
+        """A deletion vector."""
+        return encode(self.positions.astype(np.uint64))
 
-def vector_entries(storage: Storage, path: str, deletes: Sequence[NewDeletes]) -> list[dict[str, Any]]:
+    def position_file(self) -> bytes:
+        """A file of position deletes: the same bytes each time."""
+        import pyarrow.parquet as pq
+
+        paths = pa.array([self.data_file] * len(self.positions), pa.string())
+        sink = io.BytesIO()
+        pq.write_table(
+            pa.table([paths, pa.array(self.positions)], schema=_SCHEMA),
+            sink,
+            compression=_CODEC,
+            store_schema=False,
+        )
+        return sink.getvalue()
+
+
+def vector_entries(
+    storage: Storage, path: str, deletes: Sequence[NewDeletes], blobs: Sequence[bytes]
+) -> list[dict[str, Any]]:
     """Write a Puffin file of deletion vectors; its entries, without partitions.
+
+    Args:
+        storage: that takes it.
+        path: of the file.
+        deletes: that it has.
+        blobs: their vectors.
 
     Raises:
         CorruptFile: what was read back is not what was written.
     """
-    blobs = [_vector_data(each) for each in deletes]
     names = [each.data_file for each in deletes]
     data = puffin_file(names, [len(each.positions) for each in deletes], iter(blobs))
     put_checked(storage, path, data)
@@ -74,57 +99,21 @@ def vector_entries(storage: Storage, path: str, deletes: Sequence[NewDeletes]) -
     return entries
 
 
-def position_entry(storage: Storage, path: str, deletes: NewDeletes) -> dict[str, Any]:
-    """Write a file of position deletes of one data file; its entry, without the partition.
+def position_entry(path: str, size_bytes: int, deletes: NewDeletes) -> dict[str, Any]:
+    """The entry of a file of position deletes of one data file, without the partition.
 
     Its bounds are the whole path, so that readers which look for nothing else know that it names one file.
-
-    Raises:
-        CorruptFile: what was read back is not what was written.
     """
-    count, data = len(deletes.positions), _position_data(deletes)
-    put_checked(storage, path, data)
+    count = len(deletes.positions)
     name = deletes.data_file.encode()
     first, last = (struct.pack("<q", int(deletes.positions[place])) for place in (0, -1))
     counts = {FILE_PATH_ID: count, POS_ID: count}
-    return _entry(path, "PARQUET", len(data), deletes) | {
+    return _entry(path, "PARQUET", size_bytes, deletes) | {
         "value_counts": counts,
         "null_value_counts": dict.fromkeys(counts, 0),
         "lower_bounds": {FILE_PATH_ID: name, POS_ID: first},
         "upper_bounds": {FILE_PATH_ID: name, POS_ID: last},
     }
-
-
-def bytes_added(deletes: Sequence[NewDeletes], *, with_vectors: bool) -> int:
-    """How many bytes they add to a table as summaries count them: of a deletion vector its own, not its file's.
-
-    Args:
-        deletes: that are written.
-        with_vectors: whether they are deletion vectors.
-
-    Spec: Appendix F, "Metrics".
-    """
-    data = _vector_data if with_vectors else _position_data
-    return sum(len(data(each)) for each in deletes)
-
-
-def _vector_data(deletes: NewDeletes) -> bytes:
-    return encode(deletes.positions.astype(np.uint64))
-
-
-def _position_data(deletes: NewDeletes) -> bytes:
-    """A file of position deletes: the same bytes each time."""
-    import pyarrow.parquet as pq
-
-    paths = pa.array([deletes.data_file] * len(deletes.positions), pa.string())
-    sink = io.BytesIO()
-    pq.write_table(
-        pa.table([paths, pa.array(deletes.positions)], schema=_SCHEMA),
-        sink,
-        compression=_CODEC,
-        store_schema=False,
-    )
-    return sink.getvalue()
 
 
 def _entry(path: str, file_format: str, size_bytes: int, deletes: NewDeletes) -> dict[str, Any]:

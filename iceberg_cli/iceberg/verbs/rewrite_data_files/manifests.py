@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -46,6 +46,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.delete_files import (
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import OutputFile
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import WITH_ROW_IDS
 from iceberg_cli.plan.plan import StagedFile, Step, Task
+from iceberg_cli.storage import put_checked
 
 _IDENTITY: Final = pa.schema(
     {
@@ -85,31 +86,41 @@ class AddedDeletes:
         files: tasks that write the delete files: one Puffin file of all, or a file of position deletes for each.
         spec_id: of the partition spec.
         deletes: one for each data file.
-        with_vectors: whether they are deletion vectors.
+        data: of each the deletion vector, or the file of position deletes.
+        with_vectors: which of these.
     """
 
     task: Task
     files: tuple[Task, ...]
     spec_id: int
     deletes: tuple[NewDeletes, ...]
+    data: tuple[bytes, ...]
     with_vectors: bool
 
     @classmethod
     def of(cls, spec_id: int, deletes: Sequence[NewDeletes], *, with_vectors: bool) -> AddedDeletes:
-        """Those of one partition spec. All tasks have one digest, so that all are written or none."""
-        digest = hashlib.sha256()
-        for each in deletes:
-            digest.update(f"{each.data_file}\n".encode() + each.positions.tobytes())
-        name = f"deletes-{digest.hexdigest()[:16]}"
-        number = 1 if with_vectors else len(deletes)
-        suffix = "puffin" if with_vectors else "parquet"
+        """Those of one partition spec. Tasks are named by what they write, so that it is not written twice."""
+        data = tuple(each.vector() if with_vectors else each.position_file() for each in deletes)
+        pairs = zip(deletes, data, strict=True)
+        digests = [hashlib.sha256(f"{each.data_file}\n".encode() + own).hexdigest() for each, own in pairs]
+        name = f"deletes-{hashlib.sha256(''.join(digests).encode()).hexdigest()[:16]}"
+        names = [f"{name}.puffin"] if with_vectors else [f"deletes-{each[:16]}.parquet" for each in digests]
         return cls(
             task=Task(name=f"{name}.avro", kind="manifest"),
-            files=tuple(Task(name=f"{name}-{place}.{suffix}", kind="puffin") for place in range(number)),
+            files=tuple(Task(name=each, kind="puffin") for each in names),
             spec_id=spec_id,
             deletes=tuple(deletes),
+            data=data,
             with_vectors=with_vectors,
         )
+
+    @property
+    def size_bytes(self) -> int:
+        """What they add to a table as summaries count it: of a deletion vector its own bytes, not its file's.
+
+        Spec: Appendix F, "Metrics".
+        """
+        return sum(map(len, self.data))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +153,7 @@ class ManifestsBuild:
         deletes: of new files, with their manifests.
         carried: manifests in the place of others.
         snapshot_id: that entries have; None: they inherit it.
+        delete_files: where files of position deletes are that were written by this or for an earlier try.
     """
 
     table: IcebergTable
@@ -150,6 +162,7 @@ class ManifestsBuild:
     deletes: Sequence[AddedDeletes]
     carried: Sequence[CarriedEntries]
     snapshot_id: int | None
+    delete_files: dict[Task, str] = field(default_factory=dict)
 
     def __call__(self, _step: Step, paths: Mapping[Task, str]) -> dict[Task, StagedFile]:
         """Write the files of some tasks, each to its path.
@@ -170,12 +183,18 @@ class ManifestsBuild:
         text, header = self._header(job.spec_id, DELETES)
         spec = self.table.metadata.partition_spec(job.spec_id)
         assert spec is not None  # without it there is no commit
-        files = [paths[task] for task in job.files]
+        own = {task: paths[task] for task in job.files if task in paths}
         if job.with_vectors:
-            entries = vector_entries(self.table.storage, files[0], job.deletes)
+            entries = vector_entries(self.table.storage, paths[job.files[0]], job.deletes, job.data)
         else:
-            pairs = zip(files, job.deletes, strict=True)
-            entries = [position_entry(self.table.storage, path, each) for path, each in pairs]
+            for task, data in zip(job.files, job.data, strict=True):
+                if task in own:
+                    put_checked(self.table.storage, own[task], data)
+            self.delete_files.update(own)
+            entries = [
+                position_entry(self.delete_files[task], len(data), each)
+                for task, data, each in zip(job.files, job.data, job.deletes, strict=True)
+            ]
         ids = [field.field_id for field in spec.fields]
         for entry, each in zip(entries, job.deletes, strict=True):
             entry["partition"] = dict(zip(ids, self.files.tuples[each.key], strict=True))
@@ -190,7 +209,7 @@ class ManifestsBuild:
         values = pa.array(encoded_entries(entries, text), pa.binary())
         tuples = [self.files.tuples[key] for key in {each.key for each in job.deletes}]
         row = list_row(DELETES, identities, tuples, spec, self.table.metadata) | {"min_sequence_number": None}
-        staged = {task: StagedFile(path=paths[task]) for task in job.files}
+        staged = {task: StagedFile(path=path) for task, path in own.items()}
         return staged | {job.task: self._written(paths[job.task], text, header, values, row, identities)}
 
     def _added(self, job: AddedFiles, path: str) -> StagedFile:

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from iceberg_cli.encoding.string_hash import hash_column
 from iceberg_cli.encoding.transport import from_ipc
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.branch.entry_columns import Bools
+from iceberg_cli.iceberg.branch.entry_columns import EQUALITY, Bools
 from iceberg_cli.iceberg.rows.row_deletes import row_deletes
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
@@ -44,15 +46,30 @@ class Moved:
         dropped: groups of which rows that were deleted are not deleted any more, or of which it cannot be told any
             more where the rows went, each with the reason.
         broken: groups of which deletes cannot be read, each with the reason.
+        digests: of the groups with `positions`, of all deletes from which these were read.
     """
 
     positions: Mapping[tuple[int, int], Positions] = field(default_factory=dict)
     dropped: Mapping[int, str] = field(default_factory=dict)
     broken: Mapping[int, str] = field(default_factory=dict)
+    digests: Mapping[int, bytes] = field(default_factory=dict)
+
+    def known(self, digests: Mapping[int, bytes]) -> Moved:
+        """What is still so of groups with these digests."""
+        same = {number: digest for number, digest in digests.items() if self.digests.get(number) == digest}
+        return Moved(
+            positions={key: own for key, own in self.positions.items() if key[0] in same}, digests=same
+        )
 
 
 def moved_deletes(
-    table: IcebergTable, files: BranchFiles, inputs: pa.Table, moved: Bools, results: Sequence[GroupResult]
+    table: IcebergTable,
+    files: BranchFiles,
+    inputs: pa.Table,
+    moved: Bools,
+    results: Sequence[GroupResult],
+    *,
+    earlier: Moved,
 ) -> Moved:
     """Look up where the rows went that are deleted of inputs since they were read.
 
@@ -62,17 +79,25 @@ def moved_deletes(
         inputs: n files of groups, those of a group in the order in which they were read: `INPUTS_SCHEMA`.
         moved: whether other rows may be deleted of each.
         results: of the groups that may be committed.
+        earlier: found before, for a commit that lost against another one.
     """
     numbers = inputs["group"].to_numpy()
     mask = moved & np.isin(numbers, [each.number for each in results])
     if not mask.any():
         return Moved()
-    deletes = row_deletes(table, table.reachability, files.head.rows, [])
+    digests = _digests(files, inputs.filter(pa.array(mask)))
+    known = earlier.known(digests)
+    mask &= ~np.isin(numbers, list(known.digests))
+    if not mask.any():
+        return known
+    deletes = row_deletes(
+        table, table.reachability, _delete_manifests(files, inputs.filter(pa.array(mask))), []
+    )
     now, broken = read_deletes(
         inputs.filter(pa.array(mask)), lambda some: deletes.positions_of(with_file_paths(some))
     )
     mask &= ~np.isin(numbers, list(broken))
-    positions: dict[tuple[int, int], Positions] = {}
+    positions: dict[tuple[int, int], Positions] = {**known.positions}
     dropped: dict[int, str] = {}
     paths, records = inputs["path"].to_pylist(), inputs["record_count"].to_pylist()
     for result in results:
@@ -96,7 +121,32 @@ def moved_deletes(
             found.add(moves, place, new)
         positions |= {(result.number, output): found.of(output) for output in found.by_output}
     reasons = {number: error.message for number, error in broken.items()}
-    return Moved(positions=positions, dropped=dropped, broken=reasons)
+    return Moved(
+        positions=positions,
+        dropped=dropped,
+        broken=reasons,
+        digests={number: own for number, own in digests.items() if number not in {**dropped, **reasons}},
+    )
+
+
+def _digests(files: BranchFiles, inputs: pa.Table) -> dict[int, bytes]:
+    """Of each group, of the position deletes and vectors that may apply to its files now."""
+    applied = rules.applied_deletes(inputs, files.deletes, everywhere=(), until=np.iinfo(np.int64).max)
+    numbers, found = inputs["group"].to_numpy(), dict[int, bytes]()
+    paths = hash_column(inputs["path"].combine_chunks())
+    for number in np.unique(numbers).tolist():
+        own = numbers == number
+        found[number] = np.stack([paths[own], applied.position_digests[own]]).tobytes()
+    return found
+
+
+def _delete_manifests(files: BranchFiles, inputs: pa.Table) -> pa.Table:
+    """The rows of manifests with position deletes or vectors of the partitions of some data files."""
+    mask = pc.and_(
+        pc.not_equal(files.deletes["kind"], EQUALITY),
+        pc.is_in(files.deletes["key"], value_set=inputs["key"].combine_chunks()),
+    )
+    return files.head.rows.take(pc.unique(files.deletes["manifest"].filter(mask)))
 
 
 def _kept(table: IcebergTable, result: GroupResult) -> tuple[PositionMap, ReadPositions]:

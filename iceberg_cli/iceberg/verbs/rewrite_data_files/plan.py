@@ -122,10 +122,16 @@ class RewriteDataFilesVerb(GroupVerb):
         return changed(table, plan, numbers)
 
     def batch(
-        self, table: IcebergTable, plan: Plan, results: Sequence[GroupResult], *, committed: Collection[int]
+        self,
+        table: IcebergTable,
+        plan: Plan,
+        results: Sequence[GroupResult],
+        *,
+        committed: Collection[int],
+        earlier: Batch | None = None,
     ) -> Batch:
         """As `GroupVerb`."""
-        return batch_of(table, plan, results, committed=committed)
+        return batch_of(table, plan, results, committed=committed, earlier=earlier)
 
     def compares_rows(self, plan: Plan) -> bool:
         """As `GroupVerb`."""

@@ -84,7 +84,7 @@ def applied_deletes(
 
     Args:
         data: n data files: `FILES_SCHEMA`.
-        deletes: live deletes, see `all_deletes`.
+        deletes: live deletes: `DELETES_SCHEMA`.
         everywhere: ids of partition specs without partitions, whose equality deletes apply to all files.
         until: sequence number of the deletes that digests have last.
     """

@@ -107,6 +107,7 @@ def rewrite(
     *,
     meanwhile: Act | None = None,
     between: Act | None = None,
+    before_swaps: Sequence[Act] = (),
     after_plan: Act | None = None,
     loads_again: bool = False,
     check: bool = True,
@@ -118,6 +119,7 @@ def rewrite(
         table: with all that is to be in it committed.
         meanwhile: what another writer does just before the pointer is swapped for the first time.
         between: likewise, before the second time.
+        before_swaps: likewise, one before each of the first swaps, which so are lost.
         after_plan: what one does before a group is read.
         loads_again: the table is loaded after that, as by a later process.
         check: hold each snapshot against its parent; the readers here do not read every table.
@@ -132,6 +134,12 @@ def rewrite(
         what(table)
         found.catalog.locations[NAME] = table.publish()
 
+    waiting = [*before_swaps]
+
+    def act_and_wait() -> None:
+        act(waiting.pop(0))
+        found.committer.meanwhile = act_and_wait if waiting else None
+
     found.table.load()
     before = {each["snapshot-id"] for each in found.metadata()["snapshots"]}
     planned = VERB.plan(found.table, RewriteDataFiles(**{**PLAIN, **options}), as_of_ms=NOW_MS)
@@ -145,6 +153,8 @@ def rewrite(
             found.table.load()
     if meanwhile is not None:
         found.committer.meanwhile = lambda: act(meanwhile)
+    if waiting:
+        found.committer.meanwhile = act_and_wait
     if between is not None:
         found.committer.meanwhile = lambda: setattr(found.committer, "meanwhile", lambda: act(between))
     try:
