@@ -104,7 +104,7 @@ def _verb_schema(verb: str) -> dict[str, Any]:
     for policy in policies_of(verb).values():
         for option in policy.options():
             for flag, text in option.help_of.items():
-                if not (option.of_process or flag.startswith("--unsafe-")):
+                if not (option.not_in_policy_files or flag.startswith("--unsafe-")):
                     key = flag.removeprefix("--")
                     properties.setdefault(key, {"description": text, **_values_of(option)})
     return {"type": "object", "properties": properties, "additionalProperties": False}

@@ -1,4 +1,7 @@
-"""A plan carried out by several commits, where the catalog takes no request as large as one commit of it."""
+"""A plan carried out by several operations.
+
+Another verb's may come first; and where the catalog takes no request as large as a commit, there is one for each part.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,17 @@ from iceberg_cli.operation.apply import apply as apply_whole
 from iceberg_cli.operation.ports import Planned, Table, Verb
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.policy import Policy
 from iceberg_cli.plan.report import Report
+from iceberg_cli.plan.text import listed
 
 
 def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Report:
-    """Carry out a plan; where its commit is too large for the catalog, an operation for each part of its snapshots.
+    """Carry out a plan, and before it what another verb does first.
 
-    The oldest go first, and refs with the first part. A part is planned anew, bounded by what the whole plan lists;
-    each of its attempts that is too large again halves the parts.
+    Where its commit is too large for the catalog, there is an operation for each part of its snapshots: the oldest go
+    first, and refs with the first part. A part is planned anew, bounded by what the whole plan lists; each of its
+    attempts that is too large again halves the parts.
 
     Args:
         planned: see `apply.apply`.
@@ -40,6 +46,8 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
         As `apply.apply`, and RequestTooLarge where there is nothing to divide. Interrupted for a conflict or a signal
         after the first part.
     """
+    if (first := verb.first(planned.plan)) is not None and not planned.plan.blocked_by:
+        return _after_another(*first, planned.plan, table, verb, runtime)
     try:
         return apply_whole(planned, table, verb, runtime)
     except RequestTooLarge as error:
@@ -62,6 +70,46 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
             raise _with_state(error, reports) from None
         waiting = waiting[most:]
     return _sum(reports, waiting, too_large)
+
+
+def _after_another(
+    first: Verb, policy: Policy, plan: Plan, table: Table, verb: Verb, runtime: Runtime
+) -> Report:
+    """Carry out a plan after what another verb does first; what that did stays, whatever becomes of the plan."""
+    before = apply_whole(first.plan(table, policy, as_of_ms=plan.as_of_ms), table, first, runtime)
+    try:
+        table.load()
+        own = verb.policy.of_plan(plan)
+        planned = verb.plan(table, own, as_of_ms=plan.as_of_ms, within=plan)
+        report = apply_whole(planned, table, verb, runtime)
+    except CommitConflict as error:
+        report = replace(
+            before,
+            verb=verb.name,
+            status="partial",
+            counts=dict.fromkeys(verb.result_columns, 0),
+            notes=(f"{error.message}.",),
+        )
+    except IcebergCliError as error:
+        raise _with_state(error, [before]) from None
+    commit = {"snapshot_id": before.committed_snapshot_id, "groups": 0}
+    return replace(
+        report,
+        commits=(*((commit,) if before.committed_snapshot_id else ()), *report.commits),
+        notes=(*_done_first(before), *report.notes),
+        duration_ms=before.duration_ms + report.duration_ms,
+    )
+
+
+def _done_first(report: Report) -> Sequence[str]:
+    """What another verb did first, for the notes of who came after it."""
+    counts = [
+        f"{number:,} {name.removesuffix('_count').replace('_', ' ')}"
+        for name, number in report.counts.items()
+        if number
+    ]
+    first = f"{report.verb} came first, by operation {report.operation_id}: {listed(counts or ['nothing'])}."
+    return (first, *report.notes)
 
 
 def _part(whole: Plan, snapshot_ids: Sequence[int], table: Table, verb: Verb) -> Planned:

@@ -110,6 +110,10 @@ class Verb(Protocol):
         """
         raise UsageError(f"{self.name} has no preflight")
 
+    def first(self, plan: Plan) -> tuple[Verb, Policy] | None:  # noqa: ARG002 - the port's signature
+        """Another verb, and what is asked of it, whose operation comes before that of a plan; its steps are first."""
+        return None
+
     def unconditional(self, table: Any) -> Build:  # noqa: ARG002 - the port's signature
         """What builds the tasks of unconditional steps, each of which says all that it takes."""
         return nothing_to_build

@@ -73,7 +73,8 @@ class PolicyOption:
         elsewhere: the option that may be meant where the table has the other format, or "".
         omitted: left out of the JSON form where it has its default.
         in_policy_files: its value for tables for which a policy file does not have it; None: the default.
-        of_process: it is about the process that runs the verb and not about the table: policy files do not have it.
+        not_in_policy_files: policy files do not have it: it is about the process that runs the verb, or they say it in
+            another way.
         own: it means something else than other verbs' options of the same name: what a variable or a file gives all
             verbs by that name is not for it.
     """
@@ -86,7 +87,7 @@ class PolicyOption:
     elsewhere: str = ""
     omitted: bool = False
     in_policy_files: Any = None
-    of_process: bool = False
+    not_in_policy_files: bool = False
     own: bool = False
 
     @property
@@ -127,7 +128,7 @@ def option(
     elsewhere: str = "",
     omitted: bool = False,
     in_policy_files: Any = None,
-    of_process: bool = False,
+    not_in_policy_files: bool = False,
     own: bool = False,
 ) -> Any:
     """A field of a policy.
@@ -141,11 +142,16 @@ def option(
         elsewhere: see `PolicyOption`.
         omitted: see `PolicyOption`.
         in_policy_files: see `PolicyOption`.
-        of_process: see `PolicyOption`.
+        not_in_policy_files: see `PolicyOption`.
         own: see `PolicyOption`.
     """
     rest = {"kind": kind, "text": text, "flag": flag, "json_name": json_name, "elsewhere": elsewhere}
-    more = {"omitted": omitted, "in_policy_files": in_policy_files, "of_process": of_process, "own": own}
+    more = {
+        "omitted": omitted,
+        "in_policy_files": in_policy_files,
+        "not_in_policy_files": not_in_policy_files,
+        "own": own,
+    }
     return field(default=default, metadata={_OPTION: {**rest, **more}})
 
 

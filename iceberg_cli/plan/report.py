@@ -130,7 +130,8 @@ class Report(Shown):
         if not self.commits and not self.failed_groups:
             return ()
         done = sum(each["groups"] for each in self.commits)
-        words = [f"{count(done, 'groups')} committed by {count(len(self.commits), 'snapshots')}"]
+        snapshots = sum(each["groups"] > 0 for each in self.commits)
+        words = [f"{count(done, 'groups')} committed by {count(snapshots, 'snapshots')}"]
         if left := self.counts.get("conflicted_groups_count"):
             words.append(
                 f"{count(left, 'groups')} left to the next run, for another writer changed their files"

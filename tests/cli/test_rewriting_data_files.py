@@ -12,7 +12,7 @@ import pytest
 
 from iceberg_cli.storage.local import LocalStorage
 from tests.cli.running import JSON, Ran, iceberg_cli
-from tests.fleet.maintaining import policy_file
+from tests.fleet.maintaining import maintain, policy_file, runs_of
 from tests.iceberg.verbs.rewrite_data_files.tables import RowsTable
 from tests.iceberg.verbs.rewrite_data_files.whole_runs import numbers
 
@@ -383,3 +383,42 @@ def test_memory_of_a_maintenance_is_shared_by_the_tables_that_are_worked_on_side
     a_table(tmp_path / "t")
     assert maintained(tmp_path, "{}", "--memory", "64MiB", "--yes").json["runs"][0]["status"] == "done"
     assert maintained(tmp_path, "{}", "--memory", "none", "--yes").code == 2
+
+
+# -- rows that have no ids yet -----------------------------------------------------------------------------------------
+
+
+def upgraded(folder: Path) -> Path:
+    table = a_table(folder)
+    table.document |= {"format-version": 3, "next-row-id": 0}
+    table.publish()
+    return folder
+
+
+def test_rows_get_ids_first_where_the_plan_says_so(tmp_path: Path) -> None:
+    folder = upgraded(tmp_path / "t")
+    assert [step["name"] for step in dry(folder)["steps"]] == ["assign-row-ids main", f"{VERB} main"]
+    shown = iceberg_cli(VERB, folder, "--dry-run")
+    assert "1 branch head gets row ids" in shown.out
+    assert "step 2, rewrite-data-files main: its groups, committed as they are finished" in shown.out
+    saved = tmp_path / "plan.json"
+    assert iceberg_cli("plan", folder, VERB, "-o", saved).code == 0
+    done = iceberg_cli("apply", saved, "--yes", *JSON)
+    assert (done.code, done.json["status"], done.json["operation"]) == (0, "done", VERB)
+    assert [each["groups"] for each in done.json["commits"]] == [0, 1]
+    assert rows_of(folder) == LEFT
+
+
+def test_a_policy_file_gives_rows_ids_only_where_it_names_that_verb_too(tmp_path: Path) -> None:
+    folder = upgraded(tmp_path / "t")
+    alone = maintain(tmp_path, {VERB: "{}"}, folder)
+    run = runs_of(alone)[str(folder), VERB]
+    assert (run["status"], alone.code) == ("blocked", 11)
+    assert "`assign-row-ids` gives them some" in run["reason"]
+    both = maintain(tmp_path, {VERB: "{}", "assign-row-ids": "{}"}, folder)
+    assert both.code == 0
+    assert {operation: run["status"] for (_, operation), run in runs_of(both).items()} == {
+        "assign-row-ids": "done",
+        VERB: "done",
+    }
+    assert rows_of(folder) == LEFT

@@ -37,7 +37,7 @@ reason = "litigation hold"
 # What holds in policy files where they do not say, and not on the command line.
 BY_DEFAULT: dict[tuple[str, str], dict[str, Any]] = {
     ("expire-snapshots", "iceberg"): {"keep_writer_state": True},
-    ("rewrite-data-files", "iceberg"): {"processes": 1},
+    ("rewrite-data-files", "iceberg"): {"processes": 1, "no_assign_row_ids": True},
 }
 
 
@@ -369,7 +369,7 @@ def test_every_option_of_every_verb_is_written_here() -> None:
             flag
             for each in policies_of(verb).values()
             for item in each.options()
-            if not item.of_process
+            if not item.not_in_policy_files
             for flag in item.help_of
         }
         assert {f"--{key}" for key in WRITTEN[verb]} == {

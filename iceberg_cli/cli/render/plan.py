@@ -36,6 +36,7 @@ _CUTOFF: Final = "older_than_ms"
 # What happens to candidates that are not kept, by subject: one, or several.
 _CHANGES: Final = {
     "feature": ("is added", "are added"),
+    "head": ("gets row ids", "get row ids"),
     "property": ("is set", "are set"),
     "checkpoint": ("is written", "are written"),
     "log-compaction": ("is written", "are written"),
@@ -288,7 +289,12 @@ def _show_steps(screen: Surface, plan: Plan) -> None:
     screen.gap()
     for number, step in enumerate(plan.steps, start=1):
         change = step.change
-        parts = _uncommitted(step) if change is None else [_update_text(update) for update in change.updates]
+        if plan.groups is not None and number == len(plan.steps):
+            parts = ["its groups, committed as they are finished"]
+        elif change is None:
+            parts = _uncommitted(step)
+        else:
+            parts = [_update_text(update) for update in change.updates]
         if change is not None and change.draft is not None:
             parts.append(_draft_text(change.draft.to_json()))
         after = f" (once {step.requires})" if step.requires else ""

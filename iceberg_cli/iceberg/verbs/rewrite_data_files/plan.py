@@ -15,7 +15,7 @@ from iceberg_cli.engines import Engine
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.iceberg.branch.entry_columns import Ints
 from iceberg_cli.iceberg.branch.file_filter import file_filter
-from iceberg_cli.iceberg.branch.head import head_of
+from iceberg_cli.iceberg.branch.head import BranchHead, head_of
 from iceberg_cli.iceberg.branch.manifest_headers import losses
 from iceberg_cli.iceberg.branch.row_ids import given_again
 from iceberg_cli.iceberg.branch.where import parse_where
@@ -27,6 +27,9 @@ from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
 from iceberg_cli.iceberg.spec.types.partition_path import partition_path
 from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.assign_row_ids import plan as assign_row_ids
+from iceberg_cli.iceberg.verbs.assign_row_ids.plan import AssignmentParts
+from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignRowIds
 from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
 from iceberg_cli.iceberg.verbs.rewrite_data_files.batch import batch_of, changed
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
@@ -54,7 +57,7 @@ from iceberg_cli.layout.compaction import (
 )
 from iceberg_cli.operation.groups.ports import Batch, CommitPace, GroupTasks, GroupVerb
 from iceberg_cli.operation.groups.results import GroupResult
-from iceberg_cli.operation.ports import Build, Planned
+from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.groups import GROUPS_SCHEMA, Groups
 from iceberg_cli.plan.plan import PARTITION, Option, Plan, Step, Verdict
 from iceberg_cli.plan.text import count, size
@@ -133,6 +136,12 @@ class RewriteDataFilesVerb(GroupVerb):
         """As `GroupVerb`."""
         return batch_of(table, plan, results, committed=committed, earlier=earlier)
 
+    def first(self, plan: Plan) -> tuple[Verb, AssignRowIds] | None:
+        """As `Verb`: row ids for the rows of the branch that have none."""
+        if len(plan.steps) < 2:
+            return None
+        return assign_row_ids.VERB, AssignRowIds(refs=(RewriteDataFiles.of_plan(plan).branch,))
+
     def compares_rows(self, plan: Plan) -> bool:
         """As `GroupVerb`."""
         return not RewriteDataFiles.of_plan(plan).no_verify_rows
@@ -158,12 +167,16 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
     where = file_filter(() if policy.where is None else parse_where(policy.where), metadata)
     head = head_of(table, ref)
     blocked, warnings = _obstacles(table, policy)
+    assignment = AssignmentParts()
     blocked += head.blocked_by
     if head.rows["key_metadata"].null_count < len(head.rows):
         encrypted = head.rows.filter(pc.is_valid(head.rows["key_metadata"]))["manifest_path"]
         return replace(plan, blocked_by=(f"its manifest {encrypted[0].as_py()} is encrypted",))
     if metadata.format_version >= WITH_ROW_IDS and waiting(head.rows).any():
-        blocked += ("some rows of the branch have no ids yet; `assign-row-ids` gives them some",)
+        if policy.no_assign_row_ids:
+            blocked += ("some rows of the branch have no ids yet; `assign-row-ids` gives them some",)
+        else:
+            assignment = _assignment(table, ref, within)
     strands = stranded(metadata, ref)
     if policy.unsafe_strand_branches:
         warnings += tuple(f"{each}." for each in strands)
@@ -171,8 +184,16 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
         blocked += tuple(f"{each} (--unsafe-strand-branches carries on)" for each in strands)
     if within is not None:
         assert within.groups is not None
-        blocked += _no_room(table, policy, within.groups)
-        return replace(within, warnings=warnings, blocked_by=tuple(blocked))
+        blocked += (*assignment.blocked_by, *_no_room(table, policy, within.groups))
+        groups = within.groups if assignment.steps else _with_row_ids(table, head, within.groups)
+        return replace(
+            within,
+            warnings=(*warnings, *assignment.warnings),
+            blocked_by=tuple(blocked),
+            verdicts=(*assignment.verdicts, *(each for each in within.verdicts if each.subject == PARTITION)),
+            steps=(*assignment.steps, within.steps[-1]),
+            groups=groups,
+        )
     files = branch_files(table, head, where, bounds_of=first_column(metadata))
     found = _chosen(table, files, settings)
     groups = found.groups
@@ -183,16 +204,47 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
     if not len(groups):
         return plan
     lost = losses(table, metadata, head.rows.take(pa.array(found.manifests, pa.int64())))
-    blocked += (*lost.blocked_by, *given_again(table, metadata, head), *_no_room(table, policy, groups))
-    blocked += _too_old(table.engine)
+    blocked += (*assignment.blocked_by, *lost.blocked_by, *given_again(table, metadata, head))
+    blocked += (*_no_room(table, policy, groups), *_too_old(table.engine))
     return replace(
         plan,
-        warnings=(*plan.warnings, *lost.warnings),
-        blocked_by=tuple(blocked),
-        steps=(Step(name=f"{VERB_NAME} {ref}"),),
+        verdicts=(*assignment.verdicts, *plan.verdicts),
+        warnings=(*plan.warnings, *assignment.warnings, *lost.warnings),
+        blocked_by=tuple(dict.fromkeys(blocked)),
+        steps=(*assignment.steps, Step(name=f"{VERB_NAME} {ref}")),
         reason=f"{count(len(groups.inputs), 'data files')} of {size(groups.size_bytes)} where about "
         f"{groups.sum_of('expected_files'):,} would do",
         early="it rewrites rows, which is done by name, or where a policy file names it",
+    )
+
+
+def _assignment(table: IcebergTable, ref: str, within: Plan | None) -> AssignmentParts:
+    """What gives ids to the rows of a branch that have none, before any is rewritten: each keeps the one that it gets.
+
+    Else the commit of the first groups gave ids to the files that are left, and what was read of these had none.
+    """
+    found = assign_row_ids.parts(
+        table,
+        AssignRowIds(refs=(ref,)),
+        table.metadata,
+        sharing="`assign-row-ids --share-ids`, before this, gives them main's",
+    )
+    if within is not None and len(within.steps) < 2:
+        reason = "some rows of the branch have no ids, which the plan does not give them: plan again"
+        return replace(found, blocked_by=(*found.blocked_by, reason))
+    return found
+
+
+def _with_row_ids(table: IcebergTable, head: BranchHead, groups: Groups) -> Groups:
+    """The groups, of which nothing was read yet, with the ids that rows of their files have got since."""
+    inputs = groups.inputs
+    if table.metadata.format_version < WITH_ROW_IDS or not inputs["first_row_id"].null_count:
+        return groups
+    data = branch_files(table, head).data
+    places = pc.index_in(inputs["path"], value_set=data["path"].combine_chunks())
+    now = pc.coalesce(inputs["first_row_id"], data["first_row_id"].take(places))
+    return replace(
+        groups, inputs=inputs.set_column(inputs.column_names.index("first_row_id"), "first_row_id", now)
     )
 
 

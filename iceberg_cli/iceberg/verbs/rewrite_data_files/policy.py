@@ -96,13 +96,21 @@ class RewriteDataFiles(Policy):
         Whole(),
         "Groups rewritten side by side; default: processors, as memory allows, 1 in `maintain`; on Spark all cores.",
         in_policy_files=1,
-        of_process=True,
+        not_in_policy_files=True,
     )
     memory: int | str | None = option(
         Size(),
         "For all rows held at a time; default: 2GiB, or a quarter of what there is; on Spark of each task: 1GiB.",
         json_name="memory_bytes",
-        of_process=True,
+        not_in_policy_files=True,
+    )
+    no_assign_row_ids: bool = option(
+        Switch(),
+        "Do nothing where rows have no ids yet, as after an upgrade; else `assign-row-ids` of the branch comes first.",
+        default=False,
+        omitted=True,
+        in_policy_files=True,
+        not_in_policy_files=True,
     )
     no_verify_rows: bool = option(
         Switch(),

@@ -484,13 +484,6 @@ def upgraded() -> RowsTable:
     return table
 
 
-def test_a_table_whose_rows_have_no_ids_yet_gets_them_first() -> None:
-    """H18, C14: not planned before they have some."""
-    run = rewrite(upgraded())
-    (reason,) = run.plan.blocked_by
-    assert "assign-row-ids" in reason
-
-
 def test_main_is_set_to_a_branch_that_has_the_same_manifests_with_other_row_ids() -> None:
     """H51: ids stand in the list, so that one manifest has other ones on each branch."""
     table = upgraded()
