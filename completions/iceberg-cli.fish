@@ -9,7 +9,7 @@ function __iceberg_cli_at --description 'Is it the command and the position, or 
         if test $awaiting = 1
             set awaiting 0
         else if string match -q -- '-*' $word
-            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --snapshots --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --strategy --branch --where --target-size --min-size --max-size --min-input-files --delete-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --output-format --group-order --commit-every --max-commits --processes --memory --unsafe-ignore-property --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --sort-by --min-manifests --checkpoint --part-size --compact-log --older-than --retain-last --snapshot-id --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --from --kind --policy --prices --jobs --sort --only --max-bytes
+            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --snapshots --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --strategy --branch --where --target-size --min-size --max-size --min-input-files --delete-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --output-spec --output-format --group-order --commit-every --max-commits --processes --memory --unsafe-ignore-property --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --sort-by --min-manifests --checkpoint --part-size --compact-log --older-than --retain-last --snapshot-id --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --from --kind --policy --prices --jobs --sort --only --max-bytes
                 set awaiting 1
             end
         else if test -z "$command"
@@ -116,6 +116,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -l rewrite-all -d 'Rewrite al
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l max-group-size -x -d 'Of what is expected to be written of a group; default: 8 targets.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l max-files -x -d 'Rewrite at most so many files.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l max-rewrite-bytes -x -d 'Rewrite files of at most so many bytes together.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l output-spec -x -a 'same current' -d 'The partition spec of new files: that of their rows\' files, or the table\'s current one; default: same.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l output-format -x -a 'parquet' -d 'Write Parquet, though the table\'s files are of another format.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l group-order -x -d 'Which groups are rewritten first; default: by partition.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l commit-every -x -d 'Commit when files of so many bytes are rewritten, or as often as that; default: a tenth of all, or 10m.'
@@ -127,6 +128,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -l no-assign-row-ids -d 'Do n
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l no-verify-rows -d 'Count the rows that are written, and do not compare them with those that were read.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-accept-space -d 'Begin although the new files are expected to need more room than there is.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-ignore-property -x -d 'Write files although this property of the table cannot be obeyed.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-ignore-upserts -d 'Move files by --output-spec though jobs write equality deletes for their partitions, which miss moved rows.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-strand-branches -d 'Commit although an audit branch, or a staged snapshot, can then not be published as it is.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l ref -x -k -a '(__iceberg_cli_several __iceberg_cli_ask refs)' -d 'These branches; default: main, then every other.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l share-ids -d 'Rows that main has too get main\'s ids; writes the manifests anew that hold them.'
@@ -407,6 +409,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l rewrite-all 
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l max-group-size -x -d 'Of what is expected to be written of a group; default: 8 targets.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l max-files -x -d 'Rewrite at most so many files.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l max-rewrite-bytes -x -d 'Rewrite files of at most so many bytes together.'
+complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l output-spec -x -a 'same current' -d 'The partition spec of new files: that of their rows\' files, or the table\'s current one; default: same.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l output-format -x -a 'parquet' -d 'Write Parquet, though the table\'s files are of another format.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l group-order -x -d 'Which groups are rewritten first; default: by partition.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l commit-every -x -d 'Commit when files of so many bytes are rewritten, or as often as that; default: a tenth of all, or 10m.'
@@ -418,6 +421,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l no-assign-ro
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l no-verify-rows -d 'Count the rows that are written, and do not compare them with those that were read.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l unsafe-accept-space -d 'Begin although the new files are expected to need more room than there is.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l unsafe-ignore-property -x -d 'Write files although this property of the table cannot be obeyed.'
+complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l unsafe-ignore-upserts -d 'Move files by --output-spec though jobs write equality deletes for their partitions, which miss moved rows.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l unsafe-strand-branches -d 'Commit although an audit branch, or a staged snapshot, can then not be published as it is.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -s n -l dry-run -d 'Show the plan, write nothing.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l exit-code -d 'With --dry-run: exit 3 if something is due.'

@@ -147,6 +147,10 @@ class Refused(IcebergCliError):
     )
 
 
+class GroupLeftOut(Refused):
+    """A group of files stays as it is, which is no error; the others are rewritten."""
+
+
 class TooLittleMemory(Refused):
     """More would have to be held than may be; `needed_bytes` is how much."""
 

@@ -42,7 +42,8 @@ _FIRST: Final = np.zeros(1, np.int64)
 def choose(inputs: CompactionInputs, settings: CompactionSettings) -> Compaction:
     """The files that a bin-pack compaction rewrites, in groups."""
     files = _files(inputs, settings)
-    candidates = files.take(np.flatnonzero(files.by_size | files.by_deletes | settings.rewrite_all))
+    is_candidate = files.by_size | files.by_deletes | files.moves | settings.rewrite_all
+    candidates = files.take(np.flatnonzero(is_candidate))
     candidates, starts = _without_lone_files(candidates, _group_starts(candidates, settings), settings)
     groups = _groups(candidates, starts, settings)
     order = _ordered(groups, np.flatnonzero(groups.code == _WORTH_IT), settings)
@@ -76,6 +77,7 @@ class _Files:
         by_size: whether each is too small or too large.
         by_deletes: whether enough of its rows are deleted, or enough delete files apply.
         is_split: whether it is too large, and expected to become several files.
+        moves: see `CompactionInputs`.
     """
 
     file: Ints
@@ -88,6 +90,7 @@ class _Files:
     by_size: Bools
     by_deletes: Bools
     is_split: Bools
+    moves: Bools
 
     def take(self, places: Ints) -> _Files:
         """Some of them."""
@@ -118,6 +121,7 @@ def _files(inputs: CompactionInputs, settings: CompactionSettings) -> _Files:
         by_size=(size_bytes < settings.min_bytes) | is_large,
         by_deletes=by_deletes,
         is_split=is_large & (expected_bytes > settings.target_bytes),
+        moves=inputs.moves[file],
     )
 
 
@@ -194,6 +198,7 @@ class _Groups:
     expected_bytes: Ints
     outputs: Ints
     by_deletes: Bools
+    moves: Bools
     is_last: Bools
     code: Codes
 
@@ -215,7 +220,8 @@ def _groups(files: _Files, starts: Ints, settings: CompactionSettings) -> _Group
     is_enough = (number >= settings.min_input_files) | (size_bytes > settings.target_bytes)
     by_size = ((number > 1) & is_enough) | (size_bytes > settings.max_bytes)
     does_good = (outputs < number) | np.logical_or.reduceat(files.is_split, starts)
-    is_worth_it = settings.rewrite_all | by_deletes | (by_size & does_good)
+    moves = np.logical_or.reduceat(files.moves, starts)
+    is_worth_it = settings.rewrite_all | by_deletes | moves | (by_size & does_good)
     return _Groups(
         starts=starts,
         partition=partition,
@@ -226,6 +232,7 @@ def _groups(files: _Files, starts: Ints, settings: CompactionSettings) -> _Group
         expected_bytes=np.add.reduceat(files.expected_bytes, starts),
         outputs=outputs,
         by_deletes=by_deletes,
+        moves=moves,
         is_last=np.append(partition[1:] != partition[:-1], True)[: len(starts)],
         code=np.where(
             is_worth_it, _WORTH_IT, np.where(by_size, SkipReason.AS_MANY_FILES, SkipReason.TOO_FEW_FILES)
@@ -247,7 +254,7 @@ def _without_lone_files(files: _Files, starts: Ints, settings: CompactionSetting
     shrinking = np.add.reduceat(np.where(files.by_deletes, 0, files.deleted_rows), starts)
     has_lone = groups.by_deletes & groups.is_last & (others == 1) & (groups.outputs >= groups.files)
     has_lone &= shrinking == 0
-    is_lone = np.repeat(has_lone, groups.files) & ~files.by_deletes & ~files.is_split
+    is_lone = np.repeat(has_lone, groups.files) & ~(files.by_deletes | files.is_split | files.moves)
     left = groups.files - np.add.reduceat(is_lone.astype(np.int64), starts)
     return files.take(np.flatnonzero(~is_lone)), np.cumsum(left) - left
 
@@ -293,7 +300,7 @@ def _part_of_a_group(files: _Files, groups: _Groups, order: Ints, settings: Comp
     """Where no whole group fits, places of a part of one that is worth it, of the first that has such a part."""
     for group in order.tolist():
         every = groups.starts[group] + np.arange(groups.files[group])
-        by_itself = every[files.by_deletes[every] | files.is_split[every]]
+        by_itself = every[files.by_deletes[every] | files.is_split[every] | files.moves[every]]
         smallest = every[np.argsort(files.size_bytes[every], kind="stable")]
         for places in (every, by_itself, smallest):
             part = np.sort(_first_within(files, places, settings))
@@ -318,7 +325,9 @@ def _file_groups(groups: _Groups, settings: CompactionSettings) -> FileGroups:
         min_bytes=settings.min_bytes,
         max_bytes=settings.max_bytes,
     )
-    by_choice = np.where(groups.by_deletes, RewriteReason.DELETES, RewriteReason.SIZE).astype(np.int8)
+    by_choice = np.where(groups.by_deletes, RewriteReason.DELETES, RewriteReason.SIZE)
+    if settings.rewrite_all:
+        by_choice = np.full_like(by_choice, RewriteReason.REWRITE_ALL)
     return FileGroups(
         partition=groups.partition,
         files=groups.files,
@@ -328,7 +337,7 @@ def _file_groups(groups: _Groups, settings: CompactionSettings) -> FileGroups:
         expected_files=np.where(groups.deleted_rows < groups.record_count, expected_files, 0),
         expected_bytes=groups.expected_bytes,
         leaves_rest=groups.is_last,
-        reason=np.full_like(by_choice, RewriteReason.REWRITE_ALL) if settings.rewrite_all else by_choice,
+        reason=np.where(groups.moves, RewriteReason.MOVED, by_choice).astype(np.int8),
     )
 
 

@@ -22,11 +22,12 @@ _GROUP_TARGETS: Final = 8
 
 
 class RewriteReason(IntEnum):
-    """Why a group is rewritten; `DELETES` where any of its files is a candidate by them."""
+    """Why a group is rewritten; `DELETES` where any of its files is a candidate by them, `MOVED` where all move."""
 
     SIZE = 0
     DELETES = 1
     REWRITE_ALL = 2
+    MOVED = 3
 
 
 class SkipReason(IntEnum):
@@ -51,6 +52,8 @@ class CompactionInputs:
         delete_files: n numbers of delete files of any kind that apply.
         deleted_rows: n numbers of rows that file-scoped position deletes and deletion vectors hide.
         eligible: whether each may be rewritten, as far as filters tell.
+        moves: whether each is rewritten whatever its size, for its rows to come to other partitions; files that do are
+            in partitions of their own.
     """
 
     partition: Ints
@@ -59,6 +62,7 @@ class CompactionInputs:
     delete_files: Ints
     deleted_rows: Ints
     eligible: Bools
+    moves: Bools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,7 @@ class GroupStates:
         committed: numbers of those that the table has.
         dropped: numbers of those that will not be committed, each with the reason.
         broken: those of them that have files which cannot be read.
+        left_out: those of them whose files better stay as they are.
         files_stay: those that a version of the past, or a request that may still arrive, may name.
         sent: whether other machines may be at work on some for the process that goes on with the operation.
         late: whether they may be for one from which another process took over.
@@ -92,6 +93,7 @@ class GroupStates:
     committed: frozenset[int] = frozenset()
     dropped: Mapping[int, str] = field(default_factory=dict)
     broken: frozenset[int] = frozenset()
+    left_out: frozenset[int] = frozenset()
     files_stay: frozenset[int] = frozenset()
     sent: bool = False
     late: bool = False
@@ -265,6 +267,7 @@ def _groups_after(groups: GroupStates, record: GroupRecord) -> GroupStates:
                 groups,
                 dropped={**groups.dropped, **dict(zip(record.numbers, record.reasons, strict=True))},
                 broken=groups.broken | numbers if record.broken else groups.broken,
+                left_out=groups.left_out | numbers if record.left_out else groups.left_out,
                 files_stay=groups.files_stay | numbers if record.files_stay else groups.files_stay,
             )
         case _:

@@ -247,14 +247,16 @@ class GroupsDropped(_Wire):
         reasons: n sentences.
         broken: whether it is for files of the table that cannot be read; None: it is not.
         files_stay: whether a request that names what they wrote may still arrive; None: none may.
+        left_out: whether it is better that their files stay as they are; None: it is for what others did.
     """
 
     kind = "groups-dropped"
-    optional = frozenset({"broken", "files_stay"})
+    optional = frozenset({"broken", "files_stay", "left_out"})
     numbers: tuple[int, ...]
     reasons: tuple[str, ...]
     broken: bool | None = None
     files_stay: bool | None = None
+    left_out: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -353,6 +353,7 @@ WRITTEN: dict[str, dict[str, tuple[str, Any]]] = {
         "max-group-size": ('"8GiB"', 8 << 30),
         "max-files": ("1000", 1000),
         "max-rewrite-bytes": ('"1GiB"', 1 << 30),
+        "output-spec": ('"current"', "current"),
         "output-format": ('"parquet"', "parquet"),
         "group-order": ('"files-asc"', "files-asc"),
         "commit-every": ('"15m"', "15m"),

@@ -38,6 +38,7 @@ class File:
     deleted: int = 0
     partition: int = 0
     eligible: bool = True
+    moves: bool = False
 
 
 def files(*sizes: int, partition: int = 0) -> list[File]:
@@ -56,6 +57,7 @@ def chosen(found: Sequence[File], settings: CompactionSettings = SETTINGS) -> Co
             delete_files=column("deletes"),
             deleted_rows=column("deleted"),
             eligible=column("eligible").astype(np.bool_),
+            moves=column("moves").astype(np.bool_),
         ),
         settings,
     )
@@ -270,7 +272,7 @@ def test_groups_say_what_they_are() -> None:
 
 
 def test_each_reason_has_a_number_of_its_own() -> None:
-    assert [reason.value for reason in RewriteReason] == [0, 1, 2]
+    assert [reason.value for reason in RewriteReason] == [0, 1, 2, 3]
     assert [reason.value for reason in SkipReason] == [0, 1, 2, 3, 4]
 
 
@@ -462,12 +464,23 @@ def test_each_partition_that_is_passed_by_has_one_reason() -> None:
     }
 
 
+def test_files_that_move_are_rewritten_whatever_their_sizes_within_the_bounds() -> None:
+    moving = [File(1000, moves=True), File(900, deleted=90, moves=True), File(10, moves=True)]
+    result = chosen([*moving, File(1000, partition=1)])
+    assert groups_of(result) == [[0, 1, 2]]
+    assert result.groups.reason.tolist() == [RewriteReason.MOVED]
+    assert groups_of(chosen(moving[:1])) == [[0]]
+    assert groups_of(chosen(moving, compaction_settings(TARGET, max_files=1))) == [[0]]
+    assert groups_of(chosen([replace(moving[0], eligible=False)])) == []
+
+
 # -- laws ------------------------------------------------------------------------------------------------------
 
 
 def is_candidate(file: File, settings: CompactionSettings) -> bool:
     """`BinPackRewriteFilePlanner` of Iceberg Java: outside of the desired file size, or deletes."""
-    return file.size < settings.min_bytes or file.size > settings.max_bytes or has_deletes(file, settings)
+    is_size = file.size < settings.min_bytes or file.size > settings.max_bytes
+    return is_size or has_deletes(file, settings) or file.moves
 
 
 def has_deletes(file: File, settings: CompactionSettings) -> bool:
@@ -486,7 +499,7 @@ def is_group(found: list[File], settings: CompactionSettings) -> bool:
         (len(found) > 1 and len(found) >= settings.min_input_files)
         or (len(found) > 1 and total > settings.target_bytes)
         or total > settings.max_bytes
-        or any(has_deletes(file, settings) for file in found)
+        or any(has_deletes(file, settings) or file.moves for file in found)
     )
 
 
@@ -539,6 +552,11 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
+def in_partition(file: File, partition: int) -> File:
+    """Files that move are in a partition of their own, which is the last one here."""
+    return replace(file, partition=partition, moves=partition == 3)
+
+
 @given(st.lists(FILES, max_size=7), OPTIONS)
 def test_files_are_chosen_as_java_does_where_it_does_some_good(
     found: list[File], options: dict[str, Any]
@@ -551,7 +569,7 @@ def test_files_are_chosen_as_java_does_where_it_does_some_good(
 
 
 @given(
-    st.lists(st.builds(replace, FILES, partition=st.integers(0, 2)), max_size=60),
+    st.lists(st.builds(in_partition, FILES, st.integers(0, 3)), max_size=60),
     OPTIONS,
     st.sampled_from([1000, 2000, 3700, 8000]),
     st.sampled_from([None, 0.4, 1.0, 1.4]),
@@ -589,6 +607,8 @@ def test_groups_hold_whole_files_of_one_partition_within_all_bounds(
         most = max(group_bytes, inputs[0].size * 2) + settings.target_bytes if is_last else group_bytes
         assert len(group) == 1 or result.groups.expected_bytes[number] <= most
         assert is_group(inputs, settings)
+    moving = {row for row, file in enumerate(found) if file.eligible and file.moves}
+    assert moving <= set(rows) or max_files or max_bytes
     reasons = result.reasons
     idle = {file.partition for file in found if file.eligible} - {found[row].partition for row in rows}
     assert idle <= set(reasons.partition.tolist())

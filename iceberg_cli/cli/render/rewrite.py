@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.groups import FreedLater, Groups
 
 _SHOWN_PARTITIONS: Final = 30
-_REASONS: Final = {"size": "size", "deletes": "deleted rows", "rewrite-all": "--rewrite-all"}
+_REASONS: Final = {
+    "size": "size",
+    "deletes": "deleted rows",
+    "rewrite-all": "--rewrite-all",
+    "spec": "--output-spec current",
+}
 
 
 def rewrite_text(groups: Groups) -> str:

@@ -132,6 +132,15 @@ class ParquetWriter:
         if self._bytes_per_row is None and self._held_bytes >= enough:
             self._bytes_per_row = self._tried()
 
+    @property
+    def held_bytes(self) -> int:
+        """Of rows that are in no row group yet."""
+        return self._held_bytes
+
+    def write_held(self) -> None:
+        """Write a row group of all rows that are held, however few these are."""
+        self._write_group(self._held_rows)
+
     def write_group(self) -> bool:
         """Write a row group if the rows that are held make one, and say whether they did."""
         if not self._is_full():

@@ -15,6 +15,7 @@ from iceberg_cli.errors import (
     Cancelled,
     CommitConflict,
     CorruptFile,
+    GroupLeftOut,
     IcebergCliError,
     Interrupted,
     TakenOver,
@@ -71,6 +72,7 @@ class GroupsRun(CommittingRun):
     failure: IcebergCliError | None = None
     _unrecorded: list[FinishedGroup] = field(default_factory=list)
     _unread: dict[int, CorruptFile] = field(default_factory=dict)  # groups that failed, not recorded yet
+    _left_out: dict[int, str] = field(default_factory=dict)  # groups, with the reasons, not recorded yet
     _unanswered: list[str] = field(default_factory=list)  # files for which the storage gave no answer
     _lost_deletes: tuple[str, ...] = ()  # as `Batch` has them
     _outputs: tuple[str, ...] = ()  # data files of the commit that is about to be sent
@@ -248,6 +250,8 @@ class GroupsRun(CommittingRun):
             self._unrecorded.append(end.result)
         elif isinstance(end.error, CorruptFile):
             self._unread[todo[end.index]] = end.error
+        elif isinstance(end.error, GroupLeftOut):
+            self._left_out[todo[end.index]] = end.error.message
         elif isinstance(end.error, TakenOver):
             raise end.error
         else:
@@ -259,7 +263,9 @@ class GroupsRun(CommittingRun):
         """Record the groups that are finished or failed: by few records, however many these are."""
         now_ms = self.runtime.now_ms()
         wait_ms = max(_RECORD_MS, (now_ms - self._begun_ms) // _RECORD_SHARE)
-        if not (self._unrecorded or self._unread) or (not at_once and now_ms - self._recorded_ms < wait_ms):
+        if not (self._unrecorded or self._unread or self._left_out) or (
+            not at_once and now_ms - self._recorded_ms < wait_ms
+        ):
             return
         self._recorded_ms = now_ms
         done, self._unrecorded = self._unrecorded, []
@@ -271,6 +277,8 @@ class GroupsRun(CommittingRun):
                     digests=tuple(each.digest for each in done),
                 )
             )
+        left_out, self._left_out = self._left_out, {}
+        self._drop(left_out, left_out=True)
         if self._unread:
             self._record_unread()
 
@@ -490,9 +498,10 @@ class GroupsRun(CommittingRun):
                 state=self._state_of_groups(),
                 next_step="Run the same command again: it goes on with what is left.",
             )
-        if states.dropped and not states.committed and not states.broken:
+        conflicts = states.dropped.keys() - states.broken - states.left_out
+        if conflicts and not states.committed and not states.broken:
             raise CommitConflict(
-                f"Cannot commit to {self.shown.table['name']}: {next(iter(states.dropped.values()))}",
+                f"Cannot commit to {self.shown.table['name']}: {states.dropped[min(conflicts)]}",
                 state=self._state_of_groups(),
                 next_step=f"The operation is over: `{self.shown.verb}` plans on what others have committed.",
             )
@@ -547,7 +556,10 @@ class GroupsRun(CommittingRun):
         notes = [*self.notes, *self._lost_deletes[:_SHOWN_LOST]]
         if len(self._lost_deletes) > _SHOWN_LOST:
             notes.append(f"And {len(self._lost_deletes) - _SHOWN_LOST:,} more lost deletes.")
-        counts[CONFLICTED] = len(states.dropped.keys() - states.broken - states.committed)
+        counts[CONFLICTED] = len(states.dropped.keys() - states.broken - states.left_out - states.committed)
+        if states.left_out:
+            reason = states.dropped[min(states.left_out)]
+            notes.append(f"{count(len(states.left_out), 'groups')} left as they are: {reason}.")
         partitions = self._plan_groups.rows["partition"]
         failed = (
             *self._plan_groups.broken_files(),

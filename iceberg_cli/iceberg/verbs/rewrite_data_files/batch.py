@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 import numpy as np
@@ -24,6 +24,7 @@ from iceberg_cli.iceberg.commit.draft import SnapshotDraft, snapshot_id_of
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.commit.verification import read_kept
 from iceberg_cli.iceberg.spec.manifests.manifest import DATA, DELETES
+from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
@@ -38,11 +39,13 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.manifests import (
     ManifestsBuild,
 )
 from iceberg_cli.iceberg.verbs.rewrite_data_files.moves import Moved, moved_deletes
-from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import unpartitioned
+from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import key_and_tuple, unpartitioned
 from iceberg_cli.iceberg.verbs.rewrite_data_files.remap import Positions
+from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import moved_groups, output_spec_id
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import WITH_NULL_SNAPSHOTS, WITH_ROW_IDS
 from iceberg_cli.operation.groups.ports import Batch
 from iceberg_cli.operation.groups.results import GroupResult
+from iceberg_cli.plan.groups import Groups
 from iceberg_cli.plan.plan import Change, Plan, Step, Task
 
 _TARGET: Final = "commit.manifest.target-size-bytes"
@@ -91,7 +94,9 @@ def batch_of(
     files = branch_files(table, head, earlier=None if before is None else before.files)
     lost = lost_deletes(files, groups.inputs_of([*committed]), until=until)
     inputs = groups.inputs_of(numbers)
-    compared = _compared(table, files, inputs, until=until)
+    outputs = {each.number: _outputs(each) for each in results}
+    new = _new_partitions(metadata, groups, inputs, outputs)
+    compared = _compared(table, files, groups, inputs, new.keys, until=until)
     dropped = dict(compared.dropped)
     moved = moved_deletes(
         table,
@@ -113,7 +118,8 @@ def batch_of(
         results=kept,
         inputs=inputs.filter(pa.array(is_kept)),
         places=compared.places[is_kept],
-        outputs={each.number: _outputs(each) for each in kept},
+        outputs={each.number: outputs[each.number] for each in kept},
+        new=new,
         moved={key: positions for key, positions in moved.positions.items() if key[0] not in left_out},
         until=until,
         snapshot_id=_snapshot_id(metadata),
@@ -142,7 +148,8 @@ def changed(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> Mapping[
     if ref not in table.metadata.refs:
         return dict.fromkeys(numbers, f"branch {ref} is gone")
     files = branch_files(table, head_of(table, ref))
-    return _compared(table, files, plan.groups.inputs_of(numbers), until=until).dropped
+    inputs = plan.groups.inputs_of(numbers)
+    return _compared(table, files, plan.groups, inputs, {}, until=until).dropped
 
 
 def _snapshot_id(metadata: TableMetadata) -> int | None:
@@ -169,7 +176,63 @@ class _Compared:
     moved: Bools
 
 
-def _compared(table: IcebergTable, files: BranchFiles, inputs: pa.Table, *, until: int) -> _Compared:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NewPartitions:
+    """The partitions of new files.
+
+    Args:
+        spec_ids: of their specs, by group.
+        keys: of each output of a group, its partition.
+        tuples: of those that no file had that was read, in Avro's representation.
+    """
+
+    spec_ids: Mapping[int, int]
+    keys: Mapping[int, tuple[bytes, ...]]
+    tuples: Mapping[bytes, tuple[Any, ...]]
+
+
+def _new_partitions(
+    metadata: TableMetadata,
+    groups: Groups,
+    inputs: pa.Table,
+    outputs: Mapping[int, Sequence[OutputFile]],
+) -> _NewPartitions:
+    moved, spec_id = moved_groups(groups), output_spec_id(groups)
+    spec = None if spec_id is None else metadata.partition_spec(spec_id)
+    types = column_types(metadata)
+    columns = (inputs[name].to_pylist() for name in ("group", "spec_id", "key"))
+    own = {number: (own_id, key) for number, own_id, key in zip(*columns, strict=True)}
+    spec_ids, keys, tuples = dict[int, int](), dict[int, tuple[bytes, ...]](), dict[bytes, tuple[Any, ...]]()
+    for number, (own_id, key) in own.items():
+        found = outputs.get(number, ())
+        if number not in moved or spec is None:  # without its spec it is dropped
+            spec_ids[number], keys[number] = own_id, (key,) * len(found)
+            continue
+        pairs = [key_and_tuple(spec, types, each.partition or ()) for each in found]
+        spec_ids[number], keys[number] = spec.spec_id, tuple(key for key, _ in pairs)
+        tuples |= dict(pairs)
+    return _NewPartitions(spec_ids=spec_ids, keys=keys, tuples=tuples)
+
+
+def _compared(
+    table: IcebergTable,
+    files: BranchFiles,
+    groups: Groups,
+    inputs: pa.Table,
+    new_keys: Mapping[int, Sequence[bytes]],
+    *,
+    until: int,
+) -> _Compared:
+    """What became of the inputs of groups since they were planned.
+
+    Args:
+        table: as loaded.
+        files: of the branch's head.
+        groups: of the plan.
+        inputs: of some of them: `INPUTS_SCHEMA`.
+        new_keys: the partitions of the new files of each group, where they are known.
+        until: the sequence number of new files.
+    """
     metadata = table.metadata
     everywhere = unpartitioned(metadata)
     codes, places = rules.differences(inputs, files.data, files.deletes, everywhere=everywhere, until=until)
@@ -183,9 +246,17 @@ def _compared(table: IcebergTable, files: BranchFiles, inputs: pa.Table, *, unti
     codes[lost & ((codes == same) | (codes == rules.Difference.POSITIONS))] = rules.Difference.LOST_COLUMN
     known = [spec.spec_id for spec in metadata.partition_specs]
     codes[~np.isin(inputs["spec_id"].to_numpy(), known)] = rules.Difference.LISTED_ANEW
+    numbers = inputs["group"].to_numpy()
+    goes = np.isin(numbers, list(moved_groups(groups)))
+    newer = {*rules.newer_equality_keys(files.deletes, everywhere=everywhere, until=until).to_pylist()}
+    if goes.any() and output_spec_id(groups) not in known:
+        codes[goes] = rules.Difference.LISTED_ANEW
+    elif goes.any() and newer:
+        missed = pc.is_in(inputs["key"], value_set=pa.array(newer, pa.binary())).to_numpy()
+        missed |= np.isin(numbers, [number for number, keys in new_keys.items() if newer.intersection(keys)])
+        codes[goes & missed & (codes != rules.Difference.GONE)] = rules.Difference.NOT_WHERE_IT_GOES
     moved = codes == rules.Difference.POSITIONS
     dropped: dict[int, str] = {}
-    numbers = inputs["group"].to_numpy()
     for row in np.flatnonzero((codes != same) & ~moved).tolist():
         text = rules.DIFFERENCES[rules.Difference(int(codes[row]))]
         dropped.setdefault(int(numbers[row]), f"{inputs['path'][row].as_py()} {text}")
@@ -214,6 +285,7 @@ class _Commit:
         inputs: of these groups: `INPUTS_SCHEMA`.
         places: of the inputs in `files.data`.
         outputs: new files by group.
+        new: their partitions.
         moved: positions that are deleted of new files, by group and place of the file among the outputs.
         until: the sequence number of the new files.
         snapshot_id: see `ManifestsBuild`.
@@ -226,6 +298,7 @@ class _Commit:
     inputs: pa.Table
     places: Ints
     outputs: Mapping[int, tuple[OutputFile, ...]]
+    new: _NewPartitions
     moved: Mapping[tuple[int, int], Positions]
     until: int
     snapshot_id: int | None
@@ -234,14 +307,11 @@ class _Commit:
     def step(self, name: str) -> tuple[Step, ManifestsBuild, frozenset[str]]:
         """The step, what builds its manifests, and paths as `RewriteBatch.seen`."""
         metadata, head = self.table.metadata, self.files.head
-        has_outputs = np.array(
-            [bool(self.outputs[each]) for each in self.inputs["group"].to_pylist()], np.bool_
-        )
         dead = rules.dead_deletes(
             self.files.data,
             self.files.deletes,
             removed=self.places,
-            replaced_by=has_outputs,
+            new_keys=self._new_keys(),
             everywhere=unpartitioned(metadata),
             until=self.until,
         )
@@ -290,21 +360,21 @@ class _Commit:
             deletes=deletes,
             carried=carried,
             snapshot_id=self.snapshot_id,
+            tuples={**self.files.tuples, **self.new.tuples},
         )
         return step, build, self.seen.union(replaced_rows["manifest_path"].to_pylist())
 
+    def _new_keys(self) -> pa.ChunkedArray:
+        """The partition of each new file."""
+        keys = [key for number in self.outputs for key in self.new.keys[number]]
+        return pa.chunked_array([pa.array(keys, pa.binary())])
+
     def _added(self) -> list[AddedFiles]:
         """The manifests of new files, one for each partition spec."""
-        first = {
-            number: (spec_id, key)
-            for number, spec_id, key in zip(
-                *(self.inputs[name].to_pylist() for name in ("group", "spec_id", "key")), strict=True
-            )
-        }
         by_spec: dict[int, list[tuple[OutputFile, bytes]]] = {}
-        for result in self.results:
-            spec_id, key = first[result.number]
-            by_spec.setdefault(spec_id, []).extend((each, key) for each in self.outputs[result.number])
+        for number in (each.number for each in self.results):
+            pairs = zip(self.outputs[number], self.new.keys[number], strict=True)
+            by_spec.setdefault(self.new.spec_ids[number], []).extend(pairs)
         return [
             AddedFiles(
                 task=Task(name=f"added-{self._digest(file.path for file, _ in own)}.avro", kind="manifest"),
@@ -318,13 +388,13 @@ class _Commit:
 
     def _added_deletes(self) -> list[AddedDeletes]:
         """The deletes of new files, with their manifests, one for each partition spec."""
-        spec_of = dict(zip(*(self.inputs[name].to_pylist() for name in ("group", "spec_id")), strict=True))
-        key_of = dict(zip(*(self.inputs[name].to_pylist() for name in ("group", "key")), strict=True))
         by_spec: dict[int, list[NewDeletes]] = {}
         for (number, place), positions in sorted(self.moved.items()):
-            by_spec.setdefault(spec_of[number], []).append(
+            by_spec.setdefault(self.new.spec_ids[number], []).append(
                 NewDeletes(
-                    data_file=self.outputs[number][place].path, key=key_of[number], positions=positions
+                    data_file=self.outputs[number][place].path,
+                    key=self.new.keys[number][place],
+                    positions=positions,
                 )
             )
         with_vectors = self.table.metadata.format_version >= WITH_ROW_IDS
@@ -425,7 +495,9 @@ class _Commit:
             "removed-equality-delete-files": int(is_equality.sum()),
             "removed-equality-deletes": int(records[is_equality].sum()),
         }
-        keys = pa.chunked_array([*self.inputs["key"].chunks, *deletes["key"].chunks], pa.binary())
+        keys = pa.chunked_array(
+            [*self.inputs["key"].chunks, *deletes["key"].chunks, *self._new_keys().chunks], pa.binary()
+        )
         summary = {key: number for key, number in counts.items() if number}
         summary |= {"changed-partition-count": len(pc.unique(keys)), _DROPPED_ROWS: dropped_rows}
         differences = {

@@ -1,6 +1,7 @@
 """A group of data files whose rows are written anew together: what is to be done, and what was done.
 
-A group has one partition spec and one partition. It is written whole or not at all.
+A group has one partition spec and one partition, unless its files are moved to another spec. It is written whole or not
+at all.
 
 Spec: "Data File Fields", "Row Lineage".
 """
@@ -21,6 +22,7 @@ from iceberg_cli.encoding.transport import from_ipc, to_ipc
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.rows.data_files import DataFile
 from iceberg_cli.iceberg.rows.file_metrics import FileMetrics
+from iceberg_cli.iceberg.rows.row_partitions import RowPartitioner, StoredPartition
 from iceberg_cli.iceberg.spec.json_fields import Fields
 from iceberg_cli.layout.position_map import PositionMap
 from iceberg_cli.layout.rolling import Rolling
@@ -35,6 +37,22 @@ _BOUNDS: Final = ("lower_bounds", "upper_bounds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """How the rows of a group come to partitions of another spec than that of their files.
+
+    Args:
+        partitioner: tells the partitions of rows.
+        identities: of each input the identity fields of its own spec and their values: where a row has another value
+            readers do not agree what it is.
+        most_files: that may come of the group; None: any number.
+    """
+
+    partitioner: RowPartitioner
+    identities: tuple[tuple[RowPartitioner, StoredPartition], ...]
+    most_files: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTask:
     """A group that is to be written anew; a value that engines send to their workers.
 
@@ -46,6 +64,7 @@ class GroupTask:
         expected_bytes: of all outputs, about.
         rolling: where outputs end.
         sort_order_id: of the order that outputs are of whose rows are seen to be in it; 0: none.
+        move: how its rows come to partitions of another spec, which `spec_id` is; None: they stay in `partition`.
     """
 
     number: int
@@ -55,6 +74,7 @@ class GroupTask:
     expected_bytes: int
     rolling: Rolling
     sort_order_id: int = 0
+    move: Move | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +86,14 @@ class OutputFile:
         size_bytes: as the storage says.
         metrics: of its rows.
         sort_order_id: of the order in which they are; 0: none.
+        partition: where its group was moved to another spec; None: it has that of its inputs.
     """
 
     path: str
     size_bytes: int
     metrics: FileMetrics
     sort_order_id: int = 0
+    partition: StoredPartition | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Maps go by the field id as text, bounds are in base64, and counts that a double does not have are text."""
@@ -92,6 +114,7 @@ class OutputFile:
                 for name in _BOUNDS
             },
             "split_offsets": list(metrics.split_offsets),
+            **({} if self.partition is None else {"partition": _texts(self.partition)}),
         }
 
     @classmethod
@@ -119,6 +142,7 @@ class OutputFile:
                 record_count=_natural(fields, "record_count"), split_offsets=offsets, **metrics
             ),
             sort_order_id=_natural(fields, "sort_order_id"),
+            partition=_stored(fields),
         )
 
 
@@ -231,6 +255,18 @@ def _proof(fields: Fields, count: int) -> RowProof | None:
     if len(texts) != 2 or not all(map(_HASH.fullmatch, texts)):
         raise fields.wrong("row_hashes", f"two numbers of 16 digits are expected, not {texts!r:.80}")
     return RowProof(count, (int(texts[0], 16), int(texts[1], 16)))
+
+
+def _texts(partition: StoredPartition) -> list[str | None]:
+    return [None if value is None else base64.b64encode(value).decode() for value in partition]
+
+
+def _stored(fields: Fields) -> StoredPartition | None:
+    if "partition" not in fields.value:
+        return None
+    inner = {str(place): value for place, value in enumerate(fields.array("partition"))}
+    texts = Fields(inner, fields.path, fields.name("partition"))
+    return tuple(None if value is None else _bound(texts, place) for place, value in inner.items())
 
 
 def _natural(fields: Fields, key: str) -> int:

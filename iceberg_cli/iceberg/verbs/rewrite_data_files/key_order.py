@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.iceberg.branch.entry_columns import Bools
 from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.schema import NestedField
@@ -65,7 +66,7 @@ def _default_fields(metadata: TableMetadata) -> Any:
 
 
 def in_key_order(
-    inputs: pa.Table, metadata: TableMetadata, fields: tuple[NestedField, ...]
+    inputs: pa.Table, metadata: TableMetadata, fields: tuple[NestedField, ...], *, moves: Bools
 ) -> tuple[pa.Table, int]:
     """Inputs in the order in which they are read.
 
@@ -74,6 +75,7 @@ def in_key_order(
             `first_column`.
         metadata: of the table.
         fields: that files have.
+        moves: whether the rows of each come to several partitions.
 
     Returns:
         The same, with the table's order as `sort_order_id` where the files of a group follow each other by it, and
@@ -88,7 +90,7 @@ def in_key_order(
         groups = inputs["group"].to_numpy()
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         for start, end in zip(starts, [*starts[1:], len(groups)], strict=True):
-            if claimed[start:end].all():
+            if claimed[start:end].all() and not moves[start]:
                 found = _following(inputs.slice(start, end - start), field, descending=columns[0].descending)
                 if found is not None:
                     order[start:end] = start + found

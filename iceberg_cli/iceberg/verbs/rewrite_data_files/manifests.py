@@ -153,6 +153,7 @@ class ManifestsBuild:
         deletes: of new files, with their manifests.
         carried: manifests in the place of others.
         snapshot_id: that entries have; None: they inherit it.
+        tuples: the partition of each key, in Avro's representation.
         delete_files: where files of position deletes are that were written by this or for an earlier try.
     """
 
@@ -162,6 +163,7 @@ class ManifestsBuild:
     deletes: Sequence[AddedDeletes]
     carried: Sequence[CarriedEntries]
     snapshot_id: int | None
+    tuples: Mapping[bytes, tuple[Any, ...]]
     delete_files: dict[Task, str] = field(default_factory=dict)
 
     def __call__(self, _step: Step, paths: Mapping[Task, str]) -> dict[Task, StagedFile]:
@@ -197,7 +199,7 @@ class ManifestsBuild:
             ]
         ids = [field.field_id for field in spec.fields]
         for entry, each in zip(entries, job.deletes, strict=True):
-            entry["partition"] = dict(zip(ids, self.files.tuples[each.key], strict=True))
+            entry["partition"] = dict(zip(ids, self.tuples[each.key], strict=True))
         columns = {
             "status": pa.array([ADDED] * len(entries), pa.int32()),
             "file_path": pa.array([entry["file_path"] for entry in entries], pa.string()),
@@ -207,7 +209,7 @@ class ManifestsBuild:
         }
         identities = pa.table(columns, schema=_IDENTITY)
         values = pa.array(encoded_entries(entries, text), pa.binary())
-        tuples = [self.files.tuples[key] for key in {each.key for each in job.deletes}]
+        tuples = [self.tuples[key] for key in {each.key for each in job.deletes}]
         row = list_row(DELETES, identities, tuples, spec, self.table.metadata) | {"min_sequence_number": None}
         staged = {task: StagedFile(path=path) for task, path in own.items()}
         return staged | {job.task: self._written(paths[job.task], text, header, values, row, identities)}
@@ -217,7 +219,7 @@ class ManifestsBuild:
         spec = self.table.metadata.partition_spec(job.spec_id)
         assert spec is not None  # without it there is no commit
         ids = [field.field_id for field in spec.fields]
-        partitions = {key: self.files.tuples[key] for _, key in job.files}
+        partitions = {key: self.tuples[key] for _, key in job.files}
         entries = [
             entry_of(
                 file, dict(zip(ids, partitions[key], strict=True)), job.sequence_number, self.snapshot_id
@@ -260,9 +262,7 @@ class ManifestsBuild:
         }
         identities = pa.table(columns, schema=_IDENTITY)
         keys = pc.unique(own["key"]).to_pylist()
-        row = list_row(
-            job.content, identities, [self.files.tuples[key] for key in keys], spec, self.table.metadata
-        )
+        row = list_row(job.content, identities, [self.tuples[key] for key in keys], spec, self.table.metadata)
         if job.content == DATA and self.table.metadata.format_version >= WITH_ROW_IDS:
             has_ids = own["first_row_id"].is_valid().to_numpy()
             row["all_rows_have_ids"] = bool(has_ids[~is_removed].all())

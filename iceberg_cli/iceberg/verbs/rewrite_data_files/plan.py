@@ -37,6 +37,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.freed_later import freed_later
 from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import first_column, in_key_order
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_values, unpartitioned
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import VERB_NAME, RewriteDataFiles
+from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import repartitioning
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import fields_in_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
     WITH_NULL_SNAPSHOTS,
@@ -67,6 +68,7 @@ _REASONS: Final = {
     RewriteReason.SIZE: "size",
     RewriteReason.DELETES: "deletes",
     RewriteReason.REWRITE_ALL: "rewrite-all",
+    RewriteReason.MOVED: "spec",
 }
 
 
@@ -195,7 +197,7 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
             groups=groups,
         )
     files = branch_files(table, head, where, bounds_of=first_column(metadata))
-    found = _chosen(table, files, settings)
+    found = _chosen(table, policy, files, settings, as_of_ms=as_of_ms)
     groups = found.groups
     plan = replace(plan, verdicts=found.verdicts, warnings=(*warnings, *found.warnings), groups=groups)
     if not pc.any(files.data["chosen"]).as_py():
@@ -204,7 +206,12 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
     if not len(groups):
         return plan
     lost = losses(table, metadata, head.rows.take(pa.array(found.manifests, pa.int64())))
-    blocked += (*assignment.blocked_by, *lost.blocked_by, *given_again(table, metadata, head))
+    blocked += (
+        *found.blocked_by,
+        *assignment.blocked_by,
+        *lost.blocked_by,
+        *given_again(table, metadata, head),
+    )
     blocked += (*_no_room(table, policy, groups), *_too_old(table.engine))
     return replace(
         plan,
@@ -314,9 +321,17 @@ class _Chosen:
     manifests: tuple[int, ...]  # rows of the head's list that are replaced
     verdicts: tuple[Verdict, ...]
     warnings: tuple[str, ...]
+    blocked_by: tuple[str, ...]
 
 
-def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSettings) -> _Chosen:
+def _chosen(
+    table: IcebergTable,
+    policy: RewriteDataFiles,
+    files: BranchFiles,
+    settings: CompactionSettings,
+    *,
+    as_of_ms: int,
+) -> _Chosen:
     metadata, snapshot = table.metadata, files.head.snapshot
     data = files.data.take(
         pc.sort_indices(files.data, [("sequence_number", "ascending"), ("path", "ascending")])
@@ -335,27 +350,33 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
     is_sound &= pc.is_in(data["file_format"], value_set=pa.array(_READ_FORMATS)).to_numpy()
     keys = data["key"].combine_chunks().dictionary_encode()
     codes = keys.indices.to_numpy().astype(np.int64)
+    eligible = is_sound & data["chosen"].to_numpy()
+    fields, _ = fields_in_files(metadata.current_schema(), metadata.properties, path=table.metadata_location)
+    moved = repartitioning(table, policy, data, files.deletes, fields, eligible=eligible, as_of_ms=as_of_ms)
     found = choose(
         CompactionInputs(
-            partition=codes,
+            partition=np.where(moved.moves, len(keys.dictionary), codes),
             size_bytes=data["size_bytes"].to_numpy(),
             record_count=data["record_count"].to_numpy(),
             delete_files=applied.delete_files,
             deleted_rows=applied.deleted_rows,
-            eligible=is_sound & data["chosen"].to_numpy(),
+            eligible=eligible,
+            moves=moved.moves,
         ),
         settings,
     )
-    names = _PartitionNames(metadata, files, keys.dictionary.to_pylist(), data["spec_id"].to_numpy(), codes)
+    names = _PartitionNames(
+        metadata, files, keys.dictionary.to_pylist(), data["spec_id"].to_numpy(), codes, moved.spec_id
+    )
     inputs = data.take(pa.array(found.file)).append_column("group", pa.array(found.group, pa.int64()))
     inputs = inputs.append_column("position_digest", pa.array(applied.position_digests[found.file]))
     inputs = inputs.append_column("equality_digest", pa.array(applied.equality_digests[found.file]))
-    inputs, unordered = _in_key_order(table, inputs)
+    inputs, unordered = in_key_order(inputs, metadata, fields, moves=moved.moves[found.file])
     dead = rules.dead_deletes(
         data,
         files.deletes,
         removed=found.file,
-        replaced_by=np.ones(len(found.file), np.bool_),
+        new_keys=data["key"].take(pa.array(found.file[~moved.moves[found.file]])),
         everywhere=everywhere,
         until=until,
     )
@@ -369,6 +390,7 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
             "ref": files.head.ref,
             "snapshot_id": str(snapshot.snapshot_id),
             "sequence_number": str(until),
+            **moved.base,
         },
     )
     reasons = found.reasons
@@ -382,7 +404,7 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
         for row, code in enumerate(reasons.partition.tolist())
     )
     doubts = list(_doubts(data, applied.doubts, names, codes))
-    warnings = [each.text for each in doubts]
+    warnings = [*moved.warnings, *(each.text for each in doubts)]
     if unordered:
         warnings.append(
             f"{count(unordered, 'data files')} of the table's sort order {metadata.default_sort_order_id} are written "
@@ -398,13 +420,8 @@ def _chosen(table: IcebergTable, files: BranchFiles, settings: CompactionSetting
         manifests=tuple(sorted(manifests)),
         verdicts=verdicts,
         warnings=tuple(warnings),
+        blocked_by=moved.blocked_by,
     )
-
-
-def _in_key_order(table: IcebergTable, inputs: pa.Table) -> tuple[pa.Table, int]:
-    metadata = table.metadata
-    fields, _ = fields_in_files(metadata.current_schema(), metadata.properties, path=table.metadata_location)
-    return in_key_order(inputs, metadata, fields)
 
 
 def _check(data: pa.Table, until: int) -> None:
@@ -472,18 +489,27 @@ def _digest(paths: pa.ChunkedArray) -> str:
 
 
 class _PartitionNames:
-    """The names of partitions by their codes, as paths of data files have them."""
+    """The names of partitions by their codes, as paths of data files have them; after the last one that of a move."""
 
     def __init__(
-        self, metadata: TableMetadata, files: BranchFiles, keys: Sequence[bytes], spec_ids: Ints, codes: Ints
+        self,
+        metadata: TableMetadata,
+        files: BranchFiles,
+        keys: Sequence[bytes],
+        spec_ids: Ints,
+        codes: Ints,
+        moved_to: int,
     ) -> None:
         self._metadata, self._files, self._keys = metadata, files, keys
+        self._moved_to = moved_to
         first = np.unique(codes, return_index=True)[1] if len(codes) else codes
         self._spec_ids = spec_ids[first]
         self._known: dict[int, str] = {}
 
     def of(self, code: int) -> str:
         """Of one partition."""
+        if code == len(self._keys):
+            return f"to spec {self._moved_to}"
         if code not in self._known:
             spec = self._metadata.partition_spec(int(self._spec_ids[code]))
             assert spec is not None  # its entries were read by it

@@ -79,6 +79,11 @@ class RewriteDataFiles(Policy):
     max_rewrite_bytes: int | str | None = option(
         Size(), "Rewrite files of at most so many bytes together.", json_name="max_rewrite_bytes"
     )
+    output_spec: str | None = option(
+        Choice(("same", "current")),
+        "The partition spec of new files: that of their rows' files, or the table's current one; default: same.",
+        omitted=True,
+    )
     output_format: str | None = option(
         Choice(("parquet",)), "Write Parquet, though the table's files are of another format."
     )
@@ -126,6 +131,12 @@ class RewriteDataFiles(Policy):
         "Write files although this property of the table cannot be obeyed.",
         default=(),
         flag="--unsafe-ignore-property",
+    )
+    unsafe_ignore_upserts: bool = option(
+        Switch(),
+        "Move files by --output-spec though jobs write equality deletes for their partitions, which miss moved rows.",
+        default=False,
+        omitted=True,
     )
     unsafe_strand_branches: bool = option(
         Switch(),

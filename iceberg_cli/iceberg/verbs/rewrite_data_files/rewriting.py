@@ -1,7 +1,8 @@
 """The rows of one group of data files, written anew: read with deletes applied, written to new files, and proved.
 
 Rows keep their order: by the sequence number of their file, its path, and their position in it; of files that follow
-each other by the table's sort order, by that. One output is open at a time. What is held of rows is bounded, and so is
+each other by the table's sort order, by that. One output is open at a time, or one of each partition where files are
+moved to another spec. What is held of rows is bounded, and so is
 what a finished file is read back by.
 
 Spec: "Column Projection", "Scan Planning", "Row Lineage"; Appendix A, "Parquet".
@@ -9,14 +10,10 @@ Spec: "Column Projection", "Scan Planning", "Row Lineage"; Appendix A, "Parquet"
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Final, cast
+from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from iceberg_cli.encoding.projection import Field
@@ -28,7 +25,7 @@ from iceberg_cli.iceberg.rows.deleted_keys import NO_KEYS, DeletedKeys
 from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema, leaf_columns
 from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode
 from iceberg_cli.iceberg.rows.parquet_properties import ParquetProperties
-from iceberg_cli.iceberg.rows.parquet_writer import ParquetWriter
+from iceberg_cli.iceberg.rows.row_partitions import StoredPartition
 from iceberg_cli.iceberg.rows.schema_fit import MisfitError, fit
 from iceberg_cli.iceberg.rows.table_columns import columns_of
 from iceberg_cli.iceberg.spec.deletes.dv_blobs import positions_in
@@ -43,21 +40,19 @@ from iceberg_cli.iceberg.spec.types.schema import (
     StructType,
     Type,
 )
-from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask, OutputFile, RewrittenGroup
-from iceberg_cli.iceberg.verbs.rewrite_data_files.outputs import (
-    Sink,
-    check_stored,
-    parts_of,
-)
-from iceberg_cli.layout.position_map import PositionMapBuilder
-from iceberg_cli.layout.row_order import OrderCheck, OrderedColumn
-from iceberg_cli.layout.row_proof import RowProof, row_proof
-from iceberg_cli.operation.groups.creator import Creator, NewFile
+from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask, RewrittenGroup
+from iceberg_cli.iceberg.verbs.rewrite_data_files.outputs import parts_of
+from iceberg_cli.iceberg.verbs.rewrite_data_files.partition_writer import NewFiles, PartitionWriter, Piece
+from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import check_identities, values_of
+from iceberg_cli.layout.row_order import OrderedColumn
+from iceberg_cli.operation.groups.creator import Creator
 
 _SHARES: Final = 3  # of memory: rows that are held, what they are encoded into, and what is read meanwhile
 _BATCHES: Final = 16  # of memory: what is decoded at once, as it is in the file
 _COLUMN_BYTES: Final = 8 << 10  # of a column that are worth being decoded at once
 _MOST_HELD_BYTES: Final = 1 << 30  # a column of text has no more than 2 GiB in one piece
+_OPEN_BYTES: Final = 16 << 20  # that are held of a file which is written, beside its rows
+_LEAST_OPEN: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +101,7 @@ class GroupRewriter:
             CorruptFile: an input cannot be read, has another number of rows than its entry says, a value that is none
             of its column's type, or none where one is required; or an output is not what was written.
             Refused: an input is encrypted, nothing says which columns it has, or a column has a type that is not
-            written here. TooLittleMemory: an input has too many columns.
+            written here. TooLittleMemory: an input has too many columns. GroupLeftOut: see `Move`.
             FileNotFoundError: an input is gone. BackendUnavailable.
         """
         return _Rewriting(self, creator, task).result()
@@ -156,27 +151,6 @@ def _known_part(type_: Type) -> Type:
     return type_
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Rows of an input that are in no row group yet."""
-
-    input: int
-    positions: npt.NDArray[np.int64]
-    rows: pa.Table
-
-
-@dataclass(slots=True, kw_only=True)
-class _Output:
-    """The output that is open."""
-
-    writer: NewFile
-    sink: Sink
-    parquet: ParquetWriter
-    rows: int = 0  # of its row groups
-    proof: RowProof = field(default_factory=RowProof)  # likewise
-    order: OrderCheck | None  # likewise; None: the rows are of none
-
-
 class _Rewriting:
     """One group while it is written."""
 
@@ -191,14 +165,20 @@ class _Rewriting:
             batch_bytes=rewriter.batch_bytes,
             most_page_bytes=max(BATCH_BYTES, rewriter.memory_bytes // _SHARES),
         )
-        self._folders = partition_path(rewriter.specs[task.spec_id], rewriter.types, task.partition)
-        self._pending: deque[_Piece] = deque()
-        self._output: _Output | None = None
-        self._bytes_per_row: float | None = None
-        self._outputs: list[OutputFile] = []
-        self._unchecked: list[Callable[[], None]] = []
-        self._positions = PositionMapBuilder()
-        self._proof = RowProof()
+        self._writers: dict[StoredPartition | None, PartitionWriter] = {}
+        self._files = NewFiles(
+            task=task,
+            creator=creator,
+            fields=rewriter.file_fields,
+            properties=rewriter.properties,
+            modes=rewriter.modes,
+            locations=rewriter.locations,
+            order=rewriter.order,
+            is_proved=rewriter.is_proved,
+            batch_bytes=rewriter.batch_bytes,
+            most_held_bytes=min(rewriter.memory_bytes // _SHARES, _MOST_HELD_BYTES),
+            share_left=self._share_left,
+        )
         self._rows_left = sum(each.record_count for each in task.inputs)  # of the inputs
         self._rows_read = self._rows_live = self._input_bytes = 0
 
@@ -207,17 +187,18 @@ class _Rewriting:
         try:
             for number, file in enumerate(self._task.inputs):
                 self._read(number, file)
-                self._check_stored()
-            if self._output is not None:
-                self._close(self._output, whole=True)
-            self._check_stored()
+                # While no input is open: pages of all columns of both take memory.
+                self._files.check()
+            for writer in self._writers.values():
+                writer.end()
+                self._files.check()
         except BaseException:
-            if self._output is not None:
-                self._output.parquet.abandon()
-                self._output.sink.abort()
+            for writer in self._writers.values():
+                writer.abort()
             raise
-        positions = self._positions.build()
-        written = sum(each.metrics.record_count for each in self._outputs)
+        positions = self._files.positions.build()
+        outputs = [self._files.finished[number] for number in sorted(self._files.finished)]
+        written = sum(each.metrics.record_count for each in outputs)
         if not self._rows_live == written == positions.rows:
             raise CorruptFile(
                 self._task.inputs[0].path,
@@ -226,14 +207,14 @@ class _Rewriting:
             )
         return RewrittenGroup(
             number=self._task.number,
-            outputs=tuple(self._outputs),
+            outputs=tuple(outputs),
             positions=positions,
             rows_read=self._rows_read,
             rows_deleted=self._rows_read - self._rows_live,
             rows_written=written,
             input_bytes=self._input_bytes,
-            output_bytes=sum(each.size_bytes for each in self._outputs),
-            proof=self._proof if self._rewriter.is_proved else None,
+            output_bytes=sum(each.size_bytes for each in outputs),
+            proof=self._files.proof if self._rewriter.is_proved else None,
         )
 
     # -- inputs ------------------------------------------------------------------------------------------------------
@@ -263,110 +244,46 @@ class _Rewriting:
             )
 
     def _add(self, number: int, file: DataFile, live: LiveRows) -> None:
-        """Take rows, and write the row groups that they complete."""
+        """Take rows, each for its partition, and write the row groups that they complete."""
         try:
             rows = fit(live.rows, self._schema)
         except MisfitError as error:
             raise CorruptFile(file.path, "rows", str(error)) from error
         self._rows_live += rows.num_rows
-        self._pending.append(_Piece(number, live.positions, rows))
-        if self._output is None:
-            self._open()
-        else:
-            self._output.parquet.add(rows)
-        while self._output is not None and self._output.parquet.write_group():
-            self._settle(self._output)
-            self._bytes_per_row = self._output.parquet.bytes_per_row
-            if self._task.rolling.closes(self._output.parquet.written_bytes, self._left_bytes()):
-                self._close(self._output, whole=False)
-                if self._pending:
-                    self._open()
+        move = self._task.move
+        if move is None:
+            self._writer_of(None).add(Piece(number, live.positions, rows))
+            return
+        check_identities(file.path, rows, move.identities[number])
+        for partition, places in move.partitioner(rows):
+            own = Piece(number, live.positions[places], rows.take(pa.array(places)))
+            self._writer_of(partition).add(own)
+        self._bound_writers()
 
-    def _left_bytes(self) -> int:
-        """About how many bytes the rows take that are in no row group yet, if as many are live as were until now."""
-        if self._bytes_per_row is None:
-            return self._task.expected_bytes
-        live = self._rows_left * self._rows_live / self._rows_read
-        held = sum(piece.rows.num_rows for piece in self._pending)
-        return int((held + live) * self._bytes_per_row)
+    def _bound_writers(self) -> None:
+        """Hold no more rows than may be held, and no more files open: of each the part is held that is sent next."""
+        writers = [writer for writer in self._writers.values() if writer.is_open]
+        while sum(writer.held_bytes for writer in writers) > self._files.most_held_bytes:
+            max(writers, key=lambda writer: writer.held_bytes).write_held()
+        most = max(_LEAST_OPEN, self._rewriter.memory_bytes // _SHARES // _OPEN_BYTES)
+        for writer in sorted(writers, key=lambda writer: -writer.written_bytes)[
+            : max(0, len(writers) - most)
+        ]:
+            writer.end()
 
-    # -- outputs -----------------------------------------------------------------------------------------------------
+    def _writer_of(self, partition: StoredPartition | None) -> PartitionWriter:
+        if partition not in self._writers:
+            task, rewriter = self._task, self._rewriter
+            values = task.partition
+            if partition is not None:
+                assert task.move is not None
+                values = values_of(partition, task.move.partitioner)
+            folder = partition_path(rewriter.specs[task.spec_id], rewriter.types, values)
+            self._writers[partition] = PartitionWriter(self._files, folder, partition)
+        return self._writers[partition]
 
-    def _open(self) -> None:
-        """Begin an output with the rows that are in none yet."""
-        rewriter = self._rewriter
-        row_group_bytes = self._task.rolling.row_group_bytes(
-            self._left_bytes(), rewriter.properties.row_group_bytes
-        )
-        writer = self._creator.create(self._place)
-        sink = Sink(writer)
-        parquet = ParquetWriter(
-            cast("Any", sink),
-            writer.path,
-            fields=rewriter.file_fields,
-            properties=replace(rewriter.properties, row_group_bytes=row_group_bytes),
-            modes=rewriter.modes,
-            bytes_per_row=self._bytes_per_row,
-            most_held_bytes=min(rewriter.memory_bytes // _SHARES, _MOST_HELD_BYTES),
-        )
-        order = OrderCheck(rewriter.order) if self._task.sort_order_id else None
-        self._output = _Output(writer=writer, sink=sink, parquet=parquet, order=order)
-        for piece in self._pending:
-            parquet.add(piece.rows)
-
-    def _place(self, name: str) -> str:
-        return self._rewriter.locations.path(self._folders, name)
-
-    def _settle(self, output: _Output) -> None:
-        """Take note of the rows that are in row groups by now: where they are, and of what they are proved by."""
-        while output.rows < output.parquet.written_rows:
-            piece = self._pending.popleft()
-            count = min(piece.rows.num_rows, output.parquet.written_rows - output.rows)
-            rows, positions = piece.rows.slice(0, count), piece.positions[:count]
-            if count < piece.rows.num_rows:
-                rest = _Piece(piece.input, piece.positions[count:], piece.rows.slice(count))
-                self._pending.appendleft(rest)
-            self._positions.add(piece.input, positions, len(self._outputs), output.rows)
-            if self._rewriter.is_proved:
-                output.proof += row_proof(rows)
-            if output.order is not None:
-                output.order.see(rows)
-            output.rows += count
-
-    def _close(self, output: _Output, *, whole: bool) -> None:
-        """Finish an output, with all rows that it was given or its row groups alone, and look at what is stored."""
-        metrics = output.parquet.close() if whole else output.parquet.close_at_group_end()
-        assert metrics is not None
-        self._settle(output)
-        size_bytes, path = output.writer.size_bytes, output.writer.path
-        output.writer.commit()
-        self._output = None
-        self._unchecked.append(
-            partial(
-                check_stored,
-                self._creator.storage,
-                path,
-                size_bytes=size_bytes,
-                count=output.rows,
-                proof=output.proof if self._rewriter.is_proved else None,
-                batch_bytes=self._rewriter.batch_bytes,
-            )
-        )
-        self._proof += output.proof
-        is_sorted = output.order is not None and output.order.holds
-        self._outputs.append(
-            OutputFile(
-                path=path,
-                size_bytes=size_bytes,
-                metrics=metrics,
-                sort_order_id=self._task.sort_order_id if is_sorted else 0,
-            )
-        )
-
-    def _check_stored(self) -> None:
-        """Look at the outputs that are finished, while no input is open: pages of all columns of both take memory."""
-        while self._unchecked:
-            self._unchecked.pop(0)()
+    def _share_left(self, rows: int) -> float:
+        return self._rows_left * rows / self._rows_read
 
 
 def _check_vectors(file: DataFile) -> None:

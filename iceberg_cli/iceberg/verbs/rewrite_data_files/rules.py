@@ -194,11 +194,11 @@ def _identities(deletes: pa.Table) -> Hashes:
     return hashes
 
 
-def _codes(first: pa.ChunkedArray, second: pa.ChunkedArray) -> tuple[Ints, Ints]:
-    """Numbers for the values of two columns: equal where the values are."""
-    both = pa.chunked_array([*first.chunks, *second.chunks], pa.binary()).combine_chunks()
-    numbers = both.dictionary_encode().indices.to_numpy().astype(np.int64)
-    return numbers[: len(first)], numbers[len(first) :]
+def _codes(*columns: pa.ChunkedArray) -> list[Ints]:
+    """Numbers for the values of several columns: equal where the values are."""
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    numbers = pa.chunked_array(chunks, pa.binary()).combine_chunks().dictionary_encode().indices.to_numpy()
+    return np.split(numbers.astype(np.int64), np.cumsum([len(column) for column in columns])[:-1])
 
 
 def _places(values: pa.Array | pa.ChunkedArray, known: pa.ChunkedArray) -> Ints:
@@ -271,6 +271,7 @@ class Difference(IntEnum):
     DOUBT = 6
     LOST_COLUMN = 7
     REVIVED = 8
+    NOT_WHERE_IT_GOES = 9
 
 
 DIFFERENCES: Final = {
@@ -282,6 +283,8 @@ DIFFERENCES: Final = {
     Difference.DOUBT: "is listed in a way that readers take differently",
     Difference.LOST_COLUMN: "is compared by newer equality deletes in a column that the table has not any more",
     Difference.REVIVED: "has rows that were deleted when it was read, and are not any more",
+    Difference.NOT_WHERE_IT_GOES: "is moved to another partition spec, and newer equality deletes are for one of both "
+    "partitions",
 }
 
 
@@ -357,6 +360,19 @@ def compared_columns_lost(
     return found
 
 
+def newer_equality_keys(deletes: pa.Table, *, everywhere: Sequence[int], until: int) -> pa.Array:
+    """The partitions for which there are newer equality deletes, which do not apply in another partition.
+
+    Args:
+        deletes: live deletes.
+        everywhere: see `applied_deletes`.
+        until: see `differences`.
+    """
+    mask = pc.and_(pc.equal(deletes["kind"], EQUALITY), pc.greater(deletes["sequence_number"], until))
+    is_global = pc.is_in(deletes["spec_id"], value_set=pa.array(list(everywhere), pa.int32()))
+    return pc.unique(deletes["key"].filter(pc.and_(mask, pc.invert(is_global))))
+
+
 def unread_newer(inputs: pa.Table, deletes: pa.Table, *, until: int) -> pa.Table:
     """Newer position deletes of the partitions of data files, of which only their rows tell which files they name."""
     mask = pc.and_(
@@ -374,7 +390,7 @@ def dead_deletes(
     deletes: pa.Table,
     *,
     removed: Ints,
-    replaced_by: Bools,
+    new_keys: pa.ChunkedArray,
     everywhere: Sequence[int],
     until: int,
 ) -> Bools:
@@ -388,20 +404,21 @@ def dead_deletes(
         data: live data files before.
         deletes: d live deletes.
         removed: places in `data` of the files that are rewritten.
-        replaced_by: of each of these whether new files take its place, which have the sequence number `until`.
+        new_keys: the partitions of new files, which have the sequence number `until`.
         everywhere: see `applied_deletes`.
         until: see `differences`.
 
     Returns:
         Of each of d deletes.
     """
-    file_groups, groups = _codes(data["key"], deletes["key"])
+    file_groups, groups, new_groups = _codes(data["key"], deletes["key"], new_keys)
     numbers, kinds = deletes["sequence_number"].to_numpy(), deletes["kind"].to_numpy()
     stays = np.ones(len(data), np.bool_)
     stays[removed] = False
-    least = np.full(int(max(file_groups.max(initial=-1), groups.max(initial=-1))) + 1, _MOST)
+    last = max(int(each.max(initial=-1)) for each in (file_groups, groups, new_groups))
+    least = np.full(last + 1, _MOST)
     np.minimum.at(least, file_groups[stays], data["sequence_number"].to_numpy()[stays])
-    np.minimum.at(least, file_groups[removed[replaced_by]], until)
+    np.minimum.at(least, new_groups, until)
     anywhere = int(least.min(initial=_MOST))
     is_touched = np.isin(groups, file_groups[removed])
 

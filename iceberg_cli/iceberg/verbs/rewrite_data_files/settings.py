@@ -76,6 +76,7 @@ def compaction_of(
         "max_files": policy.chosen("max_files"),
         "max_rewrite_bytes": policy.chosen("max_rewrite_bytes"),
         "group_order": policy.chosen("group_order"),
+        **policy.chosen_or_none("output_spec"),
         "output_format": policy.chosen("output_format"),
         "commit_every": policy.chosen("commit_every"),
         "max_commits": policy.chosen("max_commits", 1 if policy.single_commit else _DEFAULT_COMMITS),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.transport import to_ipc
-from iceberg_cli.errors import CorruptFile, Refused, TakenOver, TooLittleMemory
+from iceberg_cli.errors import CorruptFile, GroupLeftOut, Refused, TakenOver, TooLittleMemory
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.rows.data_files import DataFile
 from iceberg_cli.iceberg.rows.deleted_keys import DeletedKeys
@@ -29,6 +29,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import UNSORTED, ord
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_tuples, partition_values
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.iceberg.verbs.rewrite_data_files.remap import ReadPositions, positions_of
+from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import move_of, moved_groups, output_spec_id
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import GroupRewriter, fields_in_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
     WITH_ROW_IDS,
@@ -83,12 +84,22 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         rows = plan.groups.rows.to_pylist()
         files = _data_files(specs, types, inputs, hidden, tuples)
         starts = _starts(inputs)
+        moved, moved_to = moved_groups(plan.groups), output_spec_id(plan.groups)
         for number, (begin, end) in starts.items():
-            row, spec_id = rows[number], inputs["spec_id"][begin].as_py()
+            row, spec_id, move = rows[number], inputs["spec_id"][begin].as_py(), None
+            if number in moved:
+                assert moved_to is not None
+                if moved_to not in specs:
+                    continue
+                spec_id, own = moved_to, inputs.slice(begin, end - begin)
+                most_files = None if policy.rewrite_all else end - begin
+                move = move_of(metadata, fields, specs[spec_id], own, tuples, most_files=most_files)
+            first = tuples[inputs["key"][begin].as_py()]
             groups[number] = GroupTask(
                 number=number,
                 spec_id=spec_id,
-                partition=partition_values(specs[spec_id], types, tuples[inputs["key"][begin].as_py()]),
+                partition=() if move is not None else partition_values(specs[spec_id], types, first),
+                move=move,
                 inputs=tuple(files[begin:end]),
                 expected_bytes=row["expected_bytes"],
                 rolling=Rolling(
@@ -164,14 +175,14 @@ class RewriteTask:
 
         Raises:
             CorruptFile: likewise, and where a file is gone, or is not read here: the other groups are none the worse.
-            TooLittleMemory: likewise.
+            TooLittleMemory, GroupLeftOut: likewise.
         """
         try:
             result = self.rewriter(creator, task)
         except FileNotFoundError as error:
             path = error.filename or task.inputs[0].path
             raise CorruptFile(path, None, "the table needs this file and it is not there") from error
-        except (TakenOver, TooLittleMemory):
+        except (TakenOver, TooLittleMemory, GroupLeftOut):
             raise
         except Refused as error:
             reason = f"it is rewritten with a file that is not read here: {error.message}. {error.next_step}"

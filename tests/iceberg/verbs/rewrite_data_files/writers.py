@@ -49,6 +49,7 @@ class OtherWriter:
 
     def __post_init__(self) -> None:
         self.table = RowsTable(format_version=self.version)
+        self.table.document["default-spec-id"] = 1  # by k; it goes on to write files of spec 0, too
         for _ in range(self.drawn.randint(3, 9)):
             self._add_file()
         self._commit()

@@ -1,0 +1,263 @@
+"""The new files of a group: rows on their way to one partition, written to one file after the other.
+
+Spec: "Data File Fields"; Appendix A, "Parquet".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from iceberg_cli.errors import GroupLeftOut
+from iceberg_cli.iceberg.rows.data_locations import DataLocations
+from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode
+from iceberg_cli.iceberg.rows.parquet_properties import ParquetProperties
+from iceberg_cli.iceberg.rows.parquet_writer import ParquetWriter
+from iceberg_cli.iceberg.rows.row_partitions import StoredPartition
+from iceberg_cli.iceberg.spec.types.schema import NestedField
+from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask, OutputFile
+from iceberg_cli.iceberg.verbs.rewrite_data_files.outputs import Sink, check_stored
+from iceberg_cli.layout.position_map import PositionMapBuilder
+from iceberg_cli.layout.row_order import OrderCheck, OrderedColumn
+from iceberg_cli.layout.row_proof import RowProof, row_proof
+from iceberg_cli.operation.groups.creator import Creator, NewFile
+from iceberg_cli.plan.text import count
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of an input that are in no row group yet."""
+
+    input: int
+    positions: npt.NDArray[np.int64]
+    rows: pa.Table
+
+
+@dataclass(slots=True, kw_only=True)
+class _Output:
+    """The output that is open."""
+
+    number: int  # among those of the group, in the order in which they are opened
+    writer: NewFile
+    sink: Sink
+    parquet: ParquetWriter
+    rows: int = 0  # of its row groups
+    proof: RowProof = field(default_factory=RowProof)  # likewise
+    order: OrderCheck | None  # likewise; None: the rows are of none
+
+
+@dataclass(slots=True, kw_only=True)
+class NewFiles:
+    """The new files of a group, and what is known of their rows.
+
+    Args:
+        task: of the group.
+        creator: of the files.
+        fields: that they have.
+        properties: how they are written.
+        modes: of metrics, by field id.
+        locations: where they are.
+        order: by which rows may be sorted.
+        is_proved: whether rows are read back and compared, or counted alone.
+        batch_bytes: of a file, for the rows that are decoded at once.
+        most_held_bytes: of rows that are in no row group yet.
+        share_left: about how many live rows are still to be read for a partition that has got so many until now.
+        finished: by their numbers, in the order in which they were opened.
+        unchecked: looks at those that are finished and were not looked at.
+        positions: where rows went.
+        proof: of the rows in them.
+    """
+
+    task: GroupTask
+    creator: Creator
+    fields: tuple[NestedField, ...]
+    properties: ParquetProperties
+    modes: Mapping[int, MetricsMode]
+    locations: DataLocations
+    order: tuple[OrderedColumn, ...]
+    is_proved: bool
+    batch_bytes: int
+    most_held_bytes: int
+    share_left: Callable[[int], float]
+    finished: dict[int, OutputFile] = field(default_factory=dict)
+    unchecked: list[Callable[[], None]] = field(default_factory=list)
+    positions: PositionMapBuilder = field(default_factory=PositionMapBuilder)
+    proof: RowProof = field(default_factory=RowProof)
+    _opened: int = 0
+
+    def next_number(self) -> int:
+        """Of the file that is opened now.
+
+        Raises:
+            GroupLeftOut: it would be one too many.
+        """
+        move, number = self.task.move, self._opened
+        if move is not None and move.most_files is not None and number >= move.most_files:
+            raise GroupLeftOut(
+                f"its {count(len(self.task.inputs), 'files')} would become more: their rows are in too many partitions "
+                f"of spec {self.task.spec_id} (--rewrite-all moves them all the same)"
+            )
+        self._opened += 1
+        return number
+
+    def check(self) -> None:
+        """Look at the files that are finished."""
+        while self.unchecked:
+            self.unchecked.pop(0)()
+
+
+class PartitionWriter:
+    """The rows of a group that go to one partition, on their way to one new file after the other.
+
+    Args:
+        files: of the group.
+        folder: of the partition, by which its files may be together.
+        partition: where the group is moved to another spec, else None.
+    """
+
+    def __init__(self, files: NewFiles, folder: str, partition: StoredPartition | None) -> None:
+        self._files = files
+        self._partition = partition
+        self._folder = folder
+        self._pending: deque[Piece] = deque()
+        self._output: _Output | None = None
+        self._bytes_per_row: float | None = None
+        self._rows = 0  # that it was given
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a file is begun and not finished."""
+        return self._output is not None
+
+    @property
+    def held_bytes(self) -> int:
+        """Of rows that are in no row group yet."""
+        return 0 if self._output is None else self._output.parquet.held_bytes
+
+    @property
+    def written_bytes(self) -> int:
+        """Of the file that is open."""
+        return 0 if self._output is None else self._output.parquet.written_bytes
+
+    def add(self, piece: Piece) -> None:
+        """Take rows, and write the row groups that they complete."""
+        self._pending.append(piece)
+        self._rows += piece.rows.num_rows
+        if self._output is None:
+            self._open()
+        else:
+            self._output.parquet.add(piece.rows)
+        while self._output is not None and self._output.parquet.write_group():
+            self._after_group(self._output)
+
+    def write_held(self) -> None:
+        """Write a row group of all rows that are in none yet, for the room that they take."""
+        assert self._output is not None
+        self._output.parquet.write_held()
+        self._after_group(self._output)
+
+    def end(self) -> None:
+        """Write what is left, and finish the file."""
+        if self._output is not None:
+            self._close(self._output, whole=True)
+
+    def abort(self) -> None:
+        """Write nothing more, and create nothing."""
+        if self._output is not None:
+            self._output.parquet.abandon()
+            self._output.sink.abort()
+
+    def _after_group(self, output: _Output) -> None:
+        """Take note of a row group that was written, and end the file where it should end."""
+        self._settle(output)
+        self._bytes_per_row = output.parquet.bytes_per_row
+        if self._files.task.rolling.closes(output.parquet.written_bytes, self._left_bytes()):
+            self._close(output, whole=False)
+            if self._pending:
+                self._open()
+
+    def _left_bytes(self) -> int:
+        """About how many bytes the rows take that are in no row group yet, if as many are live as were until now."""
+        if self._bytes_per_row is None:
+            return self._files.task.expected_bytes
+        held = sum(piece.rows.num_rows for piece in self._pending)
+        return int((held + self._files.share_left(self._rows)) * self._bytes_per_row)
+
+    def _open(self) -> None:
+        """Begin an output with the rows that are in none yet."""
+        files = self._files
+        row_group_bytes = files.task.rolling.row_group_bytes(
+            self._left_bytes(), files.properties.row_group_bytes
+        )
+        number = files.next_number()
+        writer = files.creator.create(self._place)
+        sink = Sink(writer)
+        parquet = ParquetWriter(
+            cast("Any", sink),
+            writer.path,
+            fields=files.fields,
+            properties=replace(files.properties, row_group_bytes=row_group_bytes),
+            modes=files.modes,
+            bytes_per_row=self._bytes_per_row,
+            most_held_bytes=files.most_held_bytes,
+        )
+        order = OrderCheck(files.order) if files.task.sort_order_id else None
+        self._output = _Output(number=number, writer=writer, sink=sink, parquet=parquet, order=order)
+        for piece in self._pending:
+            parquet.add(piece.rows)
+
+    def _place(self, name: str) -> str:
+        return self._files.locations.path(self._folder, name)
+
+    def _settle(self, output: _Output) -> None:
+        """Take note of the rows that are in row groups by now: where they are, and of what they are proved by."""
+        while output.rows < output.parquet.written_rows:
+            piece = self._pending.popleft()
+            count = min(piece.rows.num_rows, output.parquet.written_rows - output.rows)
+            rows, positions = piece.rows.slice(0, count), piece.positions[:count]
+            if count < piece.rows.num_rows:
+                rest = Piece(piece.input, piece.positions[count:], piece.rows.slice(count))
+                self._pending.appendleft(rest)
+            self._files.positions.add(piece.input, positions, output.number, output.rows)
+            if self._files.is_proved:
+                output.proof += row_proof(rows)
+            if output.order is not None:
+                output.order.see(rows)
+            output.rows += count
+
+    def _close(self, output: _Output, *, whole: bool) -> None:
+        """Finish an output, with all rows that it was given or its row groups alone; it is looked at later."""
+        files = self._files
+        metrics = output.parquet.close() if whole else output.parquet.close_at_group_end()
+        assert metrics is not None
+        self._settle(output)
+        size_bytes, path = output.writer.size_bytes, output.writer.path
+        output.writer.commit()
+        self._output = None
+        files.unchecked.append(
+            partial(
+                check_stored,
+                files.creator.storage,
+                path,
+                size_bytes=size_bytes,
+                count=output.rows,
+                proof=output.proof if files.is_proved else None,
+                batch_bytes=files.batch_bytes,
+            )
+        )
+        files.proof += output.proof
+        is_sorted = output.order is not None and output.order.holds
+        files.finished[output.number] = OutputFile(
+            path=path,
+            size_bytes=size_bytes,
+            metrics=metrics,
+            sort_order_id=files.task.sort_order_id if is_sorted else 0,
+            partition=self._partition,
+        )
