@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from iceberg_cli.errors import CommitConflict
 from iceberg_cli.iceberg.branch.head import BranchHead, head_of
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import branch_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.plan import VERB
@@ -89,6 +90,7 @@ def test_a_next_try_reads_what_others_changed_alone(version: int, one_file: bool
     assert (run.report.status, run.report.counts["remapped_deletes_count"]) == ("done", 3)
     assert [n for n, _ in run.rows] == sorted({*NUMBERS} - {1, 102, 13}, key=str)
 
+    assert not storage.named(0, "read", "-positions.arrow")  # nothing had arrived
     suffix = "puffin" if version > 2 else "parquet"
     manifests = ["201-m3.avro", "202-m3.avro", "203-m3.avro"]
     for number, last, read in ((1, 1, {"p1"}), (2, 2, {"p2"}), (3, 3, {"p1", "p3"})):
@@ -96,6 +98,8 @@ def test_a_next_try_reads_what_others_changed_alone(version: int, one_file: bool
         # Which delete files stay is written anew; one that no other reader needs goes with what it names.
         assert manifests[last - 1] in listed
         assert listed <= {*manifests[:last]}
+        if not one_file:  # nothing but what tells where rows of that partition went
+            assert listed == {manifests[each - 1] for each in ({2} if number == 2 else {1, last})}
         deletes = {f"{each}-deletes.{suffix}" for each in read}
         assert {each for each in storage.named(number, "read", suffix) if each[0] == "p"} == deletes
         assert len(storage.named(number, "read", "-positions.arrow")) == 1
@@ -131,6 +135,50 @@ def test_what_others_commit_while_a_commit_is_made_is_read_before_it_is_sent(
     assert sum(each.startswith("put snap-") for each in storage.tries[-1]) - commits == lists
     reload(table, found)
     assert [n for n, _ in rows_of(table)] == sorted([*NUMBERS, *range(500, 500 + commits)], key=str)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_of_a_group_files_with_the_same_deletes_as_before_are_left_alone(version: int) -> None:
+    table = a_table(version, MemoryStorage())
+    only = {"referenced_data_file": table.path("x0")} if version == 2 else {}
+    (table.positions if version == 2 else table.vectors)("before", {"x0": {4}}, k="x", **only)
+    table.commit(200)
+
+    def delete(table: RowsTable) -> None:
+        only = {"referenced_data_file": table.path("x1")} if version == 2 else {}
+        (table.positions if version == 2 else table.vectors)("p", {"x1": {5}}, k="x", **only)
+        table.commit(201)
+
+    run = rewrite(table, meanwhile=delete)
+    assert run.report is not None
+    assert (run.report.status, run.report.counts["remapped_deletes_count"]) == ("done", 1)
+    assert [n for n, _ in run.rows] == sorted({*NUMBERS} - {4, 15}, key=str)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [(None, "a group that is finished kept it, and it is not there"), (b"ARROW1", "no readable Arrow file")],
+)
+def test_where_it_cannot_be_told_where_rows_went_their_group_is_left_out(
+    data: bytes | None, reason: str
+) -> None:
+    storage = MemoryStorage()
+    table = a_table(2, storage)
+
+    def delete(table: RowsTable) -> None:
+        by_position(table, "p", {"x1": [5]}, k="x")
+        table.added[-1]["referenced_data_file"] = table.path("x1")
+        table.commit(201)
+        for each in [*storage.list(f"{table.location}/_iceberg_cli/groups")]:
+            if each.path.endswith("-positions.arrow"):
+                storage.delete([each.path])
+                if data is not None:
+                    storage.put_if_absent(each.path, data)
+
+    run = rewrite(table, meanwhile=delete, where="k = 'x'")
+    assert isinstance(run.error, CommitConflict)
+    assert reason in str(run.error)
+    assert (run.own, len(run.left)) == ([], 2 * FILES)
 
 
 def renumbered(name: str, by: int) -> Callable[[pa.Table], pa.Table]:
@@ -174,3 +222,23 @@ def test_what_was_read_before_is_taken_of_manifests_that_are_listed_alike(listed
     storage.tries.append([])
     assert rows_of(now, earlier=earlier) == expected
     assert len(storage.tries[-1]) == listed.startswith("with ")
+
+
+@pytest.mark.parametrize("changed", ["specs", "types"])
+def test_where_partitions_have_other_keys_all_manifests_are_read_again(changed: str) -> None:
+    storage = WatchedStorage()
+    found = opened(storage, a_table(3, storage).publish())
+    found.table.load()
+    head = head_of(found.table, "main")
+    earlier, metadata = branch_files(found.table, head), found.table.metadata
+    if changed == "specs":
+        other = replace(metadata, partition_specs=metadata.partition_specs[:1])
+    else:
+        column = replace(metadata.current_schema().fields[0], type="int")
+        schemas = (
+            replace(metadata.current_schema(), fields=(column, *metadata.current_schema().fields[1:])),
+        )
+        other = replace(metadata, schemas=schemas)
+    storage.tries.append([])
+    branch_files(found.table, head, earlier=replace(earlier, metadata=other))
+    assert len(storage.tries[-1]) == 2 * FILES
