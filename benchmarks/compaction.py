@@ -1,8 +1,15 @@
-"""`python -m benchmarks compaction`: `rewrite-data-files`, against a copy by pyarrow and against Spark's procedure."""
+"""`python -m benchmarks compaction`: `rewrite-data-files`, against a copy by pyarrow and against Spark's procedure.
+
+`python -m benchmarks.compaction LOCATION` rewrites a table while another writer is once faster, and prints how many
+seconds passed from there to the commit, and how many in all.
+"""
 
 from __future__ import annotations
 
 import io
+import json
+import sys
+import time
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,10 +20,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.bench import Bench, Row
-from benchmarks.measure import Run
+from benchmarks.bench import Bench, BenchTable, Row
+from benchmarks.measure import PYTHON, Run, run
 from benchmarks.peers import Session
 from benchmarks.rows import COLD, WARM, floor, matching, verb
+from iceberg_cli.cli.context import now_ms
+from iceberg_cli.formats.open import open_table
+from iceberg_cli.iceberg.verbs.rewrite_data_files.plan import VERB
+from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
+from iceberg_cli.operation.parts import apply
+from iceberg_cli.operation.runtime import system_runtime
+from iceberg_cli.plan.events import COMMIT, AnyEvent, CommitEnded, PhaseBegun
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.iceberg_files import DATA, EQUALITY_DELETES, Json
 from tests.delete_tables import DeleteTable
@@ -25,6 +39,8 @@ SIZES: Final = {"S": (60, 3_000), "M": (600, 13_000), "L": (600, 130_000)}  # fi
 PARTITIONS: Final = 12
 _WORDS: Final = 20_000
 _FEW_WORDS: Final = 200
+_MANY: Final = {"S": (1_000, 10), "M": (10_000, 100), "L": (100_000, 1_000)}  # files of few rows, partitions
+_FEW_ROWS: Final = 200  # about 10 KB
 _EQUALITY: Final = 100
 _DELETED_KEYS: Final = 500  # of each equality delete file
 
@@ -109,6 +125,8 @@ def compaction_rows(bench: Bench) -> Iterator[Row]:
             copy = floor(COPY, table, matching("f*.parquet"))
             for row, bar in zip((proved, unproved), work.floor, strict=True):
                 yield replace(row, peer="floor: pyarrow copy, 2 processes", theirs=copy, look=None, bar=bar)
+        if work is _WORKS[0]:
+            yield from _beside_itself(bench, table, proved)
         if not bench.spark:
             continue
         call = SPARK.format(work.name)
@@ -129,6 +147,57 @@ def compaction_rows(bench: Bench) -> Iterator[Row]:
             )
             for row, bar in zip((proved, unproved), work.cold or (), strict=False):
                 yield replace(row, peer=COLD, theirs=partial(session.call, call, cold=True), bar=bar)
+
+    yield from _many_files(bench)
+
+
+def _beside_itself(bench: Bench, table: BenchTable, row: Row) -> Iterator[Row]:
+    """The same rows without partitions, against those with; and a commit that is tried again, against the whole run."""
+    files, rows = SIZES[bench.size_name]
+    whole = bench.table("whole", partial(make_rows_table, files=files, rows=rows, version=2, partitions=0))
+
+    def both_fresh() -> None:
+        table.fresh()
+        whole.fresh()
+
+    options = ("--target-size", "32MiB")
+    yield replace(
+        row,
+        name=f"v2, no partitions, target 32 MiB, {files} files",
+        peer=f"in {PARTITIONS} partitions",
+        ours=verb("rewrite-data-files", whole, *options),
+        theirs=verb("rewrite-data-files", table, *options),
+        before=both_fresh,
+        look=partial(rows_of_head, whole.location),
+        their_look=partial(rows_of_head, table.location),
+        bar=1.1,
+    )
+    done: list[dict[str, float]] = []
+
+    def again() -> Run:
+        found = run([PYTHON, "-m", "benchmarks.compaction", table.location])
+        done.append(json.loads(found.output))
+        return replace(found, seconds=done[-1]["again"])
+
+    def in_all() -> Run:
+        return Run(seconds=done[-1]["all"], cpu_seconds=0, peak_mb=0, driver_mb=0)
+
+    yield Row("a commit that was lost, tried again", "its whole run", again, in_all, table.fresh, bar=0.05)
+
+
+def _many_files(bench: Bench) -> Iterator[Row]:
+    """Files of about 10 KB, many to a partition."""
+    files, partitions = _MANY[bench.size_name]
+    table = bench.table(
+        "many", partial(make_rows_table, files=files, rows=_FEW_ROWS, version=2, partitions=partitions)
+    )
+    if bench.spark:
+        with Session(f"{bench.root}/wh") as session:
+            yield Row(
+                f"{files:,} files of 10 KB, {partitions:,} partitions", WARM, verb("rewrite-data-files", table),
+                partial(session.second_call, {"sql": SPARK.format("many")}, table.fresh), table.fresh,
+                look=partial(rows_of_head, table.location), bar=1 / 3, most_mb=1000, pairs=1,
+            )  # fmt: skip
 
 
 def rows_of_head(location: str, _: Run) -> Hashable:
@@ -166,8 +235,10 @@ FIELDS: Final = [
 ]  # fmt: skip
 
 
-def make_rows_table(location: str, *, files: int, rows: int, version: int, equality: int = 0) -> None:
-    """A table of 12 partitions in files of zstd; of version 3, a tenth of the rows of each file is deleted.
+def make_rows_table(
+    location: str, *, files: int, rows: int, version: int, equality: int = 0, partitions: int = PARTITIONS
+) -> None:
+    """A table in files of zstd; of version 3, a tenth of the rows of each file is deleted.
 
     Args:
         location: of the table.
@@ -175,6 +246,7 @@ def make_rows_table(location: str, *, files: int, rows: int, version: int, equal
         rows: of each.
         version: of the format.
         equality: delete files by the number of rows, each of one partition.
+        partitions: in which the files are in turn; 0: it has none.
     """
     table = DeleteTable(storage=LocalStorage(), location=location, format_version=version, schema=SCHEMA)
     table.document["properties"] = {"write.parquet.compression-codec": "zstd"}
@@ -182,7 +254,7 @@ def make_rows_table(location: str, *, files: int, rows: int, version: int, equal
     drawn = np.random.default_rng(7)
     words = np.array([f"word{number:05d}" for number in range(_WORDS)])
     for number in range(files):
-        k = f"p{number % PARTITIONS:02d}"
+        k = f"p{number % (partitions or PARTITIONS):02d}"
         columns = [
             pa.array(np.arange(rows) + number * rows),
             pa.array([k] * rows),
@@ -204,7 +276,8 @@ def make_rows_table(location: str, *, files: int, rows: int, version: int, equal
             compression="zstd",
             store_schema=False,
         )
-        table.add(table.file(f"f{k}-{number}.parquet", sink.getvalue(), DATA, rows), k=k)
+        entry = table.file(f"f{k}-{number}.parquet", sink.getvalue(), DATA, rows)
+        table.add(entry, k=k if partitions else None)
     table.commit(1)
     if version >= 3:
         for first in range(PARTITIONS):
@@ -229,3 +302,38 @@ def add_equality_deletes(table: DeleteTable, name: str, keys: list[int], *, k: s
     pq.write_table(pa.table([pa.array(keys, pa.int64())], schema=pa.schema(FIELDS[:1])), sink)
     entry = table.file(f"{name}.parquet", sink.getvalue(), EQUALITY_DELETES, len(keys), equality_ids=[1])
     table.add(entry, k=k)
+
+
+def _tried_again(location: str) -> dict[str, float]:
+    """Seconds from where another writer is faster to the commit after it, and of the whole run."""
+    moments: list[float] = []
+
+    def see(event: AnyEvent) -> None:
+        if isinstance(event, PhaseBegun) and event.phase == COMMIT and not moments:
+            _append(location)
+            moments.append(time.perf_counter())
+        if isinstance(event, CommitEnded):
+            moments.append(time.perf_counter())
+
+    started = time.perf_counter()
+    table = open_table(location, storage_options={}, catalog_config=None, on_event=see)
+    planned = VERB.plan(table, RewriteDataFiles(single_commit=True), as_of_ms=now_ms())
+    report = apply(planned, table, VERB, system_runtime(on_event=see, host="bench", process_id=1))
+    _, lost, committed = moments
+    assert report.status == "done"
+    return {"again": committed - lost, "all": time.perf_counter() - started}
+
+
+def _append(location: str) -> None:
+    """Another writer's commit of a file of a row."""
+    newest = max(Path(f"{location}/metadata").glob("v*.metadata.json"), key=lambda path: path.stat().st_mtime)
+    version = int(newest.name[1:].partition(".")[0])
+    table = DeleteTable(storage=LocalStorage(), location=location, format_version=2, schema=SCHEMA)
+    table.reload(json.loads(newest.read_text()), version)
+    table.data(f"other-{version}", 1, k="p00")
+    table.commit(10**9 + version)
+    table.publish()
+
+
+if __name__ == "__main__":
+    print(json.dumps(_tried_again(sys.argv[1])))

@@ -19,10 +19,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from benchmarks import slopes
 from benchmarks.bench import Bench, BenchTable, show
+from benchmarks.compaction import make_rows_table
 from benchmarks.measure import OURS, PYTHON, run
 from benchmarks.rows import DAILY, day_one, expiry, shown_file
 from benchmarks.tables import SIZES
@@ -53,6 +55,12 @@ SHARED = {
     "L": (1_000, 100, (50_000, 200_000, 500_000, 1_000_000, 2_000_000)),
 }
 REPEATED = 300_000  # entries up to which a point is the median of three runs
+ROWS = {
+    "S": (100_000, 300_000, 1_000_000),
+    "M": (1_000_000, 3_000_000, 10_000_000),
+    "L": (1_000_000, 3_000_000, 10_000_000, 30_000_000),
+}
+ROWS_OF_FILE = 10_000
 HEADER = "work | entries | seconds | cpu s | MB | driver | requests | reads | MB read | journal"
 WIDTHS = (28, 11, 8, 7, 6, 6, 9, 7, 8, 9)
 FIT_WIDTHS = (28, 13, 5, 17, 32, 5, 12, 12)
@@ -80,6 +88,12 @@ def main(bench: Bench) -> None:
     together = TOGETHER[max(0, LAST[bench.size_name] - STEPS) : LAST[bench.size_name]]
     snapshots, files, splits = SHARED[bench.size_name]
     daily = [(Size(snapshots, files, 10, shared), daily_jobs) for shared in splits]
+    for rows in ROWS[bench.size_name]:
+        made = bench.table(f"rows{rows}", partial(_rows_table, rows=rows))
+        rewrite = ["rewrite-data-files", made.location, "-q", "--yes"]
+        job = Job("rewrite-data-files, by rows", made, rewrite, made.fresh, "rows")
+        points += [point for point in [measure(bench, job)] if point]
+        made.remove()
     for number, (size, jobs) in enumerate([*((size, whole_jobs) for size in together), *daily]):
         table = bench.table(f"step{number}", partial(make_table, size=size))
         points += [point for job in jobs(table, size) if (point := measure(bench, job))]
@@ -87,6 +101,12 @@ def main(bench: Bench) -> None:
     show(slopes.HEADER.split(" | "), FIT_WIDTHS)
     for cells in slopes.cells_of_fits(points):
         show(cells, FIT_WIDTHS)
+
+
+def _rows_table(location: str, *, rows: int) -> SimpleNamespace:
+    files = rows // ROWS_OF_FILE
+    make_rows_table(location, files=files, rows=ROWS_OF_FILE, version=2)
+    return SimpleNamespace(rows=rows, live_files=files)
 
 
 def whole_jobs(table: BenchTable, size: Size) -> Iterator[Job]:
