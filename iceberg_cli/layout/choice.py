@@ -153,7 +153,10 @@ def _group_starts(files: _Files, settings: CompactionSettings) -> Ints:
         share = max(targets, int(totals.sum()) // enough // target) * target
         numbers = np.maximum(numbers, np.minimum(-(-totals // share), totals // (targets * target)))
     numbers = np.maximum(numbers, 1)
-    shares = np.minimum(-(-totals // (numbers * target)) * target, most)
+    down, up = totals // (numbers * target), -(-totals // (numbers * target))
+    # What is less than a target joins the last group, which then is not much larger than those that others wait for.
+    joins = (down > 0) & (totals - numbers * down * target < target)
+    shares = np.minimum(np.where(joins, down, up) * target, most)
 
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(files.expected_bytes)])
     begins = ends[:-1]
