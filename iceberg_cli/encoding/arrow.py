@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,15 @@ def array_of(values: npt.NDArray[Any], valid: Bools | None = None) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [bitmap_of(valid), pa.py_buffer(data)])
 
 
+_PLAIN: Final = frozenset(
+    kind.id
+    for kind in (
+        pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32(),
+        pa.time64("us"), pa.timestamp("us"), pa.decimal128(9), pa.binary(16),
+    )
+)  # fmt: skip
+
+
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """A column in one piece."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -37,6 +46,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     types what they mean to others: Parquet files that Arrow wrote record these, and none of it is the table's.
     """
     types = pa.types
+    if kind.id in _PLAIN:  # most are, and files may be small
+        return kind
     if isinstance(kind, pa.BaseExtensionType):
         return plain_type(kind.storage_type)
     if types.is_dictionary(kind) or types.is_run_end_encoded(kind):

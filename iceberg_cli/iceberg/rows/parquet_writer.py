@@ -111,20 +111,15 @@ class ParquetWriter:
         Raises:
             CorruptFile: a value is null that must not be, or is no value of its column's type.
         """
-        self.add(rows)
+        try:
+            self.add(fit(rows, self._schema))
+        except MisfitError as error:
+            raise CorruptFile(self._path, "rows", f"they do not fit the schema: {error}") from error
         while self.write_group():
             pass
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows as `write` does, and write nothing yet.
-
-        Raises:
-            CorruptFile: a value is null that must not be, or is no value of its column's type.
-        """
-        try:
-            rows = fit(rows, self._schema)
-        except MisfitError as error:
-            raise CorruptFile(self._path, "rows", f"they do not fit the schema: {error}") from error
+        """Add rows that are known to fit the schema of the file, and write nothing yet."""
         self._held.append(rows)
         self._held_rows += rows.num_rows
         self._held_bytes += rows.nbytes

@@ -218,6 +218,7 @@ class PartitionWriter:
 
     def _settle(self, output: _Output) -> None:
         """Take note of the rows that are in row groups by now: where they are, and of what they are proved by."""
+        settled = []
         while output.rows < output.parquet.written_rows:
             piece = self._pending.popleft()
             count = min(piece.rows.num_rows, output.parquet.written_rows - output.rows)
@@ -226,11 +227,12 @@ class PartitionWriter:
                 rest = Piece(piece.input, piece.positions[count:], piece.rows.slice(count))
                 self._pending.appendleft(rest)
             self._files.positions.add(piece.input, positions, output.number, output.rows)
-            if self._files.is_proved:
-                output.proof += row_proof(rows)
+            settled.append(rows)
             if output.order is not None:
                 output.order.see(rows)
             output.rows += count
+        if settled and self._files.is_proved:  # of small files many at once
+            output.proof += row_proof(pa.concat_tables(settled))
 
     def _close(self, output: _Output, *, whole: bool) -> None:
         """Finish an output, with all rows that it was given or its row groups alone; it is looked at later."""
