@@ -61,6 +61,7 @@ ROWS = {
     "L": (1_000_000, 3_000_000, 10_000_000, 30_000_000),
 }
 ROWS_OF_FILE = 10_000
+BY_ROWS = "rewrite-data-files, by rows"  # its entries are rows
 HEADER = "work | entries | seconds | cpu s | MB | driver | requests | reads | MB read | journal"
 WIDTHS = (28, 11, 8, 7, 6, 6, 9, 7, 8, 9)
 FIT_WIDTHS = (28, 13, 5, 17, 32, 5, 12, 12)
@@ -91,7 +92,7 @@ def main(bench: Bench) -> None:
     for rows in ROWS[bench.size_name]:
         made = bench.table(f"rows{rows}", partial(_rows_table, rows=rows))
         rewrite = ["rewrite-data-files", made.location, "-q", "--yes"]
-        job = Job("rewrite-data-files, by rows", made, rewrite, made.fresh, "rows")
+        job = Job(BY_ROWS, made, rewrite, made.fresh, "rows")
         points += [point for point in [measure(bench, job)] if point]
         made.remove()
     for number, (size, jobs) in enumerate([*((size, whole_jobs) for size in together), *daily]):
