@@ -88,7 +88,7 @@ def _after_another(
             verb=verb.name,
             status="partial",
             counts=dict.fromkeys(verb.result_columns, 0),
-            notes=(f"{error.message}.",),
+            notes=(f"{error.message}.", error.next_step),
         )
     except IcebergCliError as error:
         raise _with_state(error, [before]) from None

@@ -385,6 +385,26 @@ def test_memory_of_a_maintenance_is_shared_by_the_tables_that_are_worked_on_side
     assert maintained(tmp_path, "{}", "--memory", "none", "--yes").code == 2
 
 
+@pytest.mark.parametrize("at_first", ["no snapshot", "one file"])
+def test_a_saved_plan_with_nothing_to_do_does_nothing_whatever_came_since(
+    tmp_path: Path, at_first: str
+) -> None:
+    folder, saved = tmp_path / "t", tmp_path / "plan.json"
+    table = RowsTable(storage=LocalStorage(), location=str(folder), format_version=2)
+    if at_first == "one file":
+        numbers(table, "first", [1000], k="x")
+        table.commit(1)
+    table.publish()
+    assert iceberg_cli("plan", folder, VERB, "-o", saved).code == 0
+    for number in range(6):
+        numbers(table, f"x{number}", [number], k="x")
+    table.commit(2)
+    table.publish()
+    done = iceberg_cli("apply", saved, "--yes", *JSON)
+    assert (done.code, done.json["status"]) == (0, "nothing_to_do")
+    assert dry(folder)["due"]
+
+
 # -- rows that have no ids yet -----------------------------------------------------------------------------------------
 
 

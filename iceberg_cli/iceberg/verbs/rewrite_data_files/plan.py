@@ -174,7 +174,8 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
     if head.rows["key_metadata"].null_count < len(head.rows):
         encrypted = head.rows.filter(pc.is_valid(head.rows["key_metadata"]))["manifest_path"]
         return replace(plan, blocked_by=(f"its manifest {encrypted[0].as_py()} is encrypted",))
-    if metadata.format_version >= WITH_ROW_IDS and waiting(head.rows).any():
+    may_be_due = within is None or within.due
+    if may_be_due and metadata.format_version >= WITH_ROW_IDS and waiting(head.rows).any():
         if policy.no_assign_row_ids:
             blocked += ("some rows of the branch have no ids yet; `assign-row-ids` gives them some",)
         else:
@@ -185,7 +186,8 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
     else:
         blocked += tuple(f"{each} (--unsafe-strand-branches carries on)" for each in strands)
     if within is not None:
-        assert within.groups is not None
+        if within.groups is None:  # it lists nothing
+            return within
         blocked += (*assignment.blocked_by, *_no_room(table, policy, within.groups))
         groups = within.groups if assignment.steps else _with_row_ids(table, head, within.groups)
         return replace(
@@ -193,7 +195,7 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
             warnings=(*warnings, *assignment.warnings),
             blocked_by=tuple(blocked),
             verdicts=(*assignment.verdicts, *(each for each in within.verdicts if each.subject == PARTITION)),
-            steps=(*assignment.steps, within.steps[-1]),
+            steps=(*assignment.steps, *within.steps[-1:]),
             groups=groups,
         )
     files = branch_files(table, head, where, bounds_of=first_column(metadata))
