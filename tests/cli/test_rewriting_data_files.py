@@ -297,6 +297,17 @@ def test_a_table_whose_files_cannot_be_written_as_it_asks_is_refused(
         assert rows_of(tmp_path / "t") == list(range(5))
 
 
+def test_a_property_that_is_ignored_for_nothing_is_told(tmp_path: Path) -> None:
+    """A name that is mistyped ignores nothing, and its writer believes that it does."""
+    impl = "write.location-provider.impl"
+    a_table(tmp_path / "t", **{impl: "com.example.Mine"})
+    plan = dry(tmp_path / "t", "--unsafe-ignore-property", f"write.location-provider.imp,{impl}")
+    assert plan["blocked_by"] == []
+    (warning,) = (each for each in plan["warnings"] if "--unsafe-ignore-property" in each)
+    option = "--unsafe-ignore-property write.location-provider.imp"
+    assert warning == f"Without effect: {option}: the table has no such property, or it is obeyed."
+
+
 def test_a_run_that_will_not_fit_on_the_disk_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

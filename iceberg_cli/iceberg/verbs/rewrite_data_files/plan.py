@@ -285,6 +285,11 @@ def _obstacles(table: IcebergTable, policy: RewriteDataFiles) -> tuple[tuple[str
         for name, reason in sorted(settings.refused.items())
         if name in ignored
     ]
+    warnings += [
+        f"Without effect: --unsafe-ignore-property {name}: the table has no such property, or it is obeyed."
+        for name in ignored
+        if name not in settings.refused
+    ]
     if settings.without_effect:
         warnings.append(
             f"Without effect on files that are written here: {', '.join(settings.without_effect)}."
