@@ -59,6 +59,7 @@ _MAY_ARRIVE: Final = (
     " A file that it wrote may still arrive: `resume`, or the first run after a day, deletes it."
 )
 _LOOKS: Final = 5  # at the table, at most, while a commit is made
+_QUICK_MS: Final = 500  # what takes less to be read is new enough to be sent
 _SHOWN_LOST: Final = 20  # deletes; the others are counted
 
 
@@ -380,14 +381,16 @@ class GroupsRun(CommittingRun):
     def _newest_batch(self, results: Sequence[GroupResult], earlier: Batch | None, seen: str | None) -> Batch:
         """The commit of groups on the table as it is: where others commit meanwhile, on what these have committed.
 
-        Reading what one commit has changed takes less time than all that was read before it, so this comes close to
-        writers that commit all the time, before a request is wasted on them.
+        Where that takes long, others may well have committed; to read what these have changed takes less time than all
+        that was read before it, so this comes close to them before a request is wasted.
         """
         committed = self._groups().committed
         base = self._load(seen)
         for looks_left in reversed(range(_LOOKS)):
+            begun_ms = self.runtime.now_ms()
             batch = self.verb.batch(self.table, self.shown, results, committed=committed, earlier=earlier)
-            if batch.step is None or not looks_left or (newest := self._load()).version == base.version:
+            is_new = batch.step is None or self.runtime.now_ms() - begun_ms < _QUICK_MS or not looks_left
+            if is_new or (newest := self._load()).version == base.version:
                 break
             base, earlier = newest, batch
         return batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -107,11 +108,13 @@ def test_a_next_try_reads_what_others_changed_alone(version: int, one_file: bool
         assert len(storage.named(number, "put", f".{suffix}")) == 1
 
 
-@pytest.mark.parametrize(("commits", "lists"), [(1, 1), (3, 1), (12, 2)])
+@pytest.mark.parametrize(
+    ("commits", "takes_ms", "lists"), [(1, 600, 1), (3, 600, 1), (12, 600, 2), (3, 10, 2)]
+)
 def test_what_others_commit_while_a_commit_is_made_is_read_before_it_is_sent(
-    commits: int, lists: int
+    commits: int, takes_ms: int, lists: int
 ) -> None:
-    """So no request is lost by it, unless others commit however often one looks."""
+    """So no request is lost by it, unless others commit however often one looks, or the commit is made at once."""
     storage = WatchedStorage()
     table = a_table(2, storage)
     found = opened(storage, table.publish())
@@ -131,7 +134,9 @@ def test_what_others_commit_while_a_commit_is_made_is_read_before_it_is_sent(
 
     storage.before_read = act
     storage.tries.append([])
-    assert apply(planned, found.table, VERB, runtime(World())).status == "done"
+    clock = itertools.count(NOW_MS, takes_ms)  # each time that it is looked at
+    own = replace(runtime(World()), now_ms=lambda: next(clock))
+    assert apply(planned, found.table, VERB, own).status == "done"
     assert sum(each.startswith("put snap-") for each in storage.tries[-1]) - commits == lists
     reload(table, found)
     assert [n for n, _ in rows_of(table)] == sorted([*NUMBERS, *range(500, 500 + commits)], key=str)
