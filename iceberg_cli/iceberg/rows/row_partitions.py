@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.encoding.projection import field_id_of
 from iceberg_cli.iceberg.rows.table_columns import primitive
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.types.schema import NestedField, StructType
@@ -24,8 +25,6 @@ from iceberg_cli.iceberg.spec.types.transforms import Transform, apply, parse, r
 Places = npt.NDArray[np.int64]
 StoredPartition = tuple[bytes | None, ...]
 """A value for each field of a spec, as Appendix D's "Binary single-value serialization" has it; null is None."""
-
-_FIELD_ID: Final = b"PARQUET:field_id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +107,15 @@ def source_types(fields: Sequence[NestedField]) -> dict[int, str]:
 
 def column_of(rows: pa.Table, field_id: int) -> pa.Array | None:
     """The values of a column by its field id, which may be in structs, UUIDs as 16 bytes; None where there is none."""
-    for place, field in enumerate(rows.schema):
-        found = _found(rows.column(place).combine_chunks(), field, field_id)
-        if found is not None:
-            return found.storage if isinstance(found, pa.ExtensionArray) else found
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if (found := _found(column, field, field_id)) is not None:
+            whole = found.combine_chunks()
+            return whole.storage if isinstance(whole, pa.ExtensionArray) else whole
     return None
 
 
-def _found(column: pa.Array, field: pa.Field, field_id: int) -> pa.Array | None:
-    if (field.metadata or {}).get(_FIELD_ID) == str(field_id).encode():
+def _found(column: pa.ChunkedArray, field: pa.Field, field_id: int) -> pa.ChunkedArray | None:
+    if field_id_of(field) == field_id:
         return column
     if pa.types.is_struct(field.type):
         # Flattened, they are null where the struct is.
