@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -100,9 +101,9 @@ def moved_deletes(
     positions: dict[tuple[int, int], Positions] = {**known.positions}
     dropped: dict[int, str] = {}
     paths, records = inputs["path"].to_pylist(), inputs["record_count"].to_pylist()
+    places = _by_group(numbers)
     for result in results:
-        rows = np.flatnonzero(numbers == result.number)
-        if not mask[rows].any():
+        if result.number not in places or not mask[rows := places[result.number]].any():
             continue
         try:
             moves, then = _kept(table, result)
@@ -132,12 +133,18 @@ def moved_deletes(
 def _digests(files: BranchFiles, inputs: pa.Table) -> dict[int, bytes]:
     """Of each group, of the position deletes and vectors that may apply to its files now."""
     applied = rules.applied_deletes(inputs, files.deletes, everywhere=(), until=np.iinfo(np.int64).max)
-    numbers, found = inputs["group"].to_numpy(), dict[int, bytes]()
     paths = hash_column(inputs["path"].combine_chunks())
-    for number in np.unique(numbers).tolist():
-        own = numbers == number
-        found[number] = np.stack([paths[own], applied.position_digests[own]]).tobytes()
-    return found
+    return {
+        number: np.stack([paths[own], applied.position_digests[own]]).tobytes()
+        for number, own in _by_group(inputs["group"].to_numpy()).items()
+    }
+
+
+def _by_group(numbers: npt.NDArray[np.int64]) -> dict[int, npt.NDArray[np.int64]]:
+    """The places of each group's inputs, ascending."""
+    order = np.argsort(numbers, kind="stable")
+    ends = np.flatnonzero(np.diff(numbers[order])) + 1
+    return {int(numbers[own[0]]): own for own in np.split(order, ends) if len(own)}
 
 
 def _delete_manifests(files: BranchFiles, inputs: pa.Table) -> pa.Table:
