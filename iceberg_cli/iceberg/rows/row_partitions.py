@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.rows.table_columns import primitive
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.types.schema import NestedField, StructType
 from iceberg_cli.iceberg.spec.types.single_value import to_bytes
-from iceberg_cli.iceberg.spec.types.transforms import Transform, apply, parse, result_type
+from iceberg_cli.iceberg.spec.types.transforms import apply, parse, result_type
 
 Places = npt.NDArray[np.int64]
 StoredPartition = tuple[bytes | None, ...]
@@ -62,7 +62,7 @@ class RowPartitioner:
     def _column(self, source_id: int, transform: str, rows: pa.Table) -> pa.Array:
         column = column_of(rows, source_id)
         assert column is not None  # see `obstacle_to`
-        return _transformed(parse(transform), self.types[source_id], column)
+        return apply(parse(transform), self.types[source_id], column)
 
     def result_types(self) -> tuple[str, ...]:
         """Of the fields of the spec."""
@@ -88,7 +88,7 @@ def obstacle_to(spec: PartitionSpec, fields: Sequence[NestedField]) -> str | Non
         kind = primitive(types[each.source_id])
         own = pa.binary(16) if isinstance(kind, pa.ExtensionType) else kind
         try:
-            _transformed(transform, types[each.source_id], pa.array([], own))
+            apply(transform, types[each.source_id], pa.array([], own))
         except ValueError as error:
             return f"its field {each.name}: {error}"
     return None
@@ -132,16 +132,8 @@ def stored_partition(types: Sequence[str], values: Sequence[Any]) -> StoredParti
     )
 
 
-def _transformed(transform: Transform, type_: str, column: pa.Array) -> pa.Array:
-    if transform.kind == "void":
-        return pa.nulls(len(column))
-    return apply(transform, type_, column)
-
-
 def _codes(column: pa.Array) -> Places:
     """A number for each value: equal where values are in one partition, which 0.0 and -0.0 are not, and NaNs are."""
-    if pa.types.is_null(column.type):
-        return np.zeros(len(column), np.int64)
     if pa.types.is_floating(column.type):
         doubles = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
         bits = np.where(np.isnan(doubles), np.nan, doubles).view(np.int64)

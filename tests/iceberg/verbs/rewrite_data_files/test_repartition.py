@@ -119,6 +119,7 @@ TRANSFORMS: dict[str, tuple[str, Any, list[Any]]] = {
     "truncate[2]": ("string", pa.string(), ["ab", "abc", "üäö"]),
     "truncate[3]": ("decimal(9, 2)", pa.decimal128(9, 2), DECIMALS),
     "truncate[1]": ("binary", pa.binary(), [b"\x00\x01", b"", b"\x00"]),
+    "void": ("double", pa.float64(), [1.5, -0.0, 0.0]),
     "year": ("date", pa.date32(), [each.date() for each in MOMENTS]),
     "month": ("timestamp", pa.timestamp("us"), MOMENTS),
     "day": (
