@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -96,6 +97,7 @@ def new_table(
     def make() -> tuple[str, str]:
         folder = f"{root}/{uuid.uuid4()}"
         write(storage, f"{folder}/t")
+        time.sleep(0.002)  # a file of the millisecond from which a command counts ages is too young to go
         return f"{folder}/t", f"{folder}/*"
 
     return make
