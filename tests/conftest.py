@@ -55,6 +55,7 @@ from tests.spark_tables.sessions import (
 )
 from tests.toxiproxy import toxiproxy
 from tests.vending import rest_with_users
+from tests.worker_memory import WorkerMemory
 
 __all__ = [
     "azurite",
@@ -121,6 +122,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if folder := os.environ.get(FOLDER):
         config.pluginmanager.register(RefusalsSeen(folder=Path(folder)))
     config.pluginmanager.register(shards.plugin(config))
+    config.pluginmanager.register(WorkerMemory())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
