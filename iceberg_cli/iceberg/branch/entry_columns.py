@@ -24,7 +24,7 @@ from iceberg_cli.iceberg.spec.manifests.unfit_entries import VECTOR_FIELDS
 from iceberg_cli.iceberg.spec.types.partition_keys import in_spec_order, partition_keys
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.types.schema import Type
-from iceberg_cli.iceberg.spec.types.transforms import parse, result_type
+from iceberg_cli.iceberg.spec.types.transforms import result_types
 from iceberg_cli.paths import path_key_column
 
 Ints = npt.NDArray[np.int64]
@@ -263,7 +263,7 @@ class EntryReader:
                 mine = in_spec_order(whole.take(pa.array(rows)), batch.partition_ids, spec)
             except ValueError as error:
                 raise CorruptFile(path, "field partition", str(error)) from error
-            keys = partition_keys(spec_id, mine, self._types_of(spec))
+            keys = partition_keys(spec_id, mine, result_types(spec, self.types))
             order.append(rows)
             parts.append(keys)
             if only_keys:
@@ -277,13 +277,6 @@ class EntryReader:
             return pa.array([], pa.binary()), chosen, tuples
         places = np.argsort(np.concatenate(order), kind="stable")
         return pa.concat_arrays(parts).take(pa.array(places)), chosen, tuples
-
-    def _types_of(self, spec: PartitionSpec) -> list[str]:
-        sources = [self.types.get(field.source_id, "unknown") for field in spec.fields]
-        return [
-            result_type(parse(field.transform), source) if isinstance(source, str) else "unknown"
-            for field, source in zip(spec.fields, sources, strict=True)
-        ]
 
 
 def lowest_of(tables: Sequence[pa.Table]) -> pa.Table:

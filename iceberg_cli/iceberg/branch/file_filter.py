@@ -93,8 +93,7 @@ class FileFilter:
                 return np.zeros(len(partitions), np.bool_)
             field = spec.fields[places[0]]
             transform = parse(field.transform)
-            source = types.get(field.source_id, "unknown")
-            type_ = result_type(transform, source) if isinstance(source, str) else "unknown"
+            type_ = result_type(transform, types.get(field.source_id, "unknown"))
             targets = [value_of(each, type_, transform.kind, field.name) for each in condition.values]
             chosen &= _met(condition.operator, targets, columns[places[0]], type_)
         for on_column in self.on_columns:

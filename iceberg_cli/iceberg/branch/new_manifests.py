@@ -21,7 +21,7 @@ from iceberg_cli.iceberg.spec.table_metadata.columns import column_types, schema
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.types.schema import Schema
-from iceberg_cli.iceberg.spec.types.transforms import parse, result_type
+from iceberg_cli.iceberg.spec.types.transforms import result_types
 from iceberg_cli.storage import Storage
 
 _CODECS: Final = {
@@ -65,11 +65,8 @@ def list_row(
 def _summaries(
     tuples: set[tuple[Any, ...]], spec: PartitionSpec, metadata: TableMetadata
 ) -> list[dict[str, Any]]:
-    types = column_types(metadata)
     summaries = []
-    for index, spec_field in enumerate(spec.fields):
-        source = types.get(spec_field.source_id, "unknown")
-        type_ = result_type(parse(spec_field.transform), source) if isinstance(source, str) else "unknown"
+    for index, type_ in enumerate(result_types(spec, column_types(metadata))):
         # A decimal's values may be of several lengths, as its precision grew.
         column = pa.array([values[index] for values in tuples])
         if type_ == "unknown":

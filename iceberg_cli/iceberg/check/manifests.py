@@ -86,7 +86,7 @@ def parts_of(
     for each in spec.fields:
         child = ids.index(each.field_id)
         transform, source = parse(each.transform), types.get(each.source_id, "unknown")
-        type_ = result_type(transform, source) if isinstance(source, str) else "unknown"
+        type_ = result_type(transform, source)
         avro = _plain(written[child].type)
         if transform.kind != "void" and not _fits(avro, type_):
             return (

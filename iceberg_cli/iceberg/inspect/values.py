@@ -163,7 +163,7 @@ def partition_summary_text(
     if data is None:
         return None
     transform = parse(transform_text)
-    type_ = result_type(transform, source_type) if isinstance(source_type, str) else "unknown"
+    type_ = result_type(transform, source_type)
     if type_ == "unknown":
         return f"0x{data.hex()}"
     value = from_bytes(type_, data, path=path, field="partitions")

@@ -18,7 +18,7 @@ from iceberg_cli.iceberg.avro.container import encrypted_file
 from iceberg_cli.iceberg.reachability.keys import live
 from iceberg_cli.iceberg.rows.table_columns import scalar_of
 from iceberg_cli.iceberg.spec.types.partition_keys import in_spec_order, partition_keys
-from iceberg_cli.iceberg.spec.types.transforms import parse, result_type
+from iceberg_cli.iceberg.spec.types.transforms import result_types
 
 if TYPE_CHECKING:
     from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource
@@ -91,7 +91,7 @@ class LiveEntryReader:
             partitions = in_spec_order(entries["partition"].combine_chunks(), ids, spec)
         except ValueError as error:
             raise CorruptFile(path, "field partition", str(error)) from error
-        keys = partition_keys(spec_id, partitions, self._types_of(spec))
+        keys = partition_keys(spec_id, partitions, result_types(spec, self.types))
         _, first = np.unique(keys.dictionary_encode().indices.to_numpy(), return_index=True)
         everywhere = all(each.transform == "void" for each in spec.fields)
         table = entries.drop_columns(["partition", "manifest"]).append_column("key", keys)
@@ -101,13 +101,6 @@ class LiveEntryReader:
             keys=keys.take(pa.array(first)),
             partitions=partitions.take(pa.array(first)),
         )
-
-    def _types_of(self, spec: PartitionSpec) -> list[str]:
-        types = [self.types.get(each.source_id, "unknown") for each in spec.fields]
-        return [
-            result_type(parse(each.transform), type_) if isinstance(type_, str) else "unknown"
-            for each, type_ in zip(spec.fields, types, strict=True)
-        ]
 
     def constants(self, entries: Sequence[LiveEntries], keys: pa.Array) -> dict[bytes, dict[int, pa.Scalar]]:
         """Of partitions by their keys, the values of identity fields, by the id of the column.

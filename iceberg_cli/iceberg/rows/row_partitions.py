@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.rows.table_columns import primitive
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.types.schema import NestedField, StructType
 from iceberg_cli.iceberg.spec.types.single_value import to_bytes
-from iceberg_cli.iceberg.spec.types.transforms import apply, parse, result_type
+from iceberg_cli.iceberg.spec.types.transforms import apply, parse, result_types
 
 Places = npt.NDArray[np.int64]
 StoredPartition = tuple[bytes | None, ...]
@@ -66,9 +66,7 @@ class RowPartitioner:
 
     def result_types(self) -> tuple[str, ...]:
         """Of the fields of the spec."""
-        return tuple(
-            result_type(parse(each.transform), self.types[each.source_id]) for each in self.spec.fields
-        )
+        return tuple(result_types(self.spec, self.types))
 
 
 def obstacle_to(spec: PartitionSpec, fields: Sequence[NestedField]) -> str | None:

@@ -9,7 +9,7 @@ import re
 import uuid
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import mmh3
 import numpy as np
@@ -24,6 +24,12 @@ from iceberg_cli.iceberg.spec.types.single_value import (
     show,
     unscaled,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
+    from iceberg_cli.iceberg.spec.types.schema import Type
 
 _PARAMETERISED = re.compile(r"(bucket|truncate)\[(\d{1,10})\]")
 _PLAIN = {"identity", "year", "month", "day", "hour", "void"}
@@ -51,12 +57,14 @@ def parse(text: str) -> Transform:
     return Transform(text, "unknown")
 
 
-def result_type(transform: Transform, source_type: str) -> str:
+def result_type(transform: Transform, source_type: Type) -> str:
     """Type of a transformed value.
 
     A day is a "date", as Java and PyIceberg have it: the specification's int of days, which people can read.
-    The type of an unknown transform's result is "unknown".
+    The type of an unknown transform's result is "unknown", and so is that of a column which has no primitive type.
     """
+    if not isinstance(source_type, str):
+        return "unknown"
     match transform.kind:
         case "bucket" | "year" | "month" | "hour":
             return "int"
@@ -65,6 +73,18 @@ def result_type(transform: Transform, source_type: str) -> str:
         case "unknown":
             return "unknown"
     return source_type
+
+
+def result_types(spec: PartitionSpec, types: Mapping[int, Type]) -> list[str]:
+    """Types of the values of a partition, in the order of its fields.
+
+    Args:
+        spec: of the partition.
+        types: of the table's columns, by field id; what a field of a column that is not among them has is "unknown".
+    """
+    return [
+        result_type(parse(field.transform), types.get(field.source_id, "unknown")) for field in spec.fields
+    ]
 
 
 def apply(transform: Transform, source_type: str, column: pa.Array) -> pa.Array:

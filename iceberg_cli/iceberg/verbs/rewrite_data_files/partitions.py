@@ -18,10 +18,10 @@ from iceberg_cli.iceberg.spec.manifests.manifest import DATA, EntryBatch, Manife
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.partition_keys import partition_keys
-from iceberg_cli.iceberg.spec.types.partition_spec import PartitionField, PartitionSpec
+from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.types.schema import Type
 from iceberg_cli.iceberg.spec.types.single_value import decimal_parts, from_bytes, make_decimal
-from iceberg_cli.iceberg.spec.types.transforms import parse, result_type
+from iceberg_cli.iceberg.spec.types.transforms import result_types
 from iceberg_cli.iceberg.table import IcebergTable
 
 
@@ -71,7 +71,7 @@ def key_and_tuple(
     spec: PartitionSpec, types: Mapping[int, Type], partition: StoredPartition
 ) -> tuple[bytes, tuple[Any, ...]]:
     """The key of a partition that rows were told to be in, and its tuple in Avro's representation."""
-    kinds = [_result_type(field, types) for field in spec.fields]
+    kinds = result_types(spec, types)
     values = [
         value
         if value is None or type_ == "uuid" or decimal_parts(type_) is not None
@@ -87,11 +87,6 @@ def key_and_tuple(
     return partition_keys(spec.spec_id, whole, kinds)[0].as_py(), tuple(values)
 
 
-def _result_type(field: PartitionField, types: Mapping[int, Type]) -> str:
-    source = types.get(field.source_id, "unknown")
-    return result_type(parse(field.transform), source) if isinstance(source, str) else "unknown"
-
-
 def partition_values(spec: PartitionSpec, types: Mapping[int, Any], values: Sequence[Any]) -> tuple[Any, ...]:
     """A partition as `single_value` has values.
 
@@ -101,8 +96,7 @@ def partition_values(spec: PartitionSpec, types: Mapping[int, Any], values: Sequ
         values: in Avro's representation.
     """
     found = []
-    for field, value in zip(spec.fields, values, strict=True):
-        type_ = _result_type(field, types)
+    for type_, value in zip(result_types(spec, types), values, strict=True):
         parts = decimal_parts(type_)
         if isinstance(value, bytes) and parts is not None:
             value = make_decimal(int.from_bytes(value, "big", signed=True), parts[1])  # noqa: PLW2901
