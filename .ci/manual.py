@@ -27,6 +27,7 @@ FILES = {
     "default ~/.config/iceberg-cli/: TOML whose keys are options without the hyphens before them; a table such as "
     "[expire-snapshots] holds those of one command. `iceberg-cli config show` prints what it sets.",
     "TABLE/_iceberg_cli/ops/": "Journals of open operations, in the folder of the table; resume reads them.",
+    "TABLE/_iceberg_cli/history/": "Records of operations that are over; history reads them.",
     ".pyiceberg.yaml": "The catalogs, as PyIceberg reads them: in $PYICEBERG_HOME, the home folder or the working "
     "folder.",
     "$XDG_CACHE_HOME/iceberg-cli/keys/": "What runs learn of immutable files, by default in ~/.cache; it may be "

@@ -63,7 +63,7 @@ _iceberg_cli() {
             option=$word
             if [[ -n $command ]]; then
                 case $word in
-                    --snapshot | --ref | --at | --version | --limit | --snapshots | --columns | -o | --output | --report | --format | --engine | --spark-master | --spark-remote | --spark-conf | --catalog-config | --storage-option | --cache-size | --as-of | --progress | --log-file | --strategy | --branch | --where | --target-size | --min-size | --max-size | --min-input-files | --delete-files | --delete-ratio | --max-group-size | --max-files | --max-rewrite-bytes | --output-spec | --output-format | --group-order | --commit-every | --max-commits | --processes | --memory | --unsafe-ignore-property | --batch-size | --allow-writer-loss | --with | --feature | --min-files | --dead-ratio | --spec-id | --content | --sort-by | --min-manifests | --checkpoint | --part-size | --compact-log | --older-than | --retain-last | --snapshot-id | --cleanup | --grace | --retention | --mode | --log-retention | --inventory | --unsafe-allow-root | --unsafe-forget-metadata | --limit-deletes | --deadline | --metrics | --from | --kind | --policy | --prices | --jobs | --sort | --only | --max-bytes) awaiting=$word ;;
+                    --snapshot | --ref | --at | --version | --limit | --snapshots | --columns | -o | --output | --report | --format | --engine | --spark-master | --spark-remote | --spark-conf | --catalog-config | --storage-option | --cache-size | --as-of | --progress | --log-file | --strategy | --branch | --where | --target-size | --min-size | --max-size | --min-input-files | --delete-files | --delete-ratio | --max-group-size | --max-files | --max-rewrite-bytes | --output-spec | --output-format | --group-order | --commit-every | --max-commits | --processes | --memory | --unsafe-ignore-property | --batch-size | --allow-writer-loss | --with | --feature | --min-files | --dead-ratio | --spec-id | --content | --sort-by | --min-manifests | --checkpoint | --part-size | --compact-log | --older-than | --retain-last | --snapshot-id | --cleanup | --grace | --retention | --mode | --log-retention | --inventory | --unsafe-allow-root | --unsafe-forget-metadata | --limit-deletes | --deadline | --metrics | --operation | --from | --kind | --policy | --prices | --jobs | --sort | --only | --max-bytes) awaiting=$word ;;
                 esac
             fi
         elif [[ -z $command ]]; then
@@ -114,6 +114,7 @@ _iceberg_cli() {
             "rewrite-data-files") _iceberg_cli_words "--strategy --branch --where --target-size --min-size --max-size --min-input-files --delete-files --delete-ratio --rewrite-all --max-group-size --max-files --max-rewrite-bytes --output-spec --output-format --group-order --commit-every --max-commits --single-commit --processes --memory --no-assign-row-ids --no-verify-rows --unsafe-accept-space --unsafe-ignore-property --unsafe-ignore-upserts --unsafe-strand-branches -n --dry-run --exit-code --files -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "apply") _iceberg_cli_words "--replan -n --dry-run --exit-code --files -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "resume") _iceberg_cli_words "--list --abandon --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
+            "history") _iceberg_cli_words "--operation --limit --format --catalog-config --storage-option --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "demo") _iceberg_cli_words "--format --as-of -q --quiet -h --help --help-all" ;;
             "policy") _iceberg_cli_words "--from -o --output --format --catalog-config --storage-option --as-of -v --verbose -h --help --help-all" ;;
             "config") _iceberg_cli_words "--format -v --verbose -h --help --help-all" ;;
@@ -123,7 +124,7 @@ _iceberg_cli() {
             "maintain") _iceberg_cli_words "--policy -n --dry-run --exit-code --files -y --yes --jobs --only --limit-deletes --max-bytes --deadline --memory --no-resume --metrics --jsonl --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
         esac
     elif [[ -z $command ]]; then
-        _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files apply resume demo policy config completion list survey maintain"
+        _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files apply resume history demo policy config completion list survey maintain"
     else
         case "$command $position" in
             "inspect 0") _iceberg_cli_places tables ;;
@@ -140,12 +141,13 @@ _iceberg_cli() {
             "rewrite-data-files 0") _iceberg_cli_places tables ;;
             "apply 0") _iceberg_cli_files ;;
             "resume 0") _iceberg_cli_places tables ;;
+            "history 0") _iceberg_cli_places tables ;;
             "demo 0") _iceberg_cli_files ;;
             "policy 0") _iceberg_cli_words "check import" ;;
             "policy 1") _iceberg_cli_files ;;
             "policy "*) _iceberg_cli_places catalogs ;;
             "config 0") _iceberg_cli_words "show" ;;
-            "config 1") _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files apply resume demo policy config list survey maintain" ;;
+            "config 1") _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files apply resume history demo policy config list survey maintain" ;;
             "completion 0") _iceberg_cli_words "bash zsh fish" ;;
             "list "*) _iceberg_cli_places catalogs ;;
             "survey "*) _iceberg_cli_places catalogs ;;

@@ -9,7 +9,7 @@ function __iceberg_cli_at --description 'Is it the command and the position, or 
         if test $awaiting = 1
             set awaiting 0
         else if string match -q -- '-*' $word
-            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --snapshots --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --strategy --branch --where --target-size --min-size --max-size --min-input-files --delete-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --output-spec --output-format --group-order --commit-every --max-commits --processes --memory --unsafe-ignore-property --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --sort-by --min-manifests --checkpoint --part-size --compact-log --older-than --retain-last --snapshot-id --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --from --kind --policy --prices --jobs --sort --only --max-bytes
+            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --snapshots --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --strategy --branch --where --target-size --min-size --max-size --min-input-files --delete-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --output-spec --output-format --group-order --commit-every --max-commits --processes --memory --unsafe-ignore-property --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --sort-by --min-manifests --checkpoint --part-size --compact-log --older-than --retain-last --snapshot-id --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --operation --from --kind --policy --prices --jobs --sort --only --max-bytes
                 set awaiting 1
             end
         else if test -z "$command"
@@ -520,6 +520,25 @@ complete -c iceberg-cli -n '__iceberg_cli_at resume' -l log-file -r -F -d 'Appen
 complete -c iceberg-cli -n '__iceberg_cli_at resume' -s h -l help -d 'Show the help and exit.'
 complete -c iceberg-cli -n '__iceberg_cli_at resume' -l help-all -d 'Show the help with every option and exit.'
 
+complete -c iceberg-cli -n __fish_use_subcommand -f -a history -d 'Show what this program did to a table: its operations, open and over, newest first'
+complete -c iceberg-cli -n '__iceberg_cli_at history 0' -a '(__iceberg_cli_places tables)'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -l operation -x -d 'Only operations of this verb.'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -l limit -x -d 'At most so many, the newest.  [default: 20]'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -l format -x -a 'text json' -d 'json: one document on standard output. Default: text.'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -l catalog-config -r -F -d 'A .pyiceberg.yaml to read catalogs from.'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -l storage-option -x -d 'Passed to the storage; K=@FILE and K=env:NAME keep secrets out of arguments.'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -l no-cache -d 'Read every file again: use and keep nothing of what a run learns of immutable files.'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -l cache-size -x -d 'Room for what runs learn, in $XDG_CACHE_HOME/iceberg-cli. Default: 1GiB.'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -s v -l verbose -d 'Show every row and every option.'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -s q -l quiet -d 'Print only errors, and what is left undone.'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -l progress -x -a 'auto bar lines json none' -d 'Progress on standard error. auto: a bar on a terminal, else a line every ten seconds; json: one event/1 document a line. Without it auto, and with --quiet none.'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -l no-progress -d 'As --progress none.'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -l no-pager -d 'Never show long output by $PAGER.'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -l log-file -r -F -d 'Append what is done to FILE, as JSON lines; SIGHUP opens it anew, as logrotate asks.'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -s h -l help -d 'Show the help and exit.'
+complete -c iceberg-cli -n '__iceberg_cli_at history' -l help-all -d 'Show the help with every option and exit.'
+
 complete -c iceberg-cli -n __fish_use_subcommand -f -a demo -d 'Create a small warehouse: two Iceberg tables and one of Delta, with a history of forty days'
 complete -c iceberg-cli -n '__iceberg_cli_at demo' -l format -x -a 'text json' -d 'json: one document on standard output. Default: text.'
 complete -c iceberg-cli -n '__iceberg_cli_at demo' -l as-of -x -d 'The \'now\' of every age decision (ISO 8601 or epoch ms).'
@@ -542,7 +561,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at policy' -l help-all -d 'Show the he
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a config -d 'Show the value of every option and where it comes from'
 complete -c iceberg-cli -n '__iceberg_cli_at config 0' -f -a 'show'
-complete -c iceberg-cli -n '__iceberg_cli_at config 1' -f -a 'inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files apply resume demo policy config list survey maintain'
+complete -c iceberg-cli -n '__iceberg_cli_at config 1' -f -a 'inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files apply resume history demo policy config list survey maintain'
 complete -c iceberg-cli -n '__iceberg_cli_at config' -l format -x -a 'text json' -d 'json: one document on standard output. Default: text.'
 complete -c iceberg-cli -n '__iceberg_cli_at config' -s v -l verbose -d 'Show every row and every option.'
 complete -c iceberg-cli -n '__iceberg_cli_at config' -s h -l help -d 'Show the help and exit.'

@@ -38,6 +38,7 @@ _SUSPICIOUS = re.compile(_DOT_SEGMENT.replace("END", r"\Z"))
 _SUSPICIOUS_ELSEWHERE = re.compile((_DOT_SEGMENT + _ODD).replace("END", r"\Z"))
 _HINT = "/version-hint.text"
 OPERATIONS_FOLDER = "_iceberg_cli/ops"  # of a table: one folder for each operation
+HISTORY_FOLDER = "_iceberg_cli/history"  # likewise, of records of those that are over
 GROUPS_FOLDER = "_iceberg_cli/groups"  # likewise, for what tries of groups leave for their operation
 _RECORD = "/_iceberg_cli/"
 # Azure reads a backslash as a slash, and names end before their last dots there, those of folders too. By its schemes

@@ -1,4 +1,4 @@
-"""A process that runs tests gives back what they need no more: servers in it, and what they were sent, are in circles."""
+"""A process that runs tests gives back what they need no more: servers in it and what they were sent are in circles."""
 
 from __future__ import annotations
 

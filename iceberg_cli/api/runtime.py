@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import socket
 from collections.abc import Callable
@@ -22,6 +23,7 @@ def new_runtime(
     deadline: Time | None = None,
     allowance: DeletionAllowance | None = None,
     stop_requested: Callable[[], bool] = lambda: False,
+    actor: str | None = None,
 ) -> Runtime:
     """The clock and the limits of what changes a table.
 
@@ -31,6 +33,7 @@ def new_runtime(
         deadline: nothing more is begun after this time, or this long from now.
         allowance: of deletions, shared with other runtimes.
         stop_requested: whether to stop at the next safe point.
+        actor: who runs it, for the table's history; None: the user at the host.
 
     Raises:
         UsageError: a deadline has no meaning.
@@ -44,4 +47,13 @@ def new_runtime(
         deadline_ms=None if deadline is None else deadline_ms(deadline, "deadline", now_ms=now_ms()),
         allowance=allowance,
         stop_requested=stop_requested,
+        actor=actor or _user_at_host(),
     )
+
+
+def _user_at_host() -> str:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a container's user may have no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

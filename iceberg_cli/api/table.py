@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from iceberg_cli.api.arguments import Arguments, now_ms
+from iceberg_cli.api.arguments import now_ms
 from iceberg_cli.api.plan import Plan, refuse_additions
 from iceberg_cli.api.runtime import new_runtime
-from iceberg_cli.api.settling import OnSettled, end_of, settled_by
+from iceberg_cli.api.settling import end_of
+from iceberg_cli.api.table_operations import TableOperations
 from iceberg_cli.errors import CorruptFile, Refused, UsageError
 from iceberg_cli.formats import format_of, policy_for
 from iceberg_cli.formats.inspection import (
@@ -28,7 +29,6 @@ from iceberg_cli.plan.events import (
     CHECK,
     INSPECT,
     PLAN,
-    RECOVER,
     Listener,
     PlanMade,
     phase,
@@ -46,42 +46,20 @@ if TYPE_CHECKING:
     from iceberg_cli.plan.plan import Plan as PlanContent
     from iceberg_cli.plan.policy import Policy
     from iceberg_cli.plan.preflight import Preflight
-    from iceberg_cli.plan.report import RecoveredOperation, Report
-    from iceberg_cli.table.recovery import OpenOperation
+    from iceberg_cli.plan.report import Report
     from iceberg_cli.table.table import OpenTable
 
     _Read = TypeVar("_Read")
 
 _MOVES: Final = 3  # commits of others during one look, after each of which it is taken again
-_FRESH_S: Final = 1.0  # how long what was read of a table in opening it is as good as another look
 
 
-class Table:
+class Table(TableOperations):
     """One table, opened."""
-
-    def __init__(self, opened: OpenTable, *, names_options: bool = False) -> None:
-        self._opened = opened
-        self._arguments = Arguments(names_options=names_options)
-        self._fresh_until = time.monotonic() + _FRESH_S
-
-    @property
-    def name(self) -> str:
-        """As it was named, or its folder."""
-        return self._opened.name
-
-    @property
-    def format(self) -> str:
-        """`iceberg` or `delta`, or that of a package."""
-        return self._opened.format
 
     def __repr__(self) -> str:
         """Its name and format."""
         return f"Table({self.name!r}, {self.format})"
-
-    @property
-    def identity(self) -> dict[str, str]:
-        """How every document names it: `name`, `location`, `format`."""
-        return self._opened.identity
 
     @property
     def key(self) -> tuple[str, str]:
@@ -501,94 +479,3 @@ class Table:
             report = replace(apply(planned, self._opened, verb, runtime), table=self.identity)
         runtime.on_event(end_of(self.name, report, exit_code=report.exit_code, earlier=False))
         return report
-
-    def operations(self, operation_id: str | None = None) -> list[OpenOperation]:
-        """The operations that were not closed, or this one of them, with the state of each.
-
-        Raises:
-            UsageError: the table has no such open operation.
-        """
-        return self._operations(operation_id)
-
-    def _operations(self, operation_id: str | None, *, goes_on: bool = False) -> list[OpenOperation]:
-        """See `operations`, and `recovery.operations`."""
-        from iceberg_cli.table.recovery import operations
-
-        with self._arguments.naming(), phase(RECOVER, self._opened.on_event, table=self.name):
-            open_operations = operations(self._opened, now_ms=now_ms(), goes_on=goes_on)
-        if operation_id is None:
-            return open_operations
-        named = [listed for listed in open_operations if listed.operation_id == operation_id]
-        if not named:
-            raise UsageError(
-                f"{self.name} has no open operation {operation_id}",
-                next_step="`resume --list` shows those that are open.",
-            )
-        return named
-
-    def resume(
-        self,
-        operation_id: str | None = None,
-        *,
-        abandon: bool = False,
-        runtime: Runtime | None = None,
-        on_settled: OnSettled | None = None,
-    ) -> list[RecoveredOperation]:
-        """Finish open operations, or close them with `abandon`; one that cannot be finished does not stop the others.
-
-        Args:
-            operation_id: this one; None: all.
-            abandon: close them without finishing them: their files stay.
-            runtime: limits; None: none.
-            on_settled: gets each result as it comes.
-
-        Raises:
-            UsageError: the table has no such open operation.
-            Interrupted: `stop_requested`.
-        """
-        from iceberg_cli.table.recovery import close, finish
-
-        runtime = runtime or new_runtime()
-        open_operations = self._operations(operation_id, goes_on=True)
-        self._fresh_until = 0.0
-        verbs = format_of(self.format).verbs
-        with self._arguments.naming(), phase(RECOVER, runtime.on_event, table=self.name):
-            return settled_by(
-                self.identity,
-                (
-                    close(self._opened, listed, runtime)
-                    if abandon
-                    else finish(self._opened, listed, runtime, verbs=verbs)
-                    for listed in open_operations
-                ),
-                runtime.on_event,
-                on_settled,
-            )
-
-    def recover(
-        self, *, runtime: Runtime | None = None, on_settled: OnSettled | None = None
-    ) -> list[RecoveredOperation]:
-        """Finish the open operations that nobody works on and whose grace is over, as verbs that write do first.
-
-        Args:
-            runtime: see `resume`.
-            on_settled: see `resume`.
-
-        Raises:
-            Interrupted: `stop_requested`.
-        """
-        from iceberg_cli.table.recovery import recover_all
-
-        runtime = runtime or new_runtime()
-        with self._arguments.naming(), phase(RECOVER, runtime.on_event, table=self.name):
-            found = recover_all(self._opened, runtime, verbs=format_of(self.format).verbs)
-            done = settled_by(self.identity, found, runtime.on_event, on_settled)
-        if done:
-            self._fresh_until = 0.0
-        return done
-
-    def remove_leftovers(self) -> list[str]:
-        """Delete the temporary files that killed runs left more than a day ago; those that are gone."""
-        from iceberg_cli.table.table import remove_leftovers
-
-        return remove_leftovers(self._opened, now_ms=now_ms())

@@ -55,6 +55,7 @@ _BEFORE_VERBS = {"inspect": "inspect", "plan": "plan"}
 _AFTER_VERBS = {
     "apply": "apply_plan",
     "resume": "resume",
+    "history": "history",
     "demo": "demo",
     "policy": "policy",
     "config": "config",

@@ -442,7 +442,8 @@ def _without_options() -> None:
     """The function of a command that is only listed."""
 
 
-WHERE_SCANS_RUN: Final = ("engine", "spark_master", "spark_remote", "spark_conf", "no_cache", "cache_size")
+OF_ENGINES: Final = ("engine", "spark_master", "spark_remote", "spark_conf")
+WHERE_SCANS_RUN: Final = (*OF_ENGINES, "no_cache", "cache_size")
 OF_CHANGES: Final = (
     "unsafe_allow_root",
     "unsafe_conditional_writes",

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from iceberg_cli.api import DeletionAllowance, Plan, new_runtime
 from iceberg_cli.errors import (
@@ -19,148 +19,47 @@ from iceberg_cli.errors import (
     CommitConflict,
     CommitStateUnknown,
     CorruptFile,
-    DeletesFailed,
     IcebergCliError,
-    Interrupted,
     Refused,
 )
-from iceberg_cli.fleet.deletions import DeletionCounter, Deletions
+from iceberg_cli.fleet.deletions import DeletionCounter
 from iceberg_cli.fleet.due import FleetPolicy, is_due, names_of, why_not_due
 from iceberg_cli.fleet.facts import FactsStore
 from iceberg_cli.fleet.listing import key_of_location, list_tables
 from iceberg_cli.fleet.memory import MemoryBudget, needed_by
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.fleet.survey import Survey
+from iceberg_cli.fleet.thresholds import why_resting
+from iceberg_cli.fleet.verb_run import (
+    BLOCKED,
+    BUSY,
+    ENDED,
+    HELD,
+    IN_NO_POLICY,
+    LEFT,
+    NOT_DUE,
+    OUTSIDE_WINDOW,
+    SAME_TABLE,
+    SKIPPED,
+    WOULD_RUN,
+    Skip,
+    VerbRun,
+    of_bug,
+    of_error,
+    of_settled,
+)
 from iceberg_cli.formats import place_of
 from iceberg_cli.names import levels_of
 from iceberg_cli.plan.events import Listener, TableMeasured, unheard
 from iceberg_cli.plan.report import TAGGED_FILES
-from iceberg_cli.plan.text import count, end_of, iso, size
+from iceberg_cli.plan.text import count, iso
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Runtime, Table
     from iceberg_cli.fleet.listing import ListedTable
     from iceberg_cli.fleet.opening import TableOpener
     from iceberg_cli.fleet.policy_file import TablePolicy, VerbPolicy
-    from iceberg_cli.plan.report import RecoveredOperation, Report
-
-WOULD_RUN, NOT_DUE, SKIPPED, BLOCKED, FAILED, LEFT = (
-    "due",
-    "not_due",
-    "skipped",
-    "blocked",
-    "failed",
-    "left",
-)
-STATUSES: Final = (
-    WOULD_RUN, "done", "nothing_to_do", "waiting", "partial", "conflict", "unknown", "refused", FAILED, BLOCKED, LEFT,
-    NOT_DUE, SKIPPED,
-)  # fmt: skip
-_STATUS_OF: Final[tuple[tuple[type[IcebergCliError], str], ...]] = (
-    (CommitStateUnknown, "unknown"),
-    (CommitConflict, "conflict"),
-    (Interrupted, "partial"),
-    (DeletesFailed, "partial"),
-    (Refused, "refused"),
-)
-# Why nothing is done on a table at all.
-HELD, OUTSIDE_WINDOW, IN_NO_POLICY, BUSY, SAME_TABLE = (
-    "held",
-    "outside_window",
-    "in_no_policy",
-    "busy",
-    "same_table",
-)
-SKIPS: Final = (HELD, OUTSIDE_WINDOW, IN_NO_POLICY, BUSY, SAME_TABLE)
-_ENDED: Final = ("done", "nothing_to_do")
-_BUG: Final = 1  # exit code
-
-
-class Skip(NamedTuple):
-    """Why nothing is done on a table: of `SKIPS`, and in words."""
-
-    kind: str
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class VerbRun:
-    """What came of one verb on one table.
-
-    Args:
-        table: its `name`, `location`, `format` and `also`.
-        verb: its name; None where the table was not come to at all.
-        status: of `STATUSES`.
-        reason: why, in words.
-        exit_code: 0 unless something is left to worry about.
-        report: of what was carried out.
-        deleted_files: in this run.
-        freed_bytes: by deletions in this run; of one that would run, what it would free.
-        due: files and bytes that it is to delete and that are still there, none where it is blocked; None: not known.
-        duration_ms: of planning and carrying out.
-        error: what it ended by.
-        traceback: of a bug.
-        plan: of one that would run; of one that came to its end, where plans are kept.
-        skipped_for: of `SKIPS`, where the whole table is skipped; else "".
-    """
-
-    table: Mapping[str, Any]
-    verb: str | None
-    status: str
-    reason: str = ""
-    exit_code: int = 0
-    report: Report | None = None
-    deleted_files: int = 0
-    freed_bytes: int = 0
-    due: tuple[int, int] | None = None
-    duration_ms: int = 0
-    error: IcebergCliError | None = None
-    traceback: str = ""
-    plan: Plan | None = None
-    skipped_for: str = ""
-
-    @property
-    def name(self) -> str:
-        """Of the table."""
-        return str(self.table["name"])
-
-    def __repr__(self) -> str:
-        """What came of which verb on which table."""
-        freed = f", {size(self.freed_bytes)} freed" if self.freed_bytes else ""
-        verb = f"{self.verb} of " if self.verb else ""
-        return f"VerbRun({verb}{end_of(self.name)}: {self.status}{freed})"
-
-    @property
-    def is_left(self) -> bool:
-        """Whether a bound left it undone, or some of it."""
-        return self.status in (LEFT, "partial")
-
-    def to_json(self) -> dict[str, Any]:
-        """As an element of `runs` in `maintenance/1`."""
-        report, error = self.report, self.error
-        snapshot_id = None if report is None else report.committed_snapshot_id
-        return {
-            "table": dict(self.table),
-            "operation": self.verb,
-            "status": self.status,
-            "reason": self.reason,
-            "skipped_for": self.skipped_for or None,
-            "exit_code": self.exit_code,
-            "operation_id": None if report is None else report.operation_id,
-            "committed_snapshot_id": None if snapshot_id is None else str(snapshot_id),
-            "committed_version": None if report is None else report.committed_version,
-            "deleted_files_count": self.deleted_files,
-            "reclaimed_bytes": self.freed_bytes,
-            "duration_ms": self.duration_ms,
-            "error": None
-            if error is None
-            else {
-                "error": type(error).__name__,
-                "message": error.message,
-                "state": error.state,
-                "next": error.next_step,
-            },
-        }
+    from iceberg_cli.plan.report import Report
 
 
 @dataclass(kw_only=True)
@@ -302,9 +201,9 @@ class Maintenance:
             with self.memory.room(needed_by(table)):
                 yield from self._of_table(listed, table)
         except IcebergCliError as error:
-            yield _failed(_identity(listed, table), None, error)
+            yield of_error(_identity(listed, table), None, error)
         except Exception as error:  # noqa: BLE001 - a bug met on one table says nothing of the others
-            yield _bug(_identity(listed, table), error)
+            yield of_bug(_identity(listed, table), error)
         finally:
             if table is not None:
                 table.save_cache()
@@ -331,7 +230,7 @@ class Maintenance:
         if self.settle and not self.dry_run and rival is None:
             for done in table.recover(runtime=runtime):
                 is_changed = True
-                yield _settled(_identity(listed, table), done, counted.take())
+                yield of_settled(_identity(listed, table), done, counted.take())
                 if done.exit_code == CommitStateUnknown.exit_code:
                     unknown = done.report.operation_id
         failed: set[str] = set()
@@ -409,6 +308,9 @@ class Maintenance:
         version = table.version
         plan: Plan | None = None
         try:
+            last_run_ms = partial(table.last_run_ms, verb.verb)
+            if reason := why_resting(verb.thresholds, last_run_ms, as_of_ms=self.as_of_ms):
+                return VerbRun(**about, status=NOT_DUE, reason=reason, due=(0, 0))
             policy = self.policy.policy(verb, table, as_of_ms=self.as_of_ms)
             plan = table.plan(policy, as_of=self.as_of_ms)
             version = table.version
@@ -441,7 +343,7 @@ class Maintenance:
             report = self._apply(table, plan, runtime)
         except IcebergCliError as error:
             gone = counted.take()
-            return _failed(
+            return of_error(
                 about["table"],
                 verb.verb,
                 error,
@@ -466,7 +368,7 @@ class Maintenance:
             plan=plan if self.keeps_plans else None,
             deleted_files=gone.files,
             freed_bytes=gone.size_bytes,
-            due=(0, 0) if report.status in _ENDED else gone.left_of(plan),
+            due=(0, 0) if report.status in ENDED else gone.left_of(plan),
             duration_ms=_since_ms(started_s),
         )
 
@@ -539,59 +441,6 @@ def _tagged(files: int) -> str:
 
 def _identity(listed: ListedTable, table: Table | None = None) -> dict[str, Any]:
     return {**(listed if table is None else table).identity, "also": list(listed.also)}
-
-
-def _settled(table: Mapping[str, Any], done: RecoveredOperation, deleted: Deletions) -> VerbRun:
-    """An operation of an earlier run that was gone on with."""
-    return VerbRun(
-        table=table,
-        verb=done.report.verb,
-        status=done.report.status,
-        reason="; ".join(done.report.notes),
-        exit_code=done.exit_code,
-        report=done.report,
-        deleted_files=deleted.files,
-        freed_bytes=deleted.size_bytes,
-        duration_ms=done.report.duration_ms,
-    )
-
-
-def _failed(
-    table: Mapping[str, Any],
-    verb: str | None,
-    error: IcebergCliError,
-    *,
-    is_overtaken: bool = False,
-    **more: Any,
-) -> VerbRun:
-    """A verb that ended by an error.
-
-    Args:
-        table: as `VerbRun` has it.
-        verb: its name, or None.
-        error: what it ended by.
-        is_overtaken: a file was gone that another writer, who made a later version, may have deleted.
-        more: of `VerbRun`.
-    """
-    if isinstance(error, Cancelled):  # before anything was written
-        return VerbRun(table=table, verb=verb, status=LEFT, reason="a signal asked to stop", **more)
-    status = next((status for kind, status in _STATUS_OF if isinstance(error, kind)), FAILED)
-    about = {"table": table, "verb": verb, "error": error, **more}
-    if is_overtaken:
-        reason = f"another writer made a later version meanwhile: {error.message}"
-        return VerbRun(**about, status="conflict", reason=reason, exit_code=CommitConflict.exit_code)
-    return VerbRun(**about, status=status, reason=error.message, exit_code=error.exit_code)
-
-
-def _bug(table: Mapping[str, Any], error: Exception) -> VerbRun:
-    return VerbRun(
-        table=table,
-        verb=None,
-        status=FAILED,
-        reason=f"a bug of iceberg-cli was met: {error!r}",
-        exit_code=_BUG,
-        traceback="".join(traceback.format_exception(error)),
-    )
 
 
 def _since_ms(started_s: float) -> int:

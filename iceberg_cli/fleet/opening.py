@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from iceberg_cli.errors import IcebergCliError, TableNotFound
 from iceberg_cli.formats import format_of
 from iceberg_cli.names import levels_of
+from iceberg_cli.operation.history import last_run_ms
 from iceberg_cli.operation.workspace import open_operations
 from iceberg_cli.paths import scheme_of
 from iceberg_cli.plan.events import Event, Listener, unheard
@@ -139,6 +140,13 @@ class TableOpener:
             return None
         try:
             return len(open_operations(self._storage(listed), location))
+        except IcebergCliError:
+            return None
+
+    def last_run_ms(self, listed: ListedTable, location: str, table_uuid: str, verb: str) -> int | None:
+        """When a verb last ran on a table that is not opened; see `history.last_run_ms`. None also where that fails."""
+        try:
+            return last_run_ms(self._storage(listed), location, table_uuid, verb)
         except IcebergCliError:
             return None
 

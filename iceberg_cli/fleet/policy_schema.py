@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.encoding.toml_file import parse_toml
 from iceberg_cli.errors import UsageError, how_to_install
-from iceberg_cli.fleet.thresholds import THRESHOLDS
+from iceberg_cli.fleet.thresholds import OF_EVERY_VERB, OF_REMOVALS
 from iceberg_cli.formats import VERB_NAMES, policies_of
 from iceberg_cli.plan.option_kinds import Kind
 from iceberg_cli.plan.policy import Moment, PolicyOption
@@ -188,11 +188,11 @@ def read_options(verb: str, content: Mapping[str, Any], source: str) -> dict[str
 
 
 def thresholds_of(verb: str) -> Mapping[str, tuple[Kind, str]]:
-    """The thresholds of a verb that removes, with what each means; those of which it has an option are none."""
-    if not any(policy.place.removes for policy in policies_of(verb).values()):
-        return {}
+    """The thresholds of a verb, with what each means; those of which it has an option are none."""
+    removes = any(policy.place.removes for policy in policies_of(verb).values())
+    known = {**OF_REMOVALS, **OF_EVERY_VERB} if removes else OF_EVERY_VERB
     options = options_of_verb(verb)
-    return {name: found for name, found in THRESHOLDS.items() if f"--{name}" not in options}
+    return {name: found for name, found in known.items() if f"--{name}" not in options}
 
 
 def options_of_verb(verb: str) -> dict[str, PolicyOption]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.errors import CorruptFile, IcebergCliError
@@ -16,6 +17,7 @@ from iceberg_cli.fleet.listing import key_of_location
 from iceberg_cli.fleet.memory import MemoryBudget, needed_by
 from iceberg_cli.fleet.policy_file import DUE
 from iceberg_cli.fleet.side_by_side import side_by_side
+from iceberg_cli.fleet.thresholds import OF_REMOVALS, why_resting
 from iceberg_cli.formats import format_of
 from iceberg_cli.plan.text import end_of, iso, size
 
@@ -185,7 +187,7 @@ class Survey:
         own, verbs = self._verbs(listed, glance["location"], glances.properties(glance))
         due: list[DueVerb] = []
         offers: list[DueVerb] = []
-        for verb in verbs:
+        for verb in self._awake(verbs, self._last_run_of(listed, glance)):
             decision = self._decision(listed, verb, glance, glances, version)
             freed = known["decisions"].get(self._decision_key(verb, decision))
             if freed is not None and not _still_holds(freed, decision):
@@ -217,7 +219,7 @@ class Survey:
         own, verbs = self._verbs(listed, glance["location"], glances.properties(glance))
         due: list[DueVerb] = []
         decided = [verb for verb in verbs if verb.verb in glances.decides]
-        for verb in decided:
+        for verb in self._awake(decided, self._last_run_of(listed, glance)):
             decision = self._decision(listed, verb, glance, glances, pointer.location)
             if decision.is_due:
                 due.append(_due_by(verb, decision, None))
@@ -271,6 +273,22 @@ class Survey:
         own = self.policy.as_narrowed(names_of(listed, location), properties, as_of_ms=self.as_of_ms)
         return own, self.policy.verbs(own, listed.format)
 
+    def _last_run_of(self, listed: ListedTable, glance: Mapping[str, Any]) -> Callable[[str], int | None]:
+        """When a verb last ran on a table that is not opened."""
+        location = listed.location if listed.catalog is None else None
+        location = location or glance["location"]
+        return partial(self.opener.last_run_ms, listed, location, glance["table_uuid"] or "")
+
+    def _awake(
+        self, verbs: Sequence[VerbPolicy], last_run_ms: Callable[[str], int | None]
+    ) -> list[VerbPolicy]:
+        """The verbs that are looked at: of those that ran not long ago nothing is due."""
+        return [
+            verb
+            for verb in verbs
+            if why_resting(verb.thresholds, partial(last_run_ms, verb.verb), as_of_ms=self.as_of_ms) is None
+        ]
+
     def _decision_key(self, verb: VerbPolicy, decision: Decision) -> str:
         return decision_key(
             verb.verb, [decision.decided, self.opener.vouched, verb.when, dict(verb.thresholds)]
@@ -293,8 +311,9 @@ class Survey:
         summary = table.inspect("summary", as_of=self.as_of_ms).to_json()
         findings = [each.to_json() for each in table.quick_check(as_of=self.as_of_ms).findings()]
         own, verbs = self._verbs(listed, table.identity["location"], table.properties)
-        looked_at = [] if self.quick else verbs
-        planned = list(plans_of(table, self.policy, looked_at, as_of_ms=self.as_of_ms))
+        awake = [] if self.quick else self._awake(verbs, table.last_run_ms)
+        resting = [] if self.quick else [verb for verb in verbs if verb not in awake]
+        planned = list(plans_of(table, self.policy, awake, as_of_ms=self.as_of_ms))
         due = [
             _due(each.plan, as_of_ms=self.as_of_ms)
             for each in planned
@@ -318,7 +337,7 @@ class Survey:
             findings=[*findings, *(_finding_of(each) for each in planned if each.error is not None)],
             due=due,
             offers=offers,
-            decided=[each.verb for each in planned if each.plan is not None],
+            decided=[*(each.verb for each in planned if each.plan is not None), *resting],
             own=own,
             verbs=verbs,
             failed=[each.error for each in planned if each.error is not None and not is_offer(each.verb)],
@@ -470,7 +489,8 @@ def _due_by(verb: VerbPolicy, decision: Decision, freed: Mapping[str, Any] | Non
     """A due verb by what decides about it, and by what is known of its removals."""
     reason = decision.reason if freed is None else freed["reason"]
     if freed is None and verb.thresholds and verb.when == DUE:
-        reason = "; ".join(filter(None, (reason, f"not looked at: {', '.join(verb.thresholds)}")))
+        unseen = [name for name in verb.thresholds if name in OF_REMOVALS]
+        reason = "; ".join(filter(None, (reason, f"not looked at: {', '.join(unseen)}" if unseen else "")))
     return DueVerb(
         verb=verb.verb,
         size_bytes=None if freed is None else freed["bytes"],

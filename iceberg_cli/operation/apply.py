@@ -11,6 +11,7 @@ from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused
 from iceberg_cli.operation.deletion_probe import check_deletable
 from iceberg_cli.operation.groups.creator import remove_leftovers
 from iceberg_cli.operation.groups.run import GROUP_COLUMNS, GroupsRun, abandon_groups
+from iceberg_cli.operation.history import NOTHING_DONE
 from iceberg_cli.operation.journal import PLAN_FILE, Journal, load_plan, load_removals
 from iceberg_cli.operation.late_files import close, look_again, take_over
 from iceberg_cli.operation.operation_state import Operation
@@ -99,6 +100,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
                 at_ms=started_ms,
                 plan_digest=hashlib.sha256(document).hexdigest(),
                 steps=tuple(step.name for step in plan.steps),
+                actor=runtime.actor,
                 **runtime.process(),
             )
         )
@@ -223,7 +225,7 @@ def resume(
         table.workspace.discard(
             [path for state in operation.steps.values() for path in state.staged], marks=marks
         )
-        close(journal, "nothing was done", runtime)
+        close(journal, NOTHING_DONE, runtime)
         note = "It had stopped before its commit: the table was not changed, and nothing is left to do."
         return Report(verb=operation.verb, operation_id=operation_id, status="nothing_to_do", notes=(note,))
     return run.finish(started_ms)
@@ -268,7 +270,7 @@ def abandon(table: Table, operation_id: str, runtime: Runtime) -> OrphanFiles | 
             table.workspace.discard([*state.leftovers, *(state.staged if unreferenced else ())], marks=marks)
         if operation.groups is not None:
             abandon_groups(table, journal)
-    journal.close("abandoned")
+    journal.close("abandoned", at_ms=runtime.now_ms())
     return orphans
 
 

@@ -6,7 +6,7 @@ each has the SHA-256 of the one before and of itself. Of two processes that woul
 create it: it goes on, the other stops. Intent is recorded before an effect, the outcome after it; a process that
 resumes an operation records that first, so that the one before it can do nothing more.
 
-A closed operation's files are deleted, its last record at the end.
+A closed operation's files are deleted, its last record at the end, once the table's history has a record of it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, TakenOver
+from iceberg_cli.operation.history import PastOperation, record_end
 from iceberg_cli.operation.operation_state import Operation, after, fold
 from iceberg_cli.operation.records import Begin, Close, CommitIntent, Line, Record, records_of
 from iceberg_cli.paths import OPERATIONS_FOLDER
@@ -242,17 +243,34 @@ class Journal:
         if self._next and not self._is_there(0):
             raise self._taken_over() from None
 
-    def close(self, status: str) -> None:
-        """Record that nothing is left to do, then delete this operation's files."""
-        self.append(Close(status=status, begin=self._lines[0].body))
+    def close(self, status: str, *, at_ms: int) -> None:
+        """Record that nothing is left to do, then delete this operation's files; see `clean_up`.
+
+        Args:
+            status: how it ended; see `PastOperation`.
+            at_ms: when, by our clock.
+        """
+        self.append(Close(status=status, begin=self._lines[0].body, at_ms=at_ms))
         self.clean_up()
 
+    def past(self, *, status: str, at_ms: int | None) -> PastOperation:
+        """The operation, which has begun, for the table's history."""
+        return PastOperation.of(self.operation_id, self._records(), status=status, finished_ms=at_ms)
+
+    def keep(self, *, status: str, at_ms: int | None) -> bool:
+        """Have a record of this operation in the table's history; see `record_end`."""
+        table_location = self.folder.removesuffix(f"/{OPERATIONS_FOLDER}/{self.operation_id}")
+        return record_end(self._storage, table_location, self.past(status=status, at_ms=at_ms))
+
     def clean_up(self) -> None:
-        """Delete a closed operation's files, then the folders that are empty.
+        """Have a record of a closed operation in the history, delete its files, then the folders that are empty.
 
         The first record goes first: without it no process can append. The closing record goes last: it explains what
         is left. Where the storage fails the rest stays for the next try: the operation itself is done.
         """
+        closed = self.records(Close)
+        if closed and not self.keep(status=closed[-1].status, at_ms=closed[-1].at_ms):
+            return
         first, last = (self._storage.canonical(self._path(number)) for number in (0, self._next - 1))
         with contextlib.suppress(BackendUnavailable):
             others = [path for path in self._storage.paths(self.folder) if path not in (first, last)]

@@ -45,10 +45,11 @@ def close(
     operation = journal.operation()
     groups = None if operation is None else operation.groups
     if unanswered is None and (operation is None or not (operation.late or (groups and groups.late))):
-        journal.close(status)
+        journal.close(status, at_ms=runtime.now_ms())
         return True
     at_ms = runtime.now_ms() + _LATE_MS
     journal.append(LookAgain(status=status, at_ms=at_ms, paths=tuple(unanswered or ()) or None))
+    journal.keep(status=status, at_ms=runtime.now_ms())  # else with its end
     return False
 
 
@@ -59,7 +60,7 @@ def look_again(table: Table, journal: Journal, operation: Operation, runtime: Ru
     late = [*operation.late, *(record.paths or ())]
     table.workspace.discard(late, marks=[operation.operation_id])
     if runtime.now_ms() >= record.at_ms:
-        journal.close(record.status)
+        journal.close(record.status, at_ms=runtime.now_ms())
         note = "What arrived for it after it had ended is deleted, if there was any."
     else:
         note = (

@@ -14,7 +14,7 @@ WITH_GROUPS: Final = (
 )
 
 
-class _Wire:
+class Wire:
     """A record whose JSON object has its fields by name and in order; those of `optional` are left out where None."""
 
     __slots__ = ()
@@ -69,10 +69,11 @@ _JSON_TYPES: Final[Mapping[str, type]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begin(_Wire):
+class Begin(Wire):
     """An operation begins: the first record."""
 
     kind = "begin"
+    optional = frozenset({"actor"})
     version: int
     operation: str  # the verb, by its name on the command line
     table_uuid: str
@@ -82,10 +83,11 @@ class Begin(_Wire):
     host: str
     process_id: int
     process_started: str
+    actor: str | None = None  # who runs it, for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resume(_Wire):
+class Resume(Wire):
     """Another process goes on with the operation: the one before it can append nothing more."""
 
     kind = "resume"
@@ -96,7 +98,7 @@ class Resume(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage(_Wire):
+class Stage(Wire):
     """New files are about to be written; `by_workers`: by other processes too, which may outlive this one."""
 
     kind = "stage"
@@ -107,7 +109,7 @@ class Stage(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Discard(_Wire):
+class Discard(Wire):
     """Staged files that nothing references and nothing will are about to be deleted."""
 
     kind = "discard"
@@ -116,7 +118,7 @@ class Discard(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveFiles(_Wire):
+class LeaveFiles(Wire):
     """Files of ours stay for good: a version of the past may name them."""
 
     kind = "leave"
@@ -125,7 +127,7 @@ class LeaveFiles(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitIntent(_Wire):
+class CommitIntent(Wire):
     """A commit is about to be sent; see `Attempt`. `after` are operations before it that wait: see `StepState`.
 
     `groups` are the numbers of those that it commits, of an operation of many commits.
@@ -150,7 +152,7 @@ class CommitIntent(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitOutcome(_Wire):
+class CommitOutcome(Wire):
     """The outcome of a commit: committed, conflict or unknown; see `Committed` for `withheld`."""
 
     kind = "commit-outcome"
@@ -163,7 +165,7 @@ class CommitOutcome(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepOnly(_Wire):
+class SweepOnly(Wire):
     """A step without a commit is done but for its sweep; `counts` and `notes` are of the files that it wrote."""
 
     kind = "sweep-only"
@@ -176,7 +178,7 @@ class SweepOnly(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepIntent(_Wire):
+class SweepIntent(Wire):
     """Files are about to be deleted: rows `[start, stop)` of the step's removals, or `rows`, tried once more."""
 
     kind = "sweep-intent"
@@ -188,7 +190,7 @@ class SweepIntent(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepOutcome(_Wire):
+class SweepOutcome(Wire):
     """The outcome of a `SweepIntent`; `failed` are the rows whose files are still there, and `reasons` why.
 
     `tagged` is how many files their storage tagged in place of deleting them; None: none.
@@ -208,7 +210,7 @@ class SweepOutcome(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepDone(_Wire):
+class StepDone(Wire):
     """Nothing of a step is left to do."""
 
     kind = "step-done"
@@ -216,14 +218,14 @@ class StepDone(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsSent(_Wire):
+class GroupsSent(Wire):
     """Groups are about to be rewritten by processes on other machines, which may outlive this one."""
 
     kind = "groups-sent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsDone(_Wire):
+class GroupsDone(Wire):
     """Groups are finished: what each wrote stands in a file beside the journal, and counts by this record alone.
 
     Args:
@@ -239,7 +241,7 @@ class GroupsDone(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsDropped(_Wire):
+class GroupsDropped(Wire):
     """Groups will not be committed.
 
     Args:
@@ -260,7 +262,7 @@ class GroupsDropped(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookAgain(_Wire):
+class LookAgain(Wire):
     """All is done, but files may still arrive: at `at_ms` these are deleted, and the operation is closed.
 
     `paths` are those of groups whose requests had no answer.
@@ -274,12 +276,14 @@ class LookAgain(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Close(_Wire):
+class Close(Wire):
     """Nothing is left to do: the last record. `begin` is the body of the first one, which is deleted before it."""
 
     kind = "close"
+    optional = frozenset({"at_ms"})
     status: str
     begin: Mapping[str, Any]
+    at_ms: int | None = None
 
 
 StepRecord: TypeAlias = (

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from iceberg_cli.operation.history import DeletionSums
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.operation_state import StepState
 from iceberg_cli.operation.records import CommitIntent, SweepOnly, SweepOutcome
@@ -12,21 +13,6 @@ from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.report import TAGGED_FILES, Report
 from iceberg_cli.plan.writer_loss import loss_notes
-
-
-class DeletionSums(NamedTuple):
-    """Files that an operation has deleted so far, and their bytes."""
-
-    files: int
-    size_bytes: int
-
-    @classmethod
-    def of(cls, journal: Journal) -> DeletionSums:
-        """Those that a journal has."""
-        outcomes = journal.records(SweepOutcome)
-        return cls(
-            sum(sum(record.by_kind.values()) for record in outcomes), sum(record.bytes for record in outcomes)
-        )
 
 
 def report_of(

@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from iceberg_cli.errors import CommitStateUnknown
+from iceberg_cli.operation.history import DeletionSums
 from iceberg_cli.operation.journal import Journal, load_removals
 from iceberg_cli.operation.late_files import close
 from iceberg_cli.operation.operation_state import Operation, StepState
 from iceberg_cli.operation.ports import Table, Verb
-from iceberg_cli.operation.records import Discard, LeaveFiles
-from iceberg_cli.operation.reporting import DeletionSums, report_of
+from iceberg_cli.operation.records import Discard, LeaveFiles, SweepOutcome
+from iceberg_cli.operation.reporting import report_of
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.events import phase
 from iceberg_cli.plan.plan import Plan, Step
@@ -37,7 +38,7 @@ class RunState:
 
     def __post_init__(self) -> None:
         """Take note of what runs before this one deleted."""
-        self._deleted_before = DeletionSums.of(self.journal)
+        self._deleted_before = DeletionSums.of(self.journal.records(SweepOutcome))
 
     def _phase(self, name: str) -> AbstractContextManager[None]:
         """A phase of this operation, for whoever listens."""
@@ -94,14 +95,14 @@ class RunState:
         done = [step.name for step in self.shown.steps if self._state(step).outcome == "committed"]
         return f"Committed: {', '.join(done)}." if done else "The table was not changed."
 
-    def _close_unsent(self) -> None:
+    def _close_unsent(self, status: str = "refused") -> None:
         """Close the operation if none of its steps is under way: each is done, or was never committed."""
         states = self._operation().steps.values()
         if all(state.done or state.outcome == "conflict" or state.intent is None for state in states):
             for step in self.shown.steps:
                 if not self._state(step).done:
                     self._discard(step, self._state(step).staged)
-            close(self.journal, "refused", self.runtime)
+            close(self.journal, status, self.runtime)
 
     def _leave(self, step: Step, state: StepState) -> None:
         """Keep what a swap wrote and named for good: it may have come in, and others name it."""

@@ -15,6 +15,7 @@ from iceberg_cli.errors import (
     StalePlan,
 )
 from iceberg_cli.operation.committing_run import CommittingRun, paths_of
+from iceberg_cli.operation.history import NOT_DUE_ANY_MORE, NOTHING_DONE
 from iceberg_cli.operation.late_files import close
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.operation.ports import Build, Planned
@@ -96,7 +97,7 @@ class OperationRun(CommittingRun):
         staged: dict[Task, StagedFile] = {}
         while True:
             if first and self.runtime.stop_requested():
-                self._close_unsent()
+                self._close_unsent(NOTHING_DONE)
                 self.runtime.check_cancelled()
             self.runtime.check_stop("Earlier steps are done.")
             try:
@@ -115,7 +116,7 @@ class OperationRun(CommittingRun):
             if now_step is None:
                 self._discard(step, paths_of(staged))
                 if first and not current.due:
-                    close(self.journal, "nothing to do any more", self.runtime)
+                    close(self.journal, NOT_DUE_ANY_MORE, self.runtime)
                     return False
                 self.journal.append(_no_sweep(step))
                 return True

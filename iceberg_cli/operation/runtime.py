@@ -72,6 +72,7 @@ class Runtime:
     on_event: Listener
     host: str
     process_id: int
+    actor: str | None = None  # who runs it, for people
     process_started: str = ""  # differs from that of a later process with the same id
     limit_deletes: int | None = None
     deadline_ms: int | None = None  # a point in time

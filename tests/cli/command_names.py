@@ -6,6 +6,6 @@ VERBS = (
     "expire-snapshots", "rewrite-manifests", "merge-dvs", "upgrade-v3", "assign-row-ids", "rewrite-data-files",
 )  # fmt: skip
 COMMANDS = (
-    "inspect", "plan", *VERBS, "apply", "resume", "demo", "policy", "config", "completion", "list", "survey",
+    "inspect", "plan", *VERBS, "apply", "resume", "history", "demo", "policy", "config", "completion", "list", "survey",
     "maintain",
 )  # fmt: skip

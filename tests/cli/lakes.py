@@ -22,6 +22,7 @@ from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.delta_writer import a_remove, an_add, write_file, write_log
 from iceberg_cli.testing.iceberg_reader import manifests_of, snapshot_of
 from tests.builders import DAY_MS, NOW_MS, TableWriter
+from tests.paths import besides_history
 
 # Builders count ages from a moment that may be in the future of this machine's clock; these tables are older.
 LONG_AGO_MS = 1_500 * DAY_MS
@@ -61,8 +62,8 @@ class FolderTable:
         return self.name
 
     def files(self) -> set[str]:
-        """Every file below the table's folder."""
-        return set(listing(self.folder))
+        """Every file below the table's folder, but for its history."""
+        return besides_history(listing(self.folder))
 
     @contextmanager
     def loses(self, gone: set[str]) -> Iterator[None]:
@@ -137,10 +138,15 @@ def listing(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def unchanged(folder: Path) -> Iterator[None]:
-    """Every file below the folder stays as it is, and none is added."""
-    before = listing(folder)
+    """Every file below the folder stays as it is, and none is added, but for the history of a table in it."""
+    before = _besides_history(folder)
     yield
-    assert listing(folder) == before
+    assert _besides_history(folder) == before
+
+
+def _besides_history(folder: Path) -> dict[str, str]:
+    found = listing(folder)
+    return {name: found[name] for name in besides_history(found)}
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def test_13_is_a_commit_without_a_known_outcome_and_deletes_nothing(
     assert iceberg_cli("resume", lake.name).code == 0
     assert len(lake.snapshot_ids()) == 1
     assert lake.ids() == [0, 1, 2]
-    assert not [name for name in listing(lake.folder) if name.startswith("_iceberg_cli")]
+    assert not [name for name in listing(lake.folder) if name.startswith("_iceberg_cli/ops")]
 
 
 def test_14_is_committed_with_files_left_and_resume_finishes(table: FolderTable) -> None:

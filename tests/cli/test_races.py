@@ -126,6 +126,6 @@ def test_four_verbs_at_once_each_end_well_or_say_that_another_was_faster(
         checked = iceberg_cli("inspect", lake.table, "--check")
         assert checked.code == 0, checked.out + checked.err
         assert iceberg_cli("resume", lake.table).code == 0
-        assert not (lake.table / "_iceberg_cli").exists()
+        assert not (lake.table / "_iceberg_cli" / "ops").exists()
         assert lake.data_files(lake.table) == files
     assert done > 2 * budget

@@ -261,7 +261,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(
     table.publish()
     ran = iceberg_cli(VERB, tmp_path / "t", *words, "--yes", *JSON)
     assert (ran.code, text in ran.json["message"]) == (code, True), ran.json["message"]
-    assert not (tmp_path / "t" / "_iceberg_cli").exists()
+    assert not (tmp_path / "t" / "_iceberg_cli" / "ops").exists()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from iceberg_cli.formats import VERB_NAMES, place_of, verbs_of
 from tests.cli.command_names import COMMANDS
 from tests.cli.running import iceberg_cli
 
-COMPACTS = "No command here compacts, sorts or clusters data files"
+SORTS = "No command here sorts or clusters data files, nor packs those of Delta tables"
 _FULL = "`expire-snapshots TABLE --mode full` on Delta tables"
 ORPHANS = f"No command here removes files that nothing names, but for {_FULL}"
 BACK = "No command here moves a table back to an earlier state"
@@ -21,7 +21,6 @@ LEADS_TO = {
     "inspect TABLE": "describe desc detail info show stat status summary metadata get table view DESCRIBE Describe",
     "inspect TABLE snapshots": "snapshots snapshot versions log snapshtos",
     "inspect TABLE refs": "refs ref branches branch tags",
-    "inspect TABLE history": "history HISTORY histroy",
     "inspect TABLE schemas": "schemas schema",
     "inspect TABLE specs": "specs spec",
     "inspect TABLE properties": "properties property",
@@ -43,6 +42,8 @@ LEADS_TO = {
     "plan": "plans",
     "apply FILE": "run execute exec carry-out",
     "apply": "aply",
+    "history TABLE": "audit operations actions",
+    "history": "HISTORY histroy",
     "resume TABLE": "abort abandon continue recover retry",
     "resume": "resmue",
     "list": "ls tables namespaces catalogs find lists",
@@ -60,6 +61,9 @@ LEADS_TO = {
     "expire-snapshots": "expire_snapshots expire-snapshosts EXPIRE_SNAPSHOTS",
     "rewrite-manifests TABLE --dry-run": "checkpoint create-checkpoint compact-log log-compaction optimize_manifests",
     "rewrite-manifests": "rewrite_manifests rewrite-manifest",
+    "rewrite-data-files TABLE --dry-run": "optimize OPTIMIZE optimise compact compaction binpack bin-pack rewrite-data"
+    " compact-files rewrite rewrite_files",
+    "rewrite-data-files": "rewrite_data_files",
     "merge-dvs TABLE --dry-run": "rewrite_position_delete_files rewrite-position-deletes merge-deletes",
     "merge-dvs": "merge_dvs merge-dv",
     "upgrade-v3 TABLE --dry-run": "upgrade upgrade-table upgrade-format",
@@ -68,8 +72,7 @@ LEADS_TO = {
     "assign-row-ids": "assign_row_ids assign-rowids",
 }  # fmt: skip
 NOT_HERE = {
-    COMPACTS: "optimize OPTIMIZE optimise compact compaction binpack bin-pack rewrite_data_files rewrite-data"
-    " zorder z-order sort cluster reorg compact-files",
+    SORTS: "zorder z-order sort cluster reorg",
     ORPHANS: "orphans orphan remove_orphan_files delete-orphan-files remove-orphans orphan-files",
     BACK: "rollback undo restore RESTORE revert cherrypick_snapshot cherry-pick rollback_to_snapshot"
     " rollback_to_timestamp set_current_snapshot fast_forward tag checkout",

@@ -32,6 +32,7 @@ from iceberg_cli.testing.crash.world import DELTA_TABLE, Script, World
 from iceberg_cli.testing.delta_vectors import an_inline_vector, vector_file_name
 from tests.crash import suite
 from tests.crash.delta import DATA, PROTOCOL, a_metadata, a_remove, a_vector, an_add, commit_to, numbered
+from tests.paths import besides_history
 
 HINT = f"{LOG}_last_checkpoint"
 OURS = re.compile(
@@ -220,7 +221,7 @@ class Scene(suite.Scene):
 
     def leftovers(self) -> set[str]:
         """Files of ours that nothing names. Sidecars of a process that died are a log cleanup's."""
-        new = set(self.world.files) - self.before - named_files(self.world.files) - self.raced
+        new = besides_history(self.world.files) - self.before - named_files(self.world.files) - self.raced
         return {name for name in new if not OURS.fullmatch(name) and "/_sidecars/" not in name}
 
     def finish(self) -> None:

@@ -18,6 +18,7 @@ from iceberg_cli.testing.crash.world import Script, SimStorage, World
 from iceberg_cli.testing.iceberg_reader import check_table
 from tests.builders import DAY_MS, HOUR_MS, LOCATION, NOW_MS, TableWriter, a_tag
 from tests.crash import suite
+from tests.paths import besides_history
 
 CANARIES = {
     "/lake/shop/visits2/data/a.parquet": b"a sibling whose name starts alike",
@@ -128,7 +129,7 @@ class Scene(suite.Scene):
         needed = self.check()
         document = json.loads(self.world.files[self.current])
         assert {s["snapshot-id"] for s in document["snapshots"]} == self.kept | {*self.foreign}
-        assert set(self.world.files) - CANARIES.keys() == needed
+        assert besides_history(self.world.files) - CANARIES.keys() == needed
 
     def check_run(self, report: Report | None) -> None:
         """The commit stands, and no other run is needed."""
@@ -149,7 +150,7 @@ class Scene(suite.Scene):
 
     def leftovers(self) -> set[str]:
         """Files that the table does not need."""
-        return set(self.world.files) - CANARIES.keys() - self.check()
+        return besides_history(self.world.files) - CANARIES.keys() - self.check()
 
 
 def a_scene(
@@ -197,7 +198,7 @@ def a_scene_of(
 
 def journal_files(scene: Scene) -> list[str]:
     """The files of the journals that are there."""
-    return sorted(path for path in scene.world.files if "/_iceberg_cli/" in path)
+    return sorted(path for path in besides_history(scene.world.files) if "/_iceberg_cli/" in path)
 
 
 def few_rows_in_a_part() -> AbstractContextManager[object]:

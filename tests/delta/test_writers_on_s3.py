@@ -24,7 +24,7 @@ from tests.cli.running import Ran, iceberg_cli
 from tests.crash import suite
 from tests.crash.delta_scenes import Scene
 from tests.delta.test_log_conformance import race
-from tests.paths import FIXTURES, needs_fixtures
+from tests.paths import FIXTURES, besides_history, needs_fixtures
 from tests.s3_words import WORD, delta_rs_options_of, options_of, storage_of
 from tests.servers import S3Server
 
@@ -56,8 +56,8 @@ def a_table(server: S3Server, tmp_path: Path) -> str:
 
 
 def keys(server: S3Server, location: str) -> set[str]:
-    """The names of all objects of a table."""
-    return {path.removeprefix(f"{location}/") for path in storage_of(server).paths(location)}
+    """The names of all objects of a table, but for its history."""
+    return besides_history(path.removeprefix(f"{location}/") for path in storage_of(server).paths(location))
 
 
 def ran(server: S3Server, verb: str, location: str, *arguments: object) -> Ran:
@@ -108,7 +108,7 @@ class VouchedScene(Scene):
 
     def finish(self) -> None:
         super().finish()
-        assert not [path for path in self.world.files if "/_iceberg_cli/" in path]
+        assert not [path for path in self.world.files if "/_iceberg_cli/ops/" in path]
 
 
 class TestProbe(suite.Undisturbed, suite.Crashes, suite.SecondCrashes):
@@ -212,7 +212,7 @@ def test_on_a_local_disk_there_is_nothing_to_vouch_for(tmp_path: Path) -> None:
     done = iceberg_cli("upgrade-v3", tmp_path / "t", *UPGRADE, "--yes", "--format", "json", WORD)
     assert done.code == 0
     assert done.json["notes"] == []
-    assert not (tmp_path / "t" / "_iceberg_cli").exists()
+    assert not (tmp_path / "t" / "_iceberg_cli" / "ops").exists()
 
 
 def test_the_word_on_other_committers_of_iceberg_tables_means_nothing_for_delta(
@@ -325,7 +325,7 @@ def test_an_open_operation_is_gone_on_with_only_with_the_word(versitygw: S3Serve
     [done] = ran(versitygw, "resume", interrupted, WORD).json["reports"]
     assert done["status"] == "done"
     assert not any(
-        name in ("b", "c") or name.startswith("_iceberg_cli") for name in keys(versitygw, interrupted)
+        name in ("b", "c") or name.startswith("_iceberg_cli/ops") for name in keys(versitygw, interrupted)
     )
 
 
@@ -344,7 +344,7 @@ def test_an_open_operation_is_abandoned_without_the_word_also_beside_delta_spark
     storage_of(versitygw).put_if_absent(f"{interrupted}/_delta_log/.tmp/x", b"")
     [abandoned] = ran(versitygw, "resume", interrupted, "--abandon").json["reports"]
     assert (abandoned["status"], abandoned["abandoned"]["orphan_files_count"]) == ("done", 1)
-    assert not any(name.startswith("_iceberg_cli") for name in keys(versitygw, interrupted))
+    assert not any(name.startswith("_iceberg_cli/ops") for name in keys(versitygw, interrupted))
 
 
 @needs_fixtures
@@ -376,4 +376,4 @@ def test_every_verb_leaves_a_table_that_delta_rs_reads_as_before(versitygw: S3Se
         assert (done.code, done.json["status"]) == (0, "done"), verb
         assert read() == rows, verb
     assert before - keys(versitygw, location)
-    assert not any(name.startswith("_iceberg_cli") for name in keys(versitygw, location))
+    assert not any(name.startswith("_iceberg_cli/ops") for name in keys(versitygw, location))

@@ -18,6 +18,7 @@ from tests.budget import FULL
 from tests.cli.running import iceberg_cli
 from tests.delta_live.shapes import Shape
 from tests.delta_spark import DELTA, DeltaSpark, plain
+from tests.paths import besides_history
 from tests.recording.archives import ENDING, RECORDED
 from tests.recording.folder_state import TableFolder, is_checksum
 from tests.recording.plugin import Recorder
@@ -250,8 +251,9 @@ def files(table: Path) -> set[str]:
 
 
 def leftovers(table: Path) -> list[str]:
-    """What our program leaves of a run that is over: nothing."""
-    return [str(path) for path in table.rglob("*") if JOURNAL in path.parts and path.is_file()]
+    """What our program leaves of a run that is over beside its record: nothing."""
+    ours = [str(path) for path in table.rglob("*") if JOURNAL in path.parts and path.is_file()]
+    return sorted(besides_history(ours))
 
 
 @pytest.fixture(scope="session")

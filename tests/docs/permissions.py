@@ -326,6 +326,7 @@ class Recorder:
         self.run("inspect", "inspect", table, "files")
         self.run("inspect", "inspect", table, "--check", "--deep", code=15)  # their data files are no Parquet
         self.run("plan", "plan", table)
+        self.run("history", "history", table)
         for verb, options in kind.verbs.items():
             if verb != "assign-row-ids":  # for which it is not ready yet
                 self.run(DRY_RUN, verb, table, *options, "--dry-run")

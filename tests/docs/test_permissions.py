@@ -277,7 +277,7 @@ def test_policies_of_the_page_let_a_user_do_what_it_says_and_no_more(guarded_s3:
     assert (run("rewrite-manifests"), run("expire-snapshots")) == (0, 16)
     after = set(storage.paths(table))
     assert after > before
-    assert not [path for path in after if "_iceberg_cli" in path]
+    assert not [path for path in after if "_iceberg_cli/ops" in path]
     of_rows, _ = new_table(storage, f"s3://{bucket}/warehouse", write_rows)()
     before = set(storage.paths(of_rows))
     with s3_front(guarded_s3.endpoint, {}) as front:
@@ -285,12 +285,12 @@ def test_policies_of_the_page_let_a_user_do_what_it_says_and_no_more(guarded_s3:
         assert run("rewrite-data-files", of_rows, through) == 0
         assert any("partNumber=" in each.path for each in front.requests)
     assert set(storage.paths(of_rows)) > before
-    assert not [path for path in storage.paths(of_rows) if "_iceberg_cli" in path]
+    assert not [path for path in storage.paths(of_rows) if "_iceberg_cli/ops" in path]
     allow(everything)
     assert run("expire-snapshots") == 0
     gone = after - set(storage.paths(table))
     assert f"{table}/data/c.parquet" in gone
-    assert not [path for path in storage.paths(table) if "_iceberg_cli" in path]
+    assert not [path for path in storage.paths(table) if "_iceberg_cli/ops" in path]
     assert run("expire-snapshots", elsewhere) == 16
 
 

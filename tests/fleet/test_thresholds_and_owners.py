@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,87 @@ def test_a_quick_survey_says_which_thresholds_it_did_not_look_at(tmp_path: Path)
         ran = iceberg_cli("survey", "--quick", "--policy", policy, "--as-of", NOW_MS, "--format", "json")
         ((due,),) = (each["due"] for each in ran.json["tables"])
         assert due["reason"].endswith(reason)
+
+
+def past(folder: Path, *, began_ms: int, **values: Any) -> None:
+    """A record of an expiry of a table, as the module of the history describes it."""
+    record = {
+        "version": 1,
+        "operation_id": f"op-{began_ms}",
+        "operation": "expire-snapshots",
+        "table_uuid": "",
+        "actor": None,
+        "started_ms": began_ms,
+        "finished_ms": began_ms,
+        "status": "done",
+        "committed": [],
+        "deleted_files_count": 0,
+        "reclaimed_bytes": 0,
+        **values,
+    }
+    path = folder / "_iceberg_cli" / "history" / f"{began_ms}-expire-snapshots-op-{began_ms}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record))
+
+
+DAY_MS = 24 * HOUR_MS
+
+
+@pytest.mark.parametrize("when", ["due", "always"])
+@pytest.mark.parametrize(
+    ("runs", "due"),
+    [
+        ([], True),
+        ([{"began_ms": NOW_MS - 6 * DAY_MS}], False),
+        ([{"began_ms": NOW_MS - 7 * DAY_MS}], True),
+        ([{"began_ms": NOW_MS - 7 * DAY_MS + 8 * HOUR_MS}], True),
+        ([{"began_ms": NOW_MS - 7 * DAY_MS + 9 * HOUR_MS}], False),  # more than a twentieth sooner
+        ([{"began_ms": NOW_MS + DAY_MS}], False),  # seen from the past
+        ([{"began_ms": NOW_MS - DAY_MS, "status": "conflict"}], True),
+        ([{"began_ms": NOW_MS - DAY_MS, "status": "partial"}], True),
+        ([{"began_ms": NOW_MS - DAY_MS, "status": "partial", "committed": ["m"]}], False),
+        ([{"began_ms": NOW_MS - DAY_MS, "status": "refused"}, {"began_ms": NOW_MS - 2 * DAY_MS}], False),
+        ([{"began_ms": NOW_MS - DAY_MS, "started_ms": "damaged"}], True),
+    ],
+)
+def test_a_verb_rests_until_so_long_after_its_last_run(
+    runs: list[dict[str, Any]], due: bool, when: str, tmp_path: Path
+) -> None:
+    an_aged_table(tmp_path / "t")
+    for values in runs:
+        past(tmp_path / "t", **values)
+    run, _ = looked_at(tmp_path, "expire-snapshots", f'{{ when = "{when}", every = "7d" }}')
+    assert run["status"] == ("due" if due else "not_due")
+    if not due:
+        assert run["reason"].endswith(", and runs every 7 d (every)")
+    policy = tmp_path / "policy.toml"
+    quick = iceberg_cli("survey", "--quick", "--policy", policy, "--as-of", NOW_MS, "--format", "json")
+    ((found,),) = ([each["due"]] for each in quick.json["tables"])
+    assert [each["operation"] for each in found] == (["expire-snapshots"] if due else [])
+    assert not any("every" in each["reason"] for each in found)
+
+
+def test_every_is_for_each_verb_and_counts_the_runs_of_that_one(tmp_path: Path) -> None:
+    an_aged_table(tmp_path / "t")
+    verbs = {"expire-snapshots": '{ every = "1d" }', "rewrite-manifests": '{ when = "always", every = "1d" }'}
+    policy = policy_file(tmp_path / "policy.toml", verbs, [tmp_path / "t"])
+    words = ("maintain", "--policy", policy, "--yes", "--format", "json")
+    assert {run["status"] for run in iceberg_cli(*words, "--only", "expire-snapshots").json["runs"]} == {
+        "done"
+    }
+    found = {run["operation"]: run["status"] for run in iceberg_cli(*words).json["runs"]}
+    assert found == {"expire-snapshots": "not_due", "rewrite-manifests": "done"}
+    options = iceberg_cli("policy", "check", policy, tmp_path / "t").out
+    assert options.count("every          1 d") + options.count("every              1 d") == 2
+
+
+@pytest.mark.parametrize(("every", "reason"), [('"soon"', "soon"), ("-1", "every")])
+def test_a_time_that_has_no_meaning_is_refused(every: str, reason: str, tmp_path: Path) -> None:
+    policy = policy_file(tmp_path / "policy.toml", {"merge-dvs": f"{{ every = {every} }}"}, ["/x"])
+    ran = iceberg_cli("policy", "check", policy)
+    assert ran.code == 2
+    assert "merge-dvs.every" in ran.err
+    assert reason in ran.err
 
 
 @pytest.mark.parametrize("verb", ["rewrite-manifests", "upgrade-v3"])

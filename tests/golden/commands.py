@@ -138,7 +138,7 @@ def alone(root: Path = ROOT) -> Iterator[None]:
 
 @contextmanager
 def fixed(root: Path = ROOT) -> Iterator[None]:
-    """Clock, ids, host, process and width of the screen."""
+    """Clock, ids, host, user, process and width of the screen."""
     drawn = itertools.count(1)
     random_uuid = uuid.uuid4
 
@@ -158,6 +158,7 @@ def fixed(root: Path = ROOT) -> Iterator[None]:
         patched.setattr(runtime, "time_ordered_uuid", lambda _: str(next_uuid()))
         patched.setattr(socket, "gethostname", lambda: "here")
         patched.setattr(os, "getpid", lambda: 4242)
+        patched.setenv("LOGNAME", "operator")
         patched.setenv("COLUMNS", "80")
         patched.setenv("NO_COLOR", "1")
         patched.setenv("XDG_CACHE_HOME", str(root / "cache"))
@@ -297,10 +298,12 @@ def _all() -> dict[str, list[Command]]:
             ("resume", table, *JSON),
             (*verb, "--yes", "--limit-deletes", "1"),
             *(("resume", table, "--list", *shown) for shown in SHOWN),
+            ("history", table),
             ("resume", table, "--limit-deletes", "1"),
             ("resume", table, "--limit-deletes", "1", *JSON),
             (*verb, "--dry-run"),
             ("resume", table),
+            *(("history", table, *shown) for shown in SHOWN),
             anew,
             (*verb, "--yes", "--limit-deletes", "1", *JSON),
             ("resume", table, *JSON),

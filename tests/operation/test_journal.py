@@ -64,7 +64,11 @@ class Place:
 
     def left(self) -> list[str]:
         """What is in the table's folder."""
-        return [path.name for path in self.table.iterdir()]
+        return sorted(path.name for path in self.table.iterdir())
+
+    def past(self) -> list[str]:
+        """The records of operations that are over."""
+        return sorted(path.name for path in (self.table / "_iceberg_cli" / "history").iterdir())
 
     def created(self, operation_id: str = "op") -> Journal:
         return Journal.create(self.storage, f"{self.table}/", operation_id)
@@ -155,7 +159,7 @@ def test_what_is_missing_of_a_journal_that_is_gone_was_taken_over(place: Place, 
     for look in looks:
         look()
     if closed:
-        place.loaded().close("done")
+        place.loaded().close("done", at_ms=2)
     else:
         for path in place.folder.iterdir():
             path.unlink()
@@ -249,14 +253,15 @@ def test_a_journal_that_is_deleted_while_it_is_read_is_empty(place: Place) -> No
 def test_closing_deletes_the_first_record_first_and_the_last_one_last(place: Place) -> None:
     journal = place.begun()
     journal.put("plan.json", b"{}")
-    journal.close("done")
+    journal.close("done", at_ms=2)
     assert place.storage.deletions == [["000000.json"], ["000001.json", "plan.json"], ["000002.json"]]
-    assert place.left() == ["data"]
+    assert place.left() == ["_iceberg_cli", "data"]
+    assert place.past() == ["7-expire-snapshots-op.json"]
 
 
 def test_a_half_deleted_journal_reads_as_closed_and_is_cleaned_up(place: Place) -> None:
     place.storage.stuck = "000001.json"
-    place.begun().close("done")
+    place.begun().close("done", at_ms=2)
     assert place.storage.deletions == [["000000.json"], ["000001.json"]]
     assert place.names() == ["000001.json", "000002.json"]
     journal = place.loaded()
@@ -267,12 +272,13 @@ def test_a_half_deleted_journal_reads_as_closed_and_is_cleaned_up(place: Place) 
     assert operation.closed == "done"
     place.storage.stuck = ""
     journal.clean_up()
-    assert place.left() == ["data"]
+    assert place.left() == ["_iceberg_cli", "data"]
+    assert place.past() == ["7-expire-snapshots-op.json"]
 
 
 def test_an_operation_that_is_done_stays_so_where_its_journal_cannot_be_listed(place: Place) -> None:
     place.storage.is_listable = False
-    place.begun().close("done")
+    place.begun().close("done", at_ms=2)
     assert place.storage.deletions == []
     place.storage.is_listable = True
     journal = place.loaded()
@@ -280,7 +286,8 @@ def test_an_operation_that_is_done_stays_so_where_its_journal_cannot_be_listed(p
     assert operation is not None
     assert operation.closed == "done"
     journal.clean_up()
-    assert place.left() == ["data"]
+    assert place.left() == ["_iceberg_cli", "data"]
+    assert not place.folder.exists()
 
 
 # -- files beside it -------------------------------------------------------------------------------------------

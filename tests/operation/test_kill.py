@@ -16,13 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from iceberg_cli.paths import OPERATIONS_FOLDER
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.iceberg_reader import check_table
 from tests.budget import few_or_many
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS, TableWriter, a_tag
 from tests.cli.lakes import newest_metadata, registered
 from tests.cli.running import Ran, iceberg_cli
-from tests.paths import ROOT
+from tests.paths import ROOT, besides_history
 
 SNAPSHOTS = 100
 LONG_AGO_MS = 1_000 * DAY_MS  # the program refuses an `--as-of` in the future
@@ -50,7 +51,7 @@ class Place:
 
     @property
     def journal(self) -> Path:
-        return self.folder / "_iceberg_cli"
+        return self.folder / OPERATIONS_FOLDER
 
     def current(self) -> str:
         if self.catalog:
@@ -77,7 +78,8 @@ class Place:
 
     def leftovers(self) -> set[str]:
         hint = self.folder / "metadata" / "version-hint.text"
-        return {str(path) for path in self.folder.rglob("*") if path.is_file()} - self.check() - {str(hint)}
+        files = besides_history(str(path) for path in self.folder.rglob("*") if path.is_file())
+        return files - self.check() - {str(hint)}
 
 
 def a_place(root: Path, *, catalog: bool) -> Place:
@@ -101,7 +103,7 @@ def a_place(root: Path, *, catalog: bool) -> Place:
 def wait_for_record(place: Place, process: subprocess.Popen[bytes], number: int) -> None:
     """Until a journal has this record, or the process is through."""
     # Not pathlib's glob, which fails where a folder is pruned while it looks.
-    while process.poll() is None and not glob(f"{place.journal}/ops/*/{number:06d}.json"):
+    while process.poll() is None and not glob(f"{place.journal}/*/{number:06d}.json"):
         time.sleep(0.0002)
 
 

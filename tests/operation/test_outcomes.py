@@ -206,7 +206,7 @@ def test_request_that_arrives_before_any_effect_of_resume(served: Scene, *, betw
     trial = served.copy().process()
     with suppress(CommitStateUnknown):
         trial.resume()
-    assert len(trial.effects) == (2 if between else 44)
+    assert len(trial.effects) == (2 if between else 45)
     for number, _ in enumerate(trial.effects):
         here = served.copy()
         with suppress(CommitStateUnknown):

@@ -269,7 +269,8 @@ def test_whoever_abandons_the_operation_does_not_wait(killed: Killed, after_resu
     table = opened(root)
     (operation_id,) = table.workspace.open_operations()
     abandon(table, operation_id, shell_at(5))
-    assert listing(root) == before
+    assert listing_of_table(root) == before
+    assert opened(root).workspace.open_operations() == []
 
 
 def test_meanwhile_other_runs_commit_and_their_files_stay(killed: Killed) -> None:
@@ -282,7 +283,8 @@ def test_meanwhile_other_runs_commit_and_their_files_stay(killed: Killed) -> Non
     assert before.keys() < after.keys()
     Path(path).write_bytes(data)
     assert len(settled_at(root, DAY_MS)) == 1
-    assert listing(root) == after
+    assert listing_of_table(root) == after
+    assert opened(root).workspace.open_operations() == []
     assert live_entries(of_folder(root)) == entries
 
 

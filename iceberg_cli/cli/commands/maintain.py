@@ -33,7 +33,8 @@ from iceberg_cli.plan.text import duration_ms, size_bytes
 if TYPE_CHECKING:
     from iceberg_cli.api import DeletionAllowance, Plan
     from iceberg_cli.fleet.due import FleetPolicy
-    from iceberg_cli.fleet.maintenance import Maintenance, VerbRun
+    from iceberg_cli.fleet.maintenance import Maintenance
+    from iceberg_cli.fleet.verb_run import VerbRun
 
 _LINE_SCHEMA: Final = "iceberg-cli/maintenance-run/1"
 _PHASE: Final = "maintaining tables"

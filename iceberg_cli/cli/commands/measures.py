@@ -9,8 +9,8 @@ from iceberg_cli.errors import worst_of
 from iceberg_cli.plan.events import TableMeasured
 
 if TYPE_CHECKING:
-    from iceberg_cli.fleet.maintenance import VerbRun
     from iceberg_cli.fleet.survey import SurveyedTable
+    from iceberg_cli.fleet.verb_run import VerbRun
 
 _SUCCESSES: Final = ("done", "nothing_to_do", "waiting", "partial", "not_due")
 
@@ -42,7 +42,7 @@ class MaintenanceMeasures:
 
     def of(self, run: VerbRun) -> Iterator[TableMeasured]:
         """A verb on a table as it is by now; nothing for another name of a table."""
-        from iceberg_cli.fleet.maintenance import HELD, IN_NO_POLICY, SAME_TABLE
+        from iceberg_cli.fleet.verb_run import HELD, IN_NO_POLICY, SAME_TABLE
 
         if run.skipped_for == SAME_TABLE:
             return

@@ -52,6 +52,10 @@ _EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("What is open, and in which state:", "resume prod.sales.orders --list"),
         ("Finish or close all of it:", "resume prod.sales.orders"),
     ),
+    "history": (
+        ("What was done to a table, and by whom:", "history prod.sales.orders"),
+        ("Its expiries, for a script:", "history prod.sales.orders --operation expire-snapshots --format json"),
+    ),
     "demo": (
         ("In a new folder:", "demo /tmp/demo"),
         ("With snapshots that end on a certain day:", "demo /tmp/demo --as-of 2026-11-01T00:00:00Z"),

@@ -22,6 +22,7 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "inspect TABLE refs": ("branch", "branches", "ref", "tags"),
     "plan TABLE": ("analyze", "dry-run", "due", "explain", "preview-changes", "simulate"),
     "apply FILE": ("carry-out", "exec", "execute", "run"),
+    "history TABLE": ("actions", "audit", "operations"),
     "resume TABLE": ("abandon", "abort", "continue", "recover", "retry"),
     "list": ("catalogs", "find", "ls", "namespaces", "tables"),
     "survey": ("fleet", "overview", "report", "stats"),
@@ -33,9 +34,8 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "--version": ("v", "version"),
 }  # fmt: skip
 _NO_COMMAND: Final[Mapping[str, tuple[str, ...]]] = {
-    "No command here compacts, sorts or clusters data files": (
-        "bin-pack", "binpack", "cluster", "compact", "compact-files", "compaction", "optimise", "optimize", "reorg",
-        "rewrite", "rewrite-data", "rewrite-data-files", "rewrite-files", "sort", "z-order", "zorder",
+    "No command here sorts or clusters data files, nor packs those of Delta tables": (
+        "cluster", "reorg", "sort", "z-order", "zorder",
     ),
     "No command here removes files that nothing names, but for `expire-snapshots TABLE --mode full` on Delta tables": (
         "clean-orphan-files", "delete-orphan-files", "orphan", "orphan-files", "orphans", "remove-orphan-files",
@@ -65,7 +65,7 @@ def unknown_command(word: str, commands: Collection[str]) -> UsageError:
     """
     plain = word.lower().replace("_", "-").strip("-")
     lines = {name: line for line, names in _ELSEWHERE.items() for name in names}
-    lines |= {name: f"inspect TABLE {name}" for name in WHAT if name != "summary"}
+    lines |= {name: f"inspect TABLE {name}" for name in WHAT if name not in ("summary", *commands)}
     verbs = {name: verb for verb in commands for name in _names_elsewhere(verb)}
     for sentence, names in _NO_COMMAND.items():
         if plain in names:

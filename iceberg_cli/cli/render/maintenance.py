@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.cli.render.layout import GAP
 from iceberg_cli.fleet.calls.maintenance_result import FAILED, OUTCOMES, SKIPPED
-from iceberg_cli.fleet.maintenance import SKIPS, STATUSES
+from iceberg_cli.fleet.verb_run import SKIPS, STATUSES
 from iceberg_cli.plan.inspection import GIST, ID, NAME, NUMBER, SIZE, STATE, Column
 from iceberg_cli.plan.text import count, listed, size
 
 if TYPE_CHECKING:
     from iceberg_cli.cli.render.surface import Surface
     from iceberg_cli.fleet.calls.maintenance_result import MaintenanceTotals
-    from iceberg_cli.fleet.maintenance import VerbRun
+    from iceberg_cli.fleet.verb_run import VerbRun
 
 _TEXTS: Final = {
     FAILED: "failed",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from iceberg_cli.errors import worst_of
 from iceberg_cli.fleet.calls.result import FleetResult, columns_of
 from iceberg_cli.fleet.listing import Failures
-from iceberg_cli.fleet.maintenance import SKIPS, STATUSES, VerbRun
+from iceberg_cli.fleet.verb_run import SKIPS, STATUSES, VerbRun
 from iceberg_cli.plan.text import count, size
 
 if TYPE_CHECKING:

@@ -471,7 +471,7 @@ class GroupsRun(CommittingRun):
 
     # -- the end -----------------------------------------------------------------------------------------------
 
-    def _close_unsent(self) -> None:
+    def _close_unsent(self, status: str = "refused") -> None:
         """Delete what is not needed and close: the table is another one by now."""
         states = self._operation().steps.items()
         if all(state.done or state.outcome == "conflict" or state.intent is None for _, state in states):
@@ -480,7 +480,7 @@ class GroupsRun(CommittingRun):
                     self._discard(Step(name=name), state.staged)
             self._drop_uncommitted("the table is another one by now")
             self._remove_leftovers()
-            close(self.journal, "refused", self.runtime)
+            close(self.journal, status, self.runtime)
 
     def _close(self, started_ms: int) -> Report:
         """Delete what is not needed, close, and say how it ended."""

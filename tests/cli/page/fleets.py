@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from iceberg_cli.fleet.calls.maintenance_result import OUTCOMES
-from iceberg_cli.fleet.maintenance import SKIPS, STATUSES
+from iceberg_cli.fleet.verb_run import SKIPS, STATUSES
 from tests.cli.page.pages import AS_OF_MS
 
 DAY_MS = 86_400_000

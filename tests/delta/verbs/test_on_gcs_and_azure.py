@@ -78,7 +78,7 @@ def downloaded(store: ObjectStore, location: str, folder: Path) -> Path:
     """The table as local files; it must hold no record of an operation."""
     for path in store.storage.paths(location):
         name = path.removeprefix(f"{location}/")
-        assert not name.startswith("_iceberg_cli/")
+        assert not name.startswith("_iceberg_cli/ops/")
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(store.storage.read(path))
     return folder

@@ -53,6 +53,7 @@ from iceberg_cli.testing.conformance.rewriting import RewritingConformance
 from tests.budget import FULL
 from tests.cli.running import iceberg_cli
 from tests.database_proxy import jdbc_url_of_postgresql
+from tests.paths import besides_history
 from tests.rest_servers import (
     DRIVERS,
     Fate,
@@ -1018,9 +1019,8 @@ def expiry(lake: Lake) -> tuple[str, ...]:
 
 
 def files_of(lake: Lake) -> set[str]:
-    return {
-        path.name for path in Path(lake.table.location().removeprefix("file://")).rglob("*") if path.is_file()
-    }
+    found = Path(lake.table.location().removeprefix("file://")).rglob("*")
+    return {Path(path).name for path in besides_history(str(each) for each in found if each.is_file())}
 
 
 def test_a_tag_that_the_catalog_dropped_keeps_every_file_until_the_operation_is_abandoned(

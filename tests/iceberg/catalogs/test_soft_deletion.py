@@ -119,7 +119,7 @@ def test_an_expiry_tags_what_it_would_have_deleted_and_deletes_nothing(soft: Sof
     assert before < soft.objects()
     assert len(soft.tagged()) == done["tagged_files_count"]
     assert all(soft.tags(key) == {"Lifecycle": "Purge"} for key in soft.tagged())
-    assert not any("_iceberg_cli" in key for key in soft.objects())
+    assert not any("_iceberg_cli/ops" in key for key in soft.objects())
     assert soft.rows() == [ROWS[-1]]
 
 
@@ -202,7 +202,7 @@ def test_staged_files_that_are_discarded_are_tagged_and_a_journal_is_deleted(sof
     journal = table.workspace.journal("an-operation")
     append(journal, "begin", BEGIN)
     journal.clean_up()
-    assert not any("_iceberg_cli" in key for key in soft.objects())
+    assert not any("_iceberg_cli/ops" in key for key in soft.objects())
 
 
 def test_files_that_were_shown_as_tagged_are_not_deleted_once_deletions_are_on(soft: SoftTable) -> None:

@@ -242,6 +242,7 @@ def test_every_document_obeys_its_json_schema(table: str, tmp_path: Path) -> Non
         "operations/2": run("resume", table, "--list", "--format", "json").json,
         "fleet-operations/1": run("resume", f"{table}*", "--list", "--format", "json").json,
         "fleet-reports/1": run("resume", f"{table}*", "--format", "json").json,
+        "history/1": run("history", table, "--format", "json").json,
         "reports/1": run("resume", table, "--format", "json").json,
         "demo/1": run("demo", str(tmp_path / "demo"), "--format", "json").json,
         "preflight/2": run("upgrade-v3", table, "--check", "--format", "json").json,

@@ -13,6 +13,7 @@ import pytest
 
 from tests.budget import few_or_many
 from tests.cli.running import iceberg_cli
+from tests.paths import besides_history
 from tests.referee.iceberg import Row, Table, entries_of, manifests_of, rows_of
 
 DAY_MS = 86_400_000
@@ -133,7 +134,7 @@ class Game:
 
     def files(self) -> set[str]:
         """Every file that is there."""
-        return {str(path) for path in self.table.folder.rglob("*") if path.is_file()}
+        return besides_history(str(path) for path in self.table.folder.rglob("*") if path.is_file())
 
 
 def expected_snapshots(document: Mapping[str, Any], *, cutoff_ms: int, minimum: int) -> set[int]:

@@ -38,6 +38,7 @@ from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.report import Report
 from iceberg_cli.plan.verb_place import VerbPlace
 from iceberg_cli.testing.crash.world import NOW_MS, Script, SimStorage, World, unseen
+from tests.paths import besides_history
 
 LOCATION = "/lake/numbers"
 UUID = "7c7d2b6e-0e5d-4c3f-9b9b-5a52d1f7a001"
@@ -98,7 +99,7 @@ def unneeded(world: World) -> list[str]:
     versions = [path for path in world.files if "/versions/" in path]
     named = {path for version in versions for path in state_of(world, version)["files"]}
     named |= {path for version in versions for path in state_of(world, version).get("lists", ())}
-    return sorted(world.files.keys() - named - {*versions})
+    return sorted(besides_history(world.files) - named - {*versions})
 
 
 @dataclass(frozen=True, kw_only=True)

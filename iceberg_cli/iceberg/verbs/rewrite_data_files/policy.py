@@ -21,7 +21,19 @@ class RewriteDataFiles(Policy):
     place: ClassVar = VerbPlace(
         order=3,
         only_by_policy=True,
-        names_elsewhere=("compact", "compaction", "rewrite-datafiles", "bin-pack", "optimize"),
+        names_elsewhere=(
+            "bin-pack",
+            "binpack",
+            "compact",
+            "compact-files",
+            "compaction",
+            "optimise",
+            "optimize",
+            "rewrite",
+            "rewrite-data",
+            "rewrite-datafiles",
+            "rewrite-files",
+        ),
     )
     about: ClassVar[str] = """
         Write the rows of small files, and of files with many deleted rows, to few files without deletes.

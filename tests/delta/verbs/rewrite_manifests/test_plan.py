@@ -92,7 +92,7 @@ def test_a_classic_checkpoint_of_the_newest_version_is_written_with_hint_and_che
     size = os.path.getsize(tmp_path / "_delta_log" / f"{version}.checkpoint.parquet")
     found = hint(tmp_path)
     assert [found[key] for key in ("version", "size", "sizeInBytes", "numOfAddFiles")] == [1, 4, size, 1]
-    assert not os.path.exists(tmp_path / "_iceberg_cli")
+    assert not os.path.exists(tmp_path / "_iceberg_cli" / "ops")
     commit_path(tmp_path, 0).unlink()
     assert files(tmp_path) == ["b"]
     assert deltalake.DeltaTable(str(tmp_path)).file_uris() == [str(tmp_path / "b")]

@@ -32,7 +32,7 @@ def test_expiry_deletes_what_only_expired_snapshots_reach_and_leaves_nothing_of_
     assert report["status"] == "done"
     assert before - table.files() == GONE
     assert table.files() - before == {"metadata/v2.metadata.json", "metadata/version-hint.text"}
-    assert not (table.folder / "_iceberg_cli").exists()
+    assert not (table.folder / "_iceberg_cli" / "ops").exists()
 
 
 def test_the_report_counts_files_by_kind_in_the_peers_columns(table: FolderTable) -> None:
@@ -232,7 +232,7 @@ def test_grace_commits_now_and_resume_deletes_after_it(table: FolderTable) -> No
     done = iceberg_cli("resume", table.folder, "--format", "json").json
     assert [report["status"] for report in done["reports"]] == ["done"]
     assert before - table.files() == GONE
-    assert not (table.folder / "_iceberg_cli").exists()
+    assert not (table.folder / "_iceberg_cli" / "ops").exists()
 
 
 def test_the_next_run_settles_what_waited_and_needs_no_second_cron_line(table: FolderTable) -> None:
@@ -261,7 +261,7 @@ def test_abandon_closes_an_operation_and_leaves_its_files(table: FolderTable) ->
     assert iceberg_cli("resume", table.folder, "--abandon").code == 0
     assert "No open operation" in iceberg_cli("resume", table.folder).out
     assert before <= table.files()
-    assert not (table.folder / "_iceberg_cli").exists()
+    assert not (table.folder / "_iceberg_cli" / "ops").exists()
 
 
 def test_limit_deletes_stops_cleanly_and_each_run_goes_on(table: FolderTable) -> None:

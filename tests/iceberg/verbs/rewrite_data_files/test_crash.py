@@ -20,6 +20,7 @@ from iceberg_cli.testing.iceberg_reader import entries_of, manifests_of
 from iceberg_cli.testing.iceberg_rows import LiteralRow, read_rows
 from tests.iceberg.verbs.rewrite_data_files.tables import K, N, RowsTable
 from tests.iceberg.verbs.rewrite_data_files.writers import OPERATION, comparable
+from tests.paths import besides_history
 
 DAY_MS = 86_400_000
 CATALOGS = ("pointer", "file names", "served")
@@ -91,7 +92,7 @@ def left(world: World) -> list[str]:
             named |= {entry["file_path"] for entry in entries_of(storage, manifest)}
     return sorted(
         path
-        for path in world.files
+        for path in besides_history(world.files)
         if path not in named and not path.endswith((".metadata.json", "-hint.text"))
     )
 

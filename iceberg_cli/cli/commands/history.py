@@ -1,0 +1,80 @@
+"""`history`: the operations of this program on a table, open and over. Never writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from iceberg_cli.cli.context import OF_CHANGES, OF_ENGINES, Run, TableArgument, command
+from iceberg_cli.cli.options.arguments import integer
+from iceberg_cli.errors import UsageError
+from iceberg_cli.formats import VERB_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from iceberg_cli.plan.inspection import Column
+
+_LIMIT: Final = 20
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+
+    @command(app, "history", without=(*OF_ENGINES, *OF_CHANGES, "unsafe_trust_lists"), changes=False)
+    def history(
+        run: Run,
+        table: TableArgument,
+        operation: Annotated[
+            str | None, typer.Option(metavar="VERB", help="Only operations of this verb.")
+        ] = None,
+        limit: Annotated[
+            int | None,
+            typer.Option(
+                metavar="N", parser=integer, help=f"At most so many, the newest.  [default: {_LIMIT}]"
+            ),
+        ] = None,
+    ) -> None:
+        """Show what this program did to a table: its operations, open and over, newest first.
+
+        Of each verb the newest hundred are kept, in the table's folder. What others did is in the table's own log:
+        `inspect TABLE history`.
+        """
+        if operation is not None and operation not in VERB_NAMES:
+            raise UsageError(f"--operation must be one of {', '.join(VERB_NAMES)}, not {operation!r}")
+        if limit is not None and limit < 1:
+            raise UsageError(f"--limit must be at least 1, and is {limit}")
+        opened = run.open(table)
+        found = opened.history(operation=operation, limit=_LIMIT if limit is None else limit)
+        rows = [each.to_row() for each in found.operations]
+        run.progress.close()
+        if run.json:
+            from iceberg_cli.cli.render import print_json
+
+            unreadable = [error.message for error in found.unreadable]
+            head: dict[str, Any] = {"schema": "iceberg-cli/history/1", "table": opened.identity}
+            print_json({**head, "operations": rows, "unreadable": unreadable})
+        elif rows:
+            (run.err if run.quiet else run.out).grid(_columns(), rows)
+        elif not run.quiet:
+            run.out.line("No operation of this program.")
+        for error in found.unreadable:
+            run.err.line(error.message)
+        if found.unreadable:
+            raise typer.Exit(max(error.exit_code for error in found.unreadable))
+
+
+def _columns() -> Sequence[Column]:
+    from iceberg_cli.plan.inspection import ID, NUMBER, SIZE, TEXT, TIME, Column
+
+    return (
+        Column("started", "started_ms", TIME),
+        Column("verb", "operation", ID),
+        Column("status", "status", ID),
+        Column("commits", lambda row: len(row["committed"]), NUMBER, leaves=2),
+        Column("files deleted", "deleted_files_count", NUMBER),
+        Column("bytes", "reclaimed_bytes", SIZE, leaves=3),
+        Column("by", "actor", TEXT, leaves=4),
+        Column("operation", "operation_id", ID, leaves=1),
+    )
