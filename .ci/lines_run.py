@@ -5,8 +5,8 @@
     .ci/lines_run.py report            the lines that no kept run reached, and how many only the deep suites did
     .ci/lines_run.py report COMMIT     of those, the lines that stood in that commit, too
 
-Programs that tests start and forks are measured, too, and those that end at once. Needs coverage 7.10. What is kept stands
-in .cache/lines_run and is of the sources as they are: where they changed, run it again.
+Programs that tests start and forks are measured, too, and those that end at once. Needs coverage 7.10. What is kept is
+in .cache/lines_run, and about the sources as they were: where they changed, run it again.
 """
 
 from __future__ import annotations
@@ -53,13 +53,12 @@ def measure(run: str) -> int:
     settings.write_text(_SETTINGS.format(data=KEPT / f"{run}.data"), encoding="utf-8")
     deep = () if run == README else ("-m", "deep")
     number = {} if run == README else {"SUITE_NUMBER": run}
-    # One more than is printed by the tests' own clock: what is measured is slower.
+    # What is measured is slower than the tests' own clock allows.
     words = ["-n", "2", "--dist", "loadgroup", "-o", "timeout=3600", *deep]
     command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", *words]
-    code = subprocess.run(command, cwd=ROOT, env={**os.environ, **number}, check=False).returncode
-    subprocess.run(
-        [sys.executable, "-m", "coverage", "combine", f"--rcfile={settings}", "--quiet"], cwd=ROOT, check=True
-    )
+    code = subprocess.run(command, cwd=ROOT, env={**os.environ, **number}, check=False).returncode  # noqa: S603 - pytest
+    combine = [sys.executable, "-m", "coverage", "combine", f"--rcfile={settings}", "--quiet"]
+    subprocess.run(combine, cwd=ROOT, check=True)  # noqa: S603 - coverage
     return code
 
 
@@ -110,16 +109,15 @@ def report(commit: str | None) -> None:
         if unseen and (commit is None or (unseen := _stood_in(commit, name, unseen))):
             print(f"{name}: {ranges(unseen)}")
     print(
-        f"{everything:,} lines: {by_readme:,} run by README's tests, {everything - never - by_readme:,} by the deep suites "
-        f"alone, {never:,} by none"
+        f"{everything:,} lines: {by_readme:,} run by README's tests, "
+        f"{everything - never - by_readme:,} by the deep suites alone, {never:,} by none"
     )
 
 
 def _stood_in(commit: str, name: str, lines: set[int]) -> set[int]:
     """Those of some lines whose text some module of an earlier commit has."""
-    before = subprocess.run(
-        ["git", "grep", "-h", "", commit, "--", PACKAGE], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    words = ["git", "grep", "-h", "", commit, "--", PACKAGE]
+    before = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout  # noqa: S603 - git
     known = {line.strip() for line in before.splitlines()}
     text = (ROOT / name).read_text(encoding="utf-8").splitlines()
     return {line for line in lines if text[line - 1].strip() in known}

@@ -31,6 +31,20 @@ _ABOUT_DOCUMENTS = (
     "lose digits of them; times have `_ms` with milliseconds since 1970 and, beside it, ISO 8601. The schemas "
     "themselves are in the package, in `iceberg_cli/schemas/`."
 )
+_ABOUT_WORDS = (
+    "Screens and HTML pages use one word for a thing; documents have the names that Iceberg's procedures give in their "
+    "results, where there is one, and keep them."
+)
+_WORDS = (
+    ("verb", "`operation`"),
+    ("operation", "`operation_id`"),
+    ("files that were deleted", "`deleted_files_count`, of one kind `deleted_..._count`"),
+    ("freed", "`reclaimed_bytes`; of many tables together `freed_bytes`"),
+    ("frees", "`bytes`, of each element of `due`"),
+    ("why", "`reason`; `rule` of a grade"),
+    ("oldest", "`oldest_snapshot_ms`"),
+    ("small", "`small_files`"),
+)
 _ABOUT_FIELDS = (
     "In these tables `a.b` is field `b` of the object `a`, `a[]` each element of the array `a`, and `a.*` each value "
     "of an object whose keys are names."
@@ -159,7 +173,10 @@ def _arguments(policy: type[Policy]) -> str:
 
 
 def _documents(schemas: Iterable[Mapping[str, Any]]) -> str:
-    parts = ["# JSON documents", _ABOUT_DOCUMENTS, _ABOUT_FIELDS]
+    words = "\n".join(
+        f"| {word} | {field} |" for word, field in (("On screens", "In documents"), ("---", "---"), *_WORDS)
+    )
+    parts = ["# JSON documents", _ABOUT_DOCUMENTS, _ABOUT_WORDS, words, _ABOUT_FIELDS]
     for schema in sorted(schemas, key=lambda one: str(one["$id"])):
         parts += [f"## `{schema['$id']}`", f"{schema['title']}."]
         parts += _tables(schema)

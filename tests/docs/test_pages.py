@@ -165,6 +165,22 @@ def test_example_of_a_conformance_suite_can_be_run(tmp_path: Path) -> None:
     suite.test_what_was_put_is_read_back(sandbox, b"x", tmp_path)
 
 
+def test_words_of_screens_stand_for_the_fields_of_documents_that_the_page_names(tmp_path: Path) -> None:
+    words = dict(rows(text_of(REFERENCE / "documents.md")))
+    assert iceberg_cli("demo", tmp_path / "demo", "-q").code == 0
+    tables = tmp_path / "demo" / "db"
+    assert iceberg_cli("expire-snapshots", tables / "events", "--older-than", "1d", "--yes", "-q").code == 0
+    shown = [("history", tables / "events", "-v"), ("survey", tables, "-v")]
+    heads = {
+        word for words in shown for word in iceberg_cli(*words).out.replace("\n", " ").split()
+    }
+    documents = "".join(iceberg_cli(*words, "--format", "json").out for words in shown)
+    for word, fields in words.items():
+        assert word.split()[0] in heads, word
+        for field in re.findall(r"`([a-z_]+)`", fields):
+            assert f'"{field}":' in documents, field
+
+
 def test_python_page_has_every_public_name() -> None:
     page = text_of(PAGES / "python.md")
     shown = set(re.findall(r"^::: iceberg_cli\.(\S+)$", page, re.MULTILINE))

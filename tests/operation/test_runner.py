@@ -811,7 +811,7 @@ def test_a_stop_before_the_first_commit_leaves_nothing_and_before_a_later_one_wh
     run.stops = True
     error_of(run, Cancelled)
     assert records(run) == ["close"]
-    assert run.journal.operation().closed == "refused"
+    assert run.journal.operation().closed == "nothing was done"
     later = a_run(ONE, TWO, removals=Removals.none())
     later.table.before["commit"] = lambda: setattr(later, "stops", True)
     error = error_of(later, Interrupted)

@@ -73,8 +73,8 @@ def _columns() -> Sequence[Column]:
         Column("verb", "operation", ID),
         Column("status", "status", ID),
         Column("commits", lambda row: len(row["committed"]), NUMBER, leaves=2),
-        Column("files deleted", "deleted_files_count", NUMBER),
-        Column("bytes", "reclaimed_bytes", SIZE, leaves=3),
+        Column("files", lambda row: row["deleted_files_count"] or "", NUMBER),
+        Column("freed", lambda row: row["reclaimed_bytes"] or "", SIZE, leaves=3),
         Column("by", "actor", TEXT, leaves=4),
         Column("operation", "operation_id", ID, leaves=1),
     )
