@@ -7,14 +7,25 @@ before its journal goes, and never changed; of each verb the newest hundred stay
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
+from statistics import median
 from typing import Any, Final, NamedTuple
 
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, CorruptFile
-from iceberg_cli.operation.records import Begin, CommitOutcome, Record, SweepOutcome, Wire
+from iceberg_cli.operation.records import (
+    Begin,
+    CommitIntent,
+    CommitOutcome,
+    Record,
+    Resume,
+    SweepOutcome,
+    Wire,
+)
 from iceberg_cli.paths import HISTORY_FOLDER
 from iceberg_cli.plan.text import iso
 from iceberg_cli.storage import Storage
@@ -22,6 +33,8 @@ from iceberg_cli.storage import Storage
 NOTHING_DONE, NOT_DUE_ANY_MORE = "nothing was done", "nothing to do any more"
 _UNRECORDED: Final = frozenset({NOTHING_DONE, NOT_DUE_ANY_MORE})
 _KEPT: Final = 100  # of each verb
+_REWRITTEN: Final = "rewritten_bytes_count"
+_MEASURED: Final = 3  # runs of which the speed is looked at
 _SUFFIX: Final = ".json"
 _VERSION: Final = 1
 
@@ -56,6 +69,8 @@ class PastOperation(Wire):
         committed: where its commits are, metadata files or those of a log, oldest first.
         deleted_files_count: files that it deleted.
         reclaimed_bytes: of these.
+        counts: sums of the result columns of its commits, as reports have them.
+        resumed: whether more than one process worked on it, perhaps with days between them.
     """
 
     version: int = _VERSION
@@ -69,6 +84,8 @@ class PastOperation(Wire):
     committed: tuple[str, ...]
     deleted_files_count: int
     reclaimed_bytes: int
+    counts: Mapping[str, int]
+    resumed: bool
 
     @classmethod
     def of(
@@ -91,6 +108,8 @@ class PastOperation(Wire):
                 for record in rest
                 if isinstance(record, CommitOutcome) and record.metadata_location is not None
             ),
+            counts=_counts(rest),
+            resumed=any(isinstance(record, Resume) for record in rest),
             deleted_files_count=deleted.files,
             reclaimed_bytes=deleted.size_bytes,
         )
@@ -109,12 +128,32 @@ class PastOperation(Wire):
             "committed": list(self.committed),
             "deleted_files_count": self.deleted_files_count,
             "reclaimed_bytes": self.reclaimed_bytes,
+            "counts": dict(self.counts),
+            "resumed": self.resumed,
         }
+
+    @property
+    def duration_ms(self) -> int:
+        """From its begin to its end; 0 where that is not known."""
+        return 0 if self.finished_ms is None else max(0, self.finished_ms - self.started_ms)
 
     @property
     def is_finished(self) -> bool:
         """Whether it did what it was to do, or as much of it as it was let."""
         return self.status == "done" or (self.status == "partial" and bool(self.committed))
+
+
+def _counts(records: Sequence[Record]) -> dict[str, int]:
+    """The sums of what the commits count that came in; of each the outcome follows its intent."""
+    sums: Counter[str] = Counter()
+    sent: Mapping[str, int] = {}
+    for record in records:
+        if isinstance(record, CommitIntent):
+            sent = record.counts
+        elif isinstance(record, CommitOutcome) and record.outcome == "committed":
+            sums.update(sent)
+            sent = {}
+    return dict(sums)
 
 
 def record_end(storage: Storage, table_location: str, ended: PastOperation) -> bool:
@@ -203,6 +242,22 @@ def last_run_ms(storage: Storage, table_location: str, table_uuid: str, verb: st
     """
     past = past_operations(storage, table_location, table_uuid, verb=verb, on_damage=lambda _: None)
     return next((each.started_ms for each in past if each.is_finished), None)
+
+
+def rewritten_bytes_per_s(storage: Storage, table_location: str, table_uuid: str, verb: str) -> float | None:
+    """How fast the last runs of a verb rewrote data files here, the median of three; None: none was measured.
+
+    Raises:
+        BackendUnavailable: as `past_operations`.
+    """
+    past = past_operations(storage, table_location, table_uuid, verb=verb, on_damage=lambda _: None)
+    rates = (
+        each.counts.get(_REWRITTEN, 0) * 1_000 / each.duration_ms
+        for each in past
+        if each.is_finished and not each.resumed and each.duration_ms
+    )
+    found = [*islice((rate for rate in rates if rate), _MEASURED)]
+    return median(found) if found else None
 
 
 def _parse(data: bytes, path: str) -> PastOperation:

@@ -65,12 +65,13 @@ class Groups:
 
     Args:
         rows: n groups by number: `GROUPS_SCHEMA`.
-        inputs: their files, by `group`; the other columns are the format's.
+        inputs: their files: `group`, `path`, `size_bytes`; the other columns are the format's.
         base: which state of the table they were planned on, in the format's own words.
         deletes_applied: delete files that apply to their files, each counted once a data file.
         delete_files_that_go: delete files that apply to nothing once all groups are rewritten.
         comes_back: when the bytes of their files can be freed.
         broken: partitions with files that are in no group because the table contradicts itself there, with the reason.
+        expected_duration_ms: of rewriting all of them, as fast as the last runs here; None: none was measured.
     """
 
     rows: pa.Table
@@ -80,6 +81,7 @@ class Groups:
     delete_files_that_go: int = 0
     comes_back: tuple[FreedLater, ...] = ()
     broken: tuple[tuple[str, str], ...] = ()
+    expected_duration_ms: int | None = None
 
     def __len__(self) -> int:
         """The number of groups."""
@@ -149,6 +151,7 @@ class Groups:
             "deletes_applied": self.deletes_applied,
             "delete_files_that_go": self.delete_files_that_go,
             "peak_extra_bytes": self.peak_extra_bytes,
+            "expected_duration_ms": self.expected_duration_ms,
             "comes_back": [each.to_json() for each in self.comes_back],
             "broken": [{"partition": partition, "reason": reason} for partition, reason in self.broken],
             "base": dict(self.base),
@@ -188,12 +191,15 @@ class Groups:
         base = value["base"]
         check_shape(list(base.values()), [str], "base")
         check_shape(value, _FORECAST_SHAPE, "rewrite")
+        duration_ms = value.get("expected_duration_ms")  # which plans of before have not
+        check_shape(duration_ms, (int, None), "expected_duration_ms")
         return cls(
             rows=rows,
             inputs=inputs,
             base=base,
             deletes_applied=value["deletes_applied"],
             delete_files_that_go=value["delete_files_that_go"],
+            expected_duration_ms=duration_ms,
             comes_back=tuple(
                 FreedLater(each["bytes"], each["after"], tuple(each["held_by"]))
                 for each in value["comes_back"]

@@ -1,4 +1,4 @@
-"""`--files`: each file that goes, with its kind, size and reason; and the paths of deleted files in the log."""
+"""`--files`: each file that goes or is rewritten, with size and reason; and the paths of deleted files in the log."""
 
 from __future__ import annotations
 
@@ -116,3 +116,25 @@ def test_a_maintenance_has_the_files_of_each_verb_before_its_line(table: Path, t
         assert (run["operation"], totals["schema"]) == ("expire-snapshots", "iceberg-cli/totals/1")
         assert not text or all(str(table / name) in text for name in GONE)
     assert iceberg_cli(*words, "--dry-run", "--format", "json").code == 2
+
+
+def test_each_file_that_is_rewritten_is_a_line_too(tmp_path: Path) -> None:
+    assert iceberg_cli("demo", tmp_path / "demo", "-q").code == 0
+    table = tmp_path / "demo" / "db" / "orders"
+    live = iceberg_cli("inspect", table, "files", "--limit", "1000", "--format", "json").json["rows"]
+    expected = {row["file_path"]: row["file_size_in_bytes"] for row in live if row["content"] == 0}
+    words = ("rewrite-data-files", table, "--rewrite-all", "--dry-run", "--files")
+    *lines, document = map(json.loads, iceberg_cli(*words, "--format", "json").out.splitlines())
+    for each in lines:
+        validate(each)
+    assert {row["path"]: row["size_bytes"] for row in lines} == expected
+    assert {row["schema"] for row in lines} == {"iceberg-cli/rewritten-file/1"}
+    groups = document["rewrite"]["groups"]
+    of_group = [sum(row["group"] == each["number"] for row in lines) for each in groups]
+    assert of_group == [each["files"] for each in groups]
+    text = iceberg_cli(*words).out
+    assert all(path in text for path in expected)
+    assert "group 0, rewritten for --rewrite-all:" in text.splitlines()
+    policy = policy_file(tmp_path / "policy.toml", {"rewrite-data-files": "{ rewrite-all = true }"}, [table])
+    of_many = iceberg_cli("maintain", "--policy", policy, "--dry-run", "--files")
+    assert all(path in of_many.out for path in expected), of_many.err

@@ -112,6 +112,31 @@ def test_the_same_is_read_at_three_in_the_morning(tmp_path: Path) -> None:
         assert any(line.startswith(fact) for line in lines), fact
 
 
+def test_how_long_it_takes_is_told_where_it_was_measured_before(tmp_path: Path) -> None:
+    table = a_table(tmp_path / "t")
+    first = dry(table.location)
+    assert first["rewrite"]["expected_duration_ms"] is None
+    assert not any(
+        line.startswith("takes") for line in iceberg_cli(VERB, table.location, "--dry-run").out.splitlines()
+    )
+    ran = iceberg_cli(VERB, table.location, "--yes", *JSON)
+    assert ran.code == 0, ran.err
+    (record,) = (tmp_path / "t" / "_iceberg_cli" / "history").iterdir()
+    past = json.loads(record.read_text())
+    assert past["counts"]["rewritten_bytes_count"] == ran.json["rewritten_bytes_count"] > 0
+    # As if it had taken two seconds.
+    record.write_text(json.dumps({**past, "finished_ms": past["started_ms"] + 2_000}))
+    again = dry(table.location, "--rewrite-all")["rewrite"]
+    expected_ms = again["input_bytes"] * 2_000 / past["counts"]["rewritten_bytes_count"]
+    assert abs(again["expected_duration_ms"] - expected_ms) <= 1
+    (takes,) = (
+        line
+        for line in iceberg_cli(VERB, table.location, "--rewrite-all", "--dry-run").out.splitlines()
+        if line.startswith("takes")
+    )
+    assert takes.endswith(", as the last runs here did")
+
+
 def test_where_no_file_can_be_chosen_it_says_why_there_is_nothing_to_do(tmp_path: Path) -> None:
     table = a_table(tmp_path / "t")
     reason = "main has no data file that --where k = 'nowhere' is about"

@@ -171,9 +171,7 @@ def test_words_of_screens_stand_for_the_fields_of_documents_that_the_page_names(
     tables = tmp_path / "demo" / "db"
     assert iceberg_cli("expire-snapshots", tables / "events", "--older-than", "1d", "--yes", "-q").code == 0
     shown = [("history", tables / "events", "-v"), ("survey", tables, "-v")]
-    heads = {
-        word for words in shown for word in iceberg_cli(*words).out.replace("\n", " ").split()
-    }
+    heads = {word for words in shown for word in iceberg_cli(*words).out.replace("\n", " ").split()}
     documents = "".join(iceberg_cli(*words, "--format", "json").out for words in shown)
     for word, fields in words.items():
         assert word.split()[0] in heads, word

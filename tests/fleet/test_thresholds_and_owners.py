@@ -93,6 +93,8 @@ def past(folder: Path, *, began_ms: int, **values: Any) -> None:
         "committed": [],
         "deleted_files_count": 0,
         "reclaimed_bytes": 0,
+        "counts": {},
+        "resumed": False,
         **values,
     }
     path = folder / "_iceberg_cli" / "history" / f"{began_ms}-expire-snapshots-op-{began_ms}.json"

@@ -12,7 +12,13 @@ import pytest
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, CommitConflict, CorruptFile
 from iceberg_cli.operation.apply import abandon
-from iceberg_cli.operation.history import PastOperation, last_run_ms, past_operations, record_end
+from iceberg_cli.operation.history import (
+    PastOperation,
+    last_run_ms,
+    past_operations,
+    record_end,
+    rewritten_bytes_per_s,
+)
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.crash.world import NOW_MS, crash
@@ -63,6 +69,8 @@ def test_of_an_operation_that_is_done_there_is_one_record(scene: Scene) -> None:
             "committed": [scene.current],
             "deleted_files_count": len(gone),
             "reclaimed_bytes": report.reclaimed_bytes,
+            "counts": {},
+            "resumed": False,
         }
     ]
     assert len(gone) == 14
@@ -74,16 +82,21 @@ def test_of_an_operation_that_is_done_there_is_one_record(scene: Scene) -> None:
 def test_a_crash_around_any_effect_leaves_one_record_in_the_end(scene: Scene, budget: int) -> None:
     trial = scene.copy().process()
     trial.run()
+    resumed = 0
     for number in some(range(len(trial.effects)), budget):
         for moment in ("before", "after"):
             here = scene.copy()
             process = here.process(**{moment: {number: crash}})
             process.dies(process.run)
+            begun = here.process().table.workspace.open_operations()
             here.process().resume()
             here.process().run()
             assert [record["status"] for record in records_of(here)] == ["done"], (number, moment)
             (record,) = records_of(here)
             assert record["deleted_files_count"] == 14, (number, moment)
+            assert record["operation_id"] in begun or not record["resumed"], (number, moment)
+            resumed += record["resumed"]
+    assert resumed
 
 
 def test_what_is_refused_by_others_commits_is_recorded_as_a_conflict(scene: Scene) -> None:
@@ -159,10 +172,9 @@ def a_past(number: int, **values: Any) -> PastOperation:
         actor="somebody",
         table_uuid="u",
         started_ms=number,
-        finished_ms=number + 1,
         deleted_files_count=1,
         reclaimed_bytes=2,
-        **values,
+        **{"finished_ms": number + 1, "counts": {}, "resumed": False, **values},
     )
 
 
@@ -207,6 +219,34 @@ def test_what_was_done_to_another_table_at_this_place_is_none_of_its_history(tmp
     assert last_run_ms(storage, str(tmp_path), "another", "merge-dvs") is None
     assert last_run_ms(storage, str(tmp_path), "u", "merge-dvs") == 1
     assert last_run_ms(storage, str(tmp_path), "u", "merge-dv") is None
+
+
+def a_rewrite(number: int, size_bytes: int, duration_ms: int | None, **values: Any) -> PastOperation:
+    finished_ms = None if duration_ms is None else number + duration_ms
+    return a_past(number, counts={"rewritten_bytes_count": size_bytes}, finished_ms=finished_ms, **values)
+
+
+@pytest.mark.parametrize(
+    ("runs", "per_s"),
+    [
+        ([], None),
+        ([a_rewrite(1, 500, 1_000)], 500),
+        ([a_rewrite(1, 500, 250)], 2_000),
+        # The median of the newest three.
+        ([a_rewrite(n, size, 1_000) for n, size in enumerate((9_999, 10, 30, 20))], 20),
+        ([a_rewrite(1, 10, 1_000), a_rewrite(2, 30, 1_000)], 20),
+        ([a_rewrite(1, 10, 1_000), a_rewrite(2, 30, 1_000, resumed=True)], 10),
+        ([a_rewrite(1, 10, 1_000), a_rewrite(2, 30, 1_000, status="conflict")], 10),
+        ([a_rewrite(1, 10, 1_000), a_rewrite(2, 30, 1_000, operation="rewrite-manifests")], 10),
+        ([a_rewrite(1, 0, 1_000), a_rewrite(2, 30, 0), a_rewrite(3, 30, None)], None),
+    ],
+)
+def test_how_fast_files_were_rewritten_here(
+    runs: list[PastOperation], per_s: float | None, tmp_path: Any
+) -> None:
+    for each in runs:
+        assert record_end(LocalStorage(), str(tmp_path), each)
+    assert rewritten_bytes_per_s(LocalStorage(), str(tmp_path), "u", "merge-dvs") == per_s
 
 
 @pytest.mark.parametrize(

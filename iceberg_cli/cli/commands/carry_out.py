@@ -55,7 +55,8 @@ FilesOption = Annotated[
     bool,
     typer.Option(
         "--files",
-        help="Show each file that goes, with its size and the reason; as JSON, a line for each before the document's.",
+        help="Show each file that goes or is rewritten, with its size and the reason; as JSON, a line for each before "
+        "the document's.",
     ),
 ]
 
@@ -121,14 +122,14 @@ def show_plan(run: Run, plan: Plan, *, files: bool, refused: bool = False, asks:
     Args:
         run: the options of all commands.
         plan: what to print.
-        files: with each file that goes.
+        files: with each file that goes or is rewritten.
         refused: see `render.plan.show_plan`.
         asks: see `Run.paging`.
     """
     from iceberg_cli.cli.render import plan as render_plan
-    from iceberg_cli.cli.render.removed_files import show_files
+    from iceberg_cli.cli.render.plan_files import count_of, show_files
 
-    is_paged = plan.removals is None or plan.removals.count <= _MOST_PAGED_FILES
+    is_paged = count_of(plan) <= _MOST_PAGED_FILES
     with run.paging(asks=asks):
         render_plan.show_plan(run.out, plan, refused=refused)
         if files and is_paged:
@@ -138,9 +139,9 @@ def show_plan(run: Run, plan: Plan, *, files: bool, refused: bool = False, asks:
 
 
 def print_files(run: Run, plan: Plan, *, files: bool) -> None:
-    """Print a line of JSON for each file that goes, where these are the output."""
+    """Print a line of JSON for each file that goes or is rewritten, where these are the output."""
     if files and run.json:
-        from iceberg_cli.cli.render.removed_files import print_lines
+        from iceberg_cli.cli.render.plan_files import print_lines
 
         print_lines(plan)
 

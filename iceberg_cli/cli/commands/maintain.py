@@ -275,7 +275,7 @@ class _Work:
         files: bool,
     ) -> list[int]:
         """Maintain the tables, and print each run of a verb as it is known; their exit codes."""
-        from iceberg_cli.cli.render.removed_files import print_lines
+        from iceberg_cli.cli.render.plan_files import print_lines
         from iceberg_cli.fleet.calls.maintenance_result import CHANGING, left_undone
 
         run, outcomes, measures = self._run, Outcomes(self._run, _PHASE), MaintenanceMeasures()
@@ -325,10 +325,10 @@ class _Work:
 
 
 def _show_files(run: Run, each: VerbRun) -> None:
-    """Print the files that a run of a verb deletes."""
-    from iceberg_cli.cli.render.removed_files import show_files
+    """Print the files that a run of a verb deletes or rewrites."""
+    from iceberg_cli.cli.render.plan_files import count_of, show_files
 
-    if each.plan is None or not each.plan.removals.count or run.quiet:
+    if each.plan is None or not count_of(each.plan.content) or run.quiet:
         return
     run.progress.close()
     run.out.gap()

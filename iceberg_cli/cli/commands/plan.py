@@ -168,7 +168,7 @@ def _show_survey(
     """Print a block for each verb, the one that frees most first, and last those that cannot be planned."""
     from iceberg_cli.cli import render
     from iceberg_cli.cli.render import plan as render_plan
-    from iceberg_cli.cli.render.removed_files import show_files
+    from iceberg_cli.cli.render.plan_files import show_files
     from iceberg_cli.cli.render.report import show_error
 
     ranked = _ranked(plans)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.plan.inspection import ID, NUMBER, SIZE, TEXT, Column
-from iceberg_cli.plan.text import count, listed, size
+from iceberg_cli.plan.text import age, count, listed, size
 
 if TYPE_CHECKING:
     from iceberg_cli.cli.render.surface import Surface
@@ -18,6 +18,11 @@ _REASONS: Final = {
     "rewrite-all": "--rewrite-all",
     "spec": "--output-spec current",
 }
+
+
+def reason_text(reason: str) -> str:
+    """Why a group is rewritten, in words."""
+    return _REASONS.get(reason, reason)
 
 
 def rewrite_text(groups: Groups) -> str:
@@ -50,7 +55,7 @@ def show_rewrite(screen: Surface, groups: Groups) -> None:
         Column("become", "expected_files", NUMBER),
         Column("about", "expected_bytes", SIZE),
         Column("rows", "rows", NUMBER, leaves=2),
-        Column("for", lambda row: _REASONS.get(row["reason"], row["reason"]), TEXT, leaves=3),
+        Column("for", lambda row: reason_text(row["reason"]), TEXT, leaves=3),
     ]
     screen.gap()
     screen.grid(columns, shown)
@@ -83,6 +88,8 @@ def _cost(groups: Groups) -> list[tuple[str, object, str]]:
         ("reads", f"{count(groups.sum_of('rows'), 'rows')}, {size(groups.size_bytes)}", TEXT),
         ("extra space", f"about {size(groups.peak_extra_bytes)}, beside the old files", TEXT),
     ]
+    if groups.expected_duration_ms is not None:
+        facts.append(("takes", f"about {age(groups.expected_duration_ms)}, as the last runs here did", TEXT))
     if groups.deletes_applied:
         text = f"{groups.deletes_applied:,} applied, counted for each file"
         gone = groups.delete_files_that_go

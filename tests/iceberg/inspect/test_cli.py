@@ -196,9 +196,9 @@ def _first_event(table: str) -> dict[str, Any]:
     return document
 
 
-def _first_removal(table: str) -> dict[str, Any]:
-    """The first line about a file that goes."""
-    out = run("plan", table, "expire-snapshots", "--snapshot-id", "2", "--files", "--format", "json").out
+def _first_file(table: str, *words: str) -> dict[str, Any]:
+    """The first line about a file of a plan."""
+    out = run("plan", table, *words, "--files", "--format", "json").out
     document: dict[str, Any] = json.loads(out.splitlines()[0])
     validate(document)
     return document
@@ -231,7 +231,8 @@ def test_every_document_obeys_its_json_schema(table: str, tmp_path: Path) -> Non
     saved = str(tmp_path / "plan.json")
     run("plan", table, "expire-snapshots", "--snapshot-id", "2", "-o", saved)
     documents = {
-        "removal/1": _first_removal(table),
+        "removal/1": _first_file(table, "expire-snapshots", "--snapshot-id", "2"),
+        "rewritten-file/1": _first_file(table, "rewrite-data-files", "--rewrite-all"),
         "error/2": run("inspect", table, "protocol", "--format", "json").json,
         "plan/2": run("plan", table, "expire-snapshots", "--snapshot-id", "2", "--format", "json").json,
         "survey/1": run("plan", table, "--snapshot-id", "2", "--format", "json").json,

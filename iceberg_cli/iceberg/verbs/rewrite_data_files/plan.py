@@ -58,6 +58,7 @@ from iceberg_cli.layout.compaction import (
 )
 from iceberg_cli.operation.groups.ports import Batch, CommitPace, GroupTasks, GroupVerb
 from iceberg_cli.operation.groups.results import GroupResult
+from iceberg_cli.operation.history import rewritten_bytes_per_s
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.groups import GROUPS_SCHEMA, Groups
 from iceberg_cli.plan.plan import PARTITION, Option, Plan, Step, Verdict
@@ -392,6 +393,7 @@ def _chosen(
         deletes_applied=int(applied.delete_files[found.file].sum()),
         delete_files_that_go=int(dead.sum()),
         comes_back=freed_later(table, files.head, inputs) if len(inputs) else (),
+        expected_duration_ms=_expected_duration_ms(table, inputs["size_bytes"]),
         inputs=inputs.select(rules.INPUTS_SCHEMA.names).cast(rules.INPUTS_SCHEMA),
         base={
             "ref": files.head.ref,
@@ -464,6 +466,14 @@ def _doubts(data: pa.Table, doubts: Any, names: _PartitionNames, codes: Ints) ->
             yield _LeftOut(
                 f"Not rewritten: {what}.", (names.of(int(codes[rows[0]])), what), doubt in rules.BROKEN
             )
+
+
+def _expected_duration_ms(table: IcebergTable, sizes: pa.ChunkedArray) -> int | None:
+    """How long files of these sizes take to be rewritten; None where none are, or no run here was measured."""
+    if not len(sizes):
+        return None
+    per_s = rewritten_bytes_per_s(table.storage, table.location, table.base().table_uuid, VERB_NAME)
+    return None if per_s is None else round(pc.sum(sizes).as_py() * 1_000 / per_s)
 
 
 def _group_rows(found: Compaction, names: _PartitionNames, paths: pa.ChunkedArray) -> pa.Table:
