@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused
 from iceberg_cli.operation.deletion_probe import check_deletable
 from iceberg_cli.operation.groups.creator import remove_leftovers
-from iceberg_cli.operation.groups.run import GROUP_COLUMNS, GroupsRun, abandon_groups
+from iceberg_cli.operation.groups.reporting import GROUP_COLUMNS
+from iceberg_cli.operation.groups.run import GroupsRun
+from iceberg_cli.operation.groups.states import abandon_groups
 from iceberg_cli.operation.history import NOTHING_DONE
 from iceberg_cli.operation.journal import PLAN_FILE, Journal, load_plan, load_removals
 from iceberg_cli.operation.late_files import close, look_again, take_over

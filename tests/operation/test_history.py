@@ -13,6 +13,8 @@ import pytest
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, CommitConflict, CorruptFile
 from iceberg_cli.operation.apply import abandon
 from iceberg_cli.operation.history import (
+    NOT_DUE_ANY_MORE,
+    NOTHING_DONE,
     PastOperation,
     last_run_ms,
     past_operations,
@@ -24,7 +26,7 @@ from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.crash.world import NOW_MS, crash
 from tests.budget import few_or_many, some
 from tests.crash.scenes import Scene, a_scene, journal_files
-from tests.journals import BEGIN, append, outcome
+from tests.journals import BEGIN, append, intent, outcome
 
 
 @dataclass
@@ -165,6 +167,43 @@ def test_a_storage_that_forbids_it_is_not_asked_again(tmp_path: Any) -> None:
     assert not (tmp_path / "_iceberg_cli").exists()
 
 
+def test_what_commits_count_is_summed_where_they_came_in(tmp_path: Any) -> None:
+    storage = LocalStorage()
+    journal = Journal.create(storage, str(tmp_path), "op")
+    append(journal, "begin", BEGIN)
+    for word, counts in {
+        "conflict": {"added_files_count": 5},
+        "committed": {"added_files_count": 2, "rewritten_bytes_count": 7},
+        "unknown": {"added_files_count": 11},
+    }.items():
+        kind, body = intent()
+        append(journal, kind, {**body, "counts": counts})
+        append(journal, *outcome(word=word))
+    append(journal, *outcome())  # of the one that was unknown
+    assert journal.past(status="open", at_ms=None).counts == {
+        "added_files_count": 13,
+        "rewritten_bytes_count": 7,
+    }
+
+
+@pytest.mark.parametrize("status", [NOTHING_DONE, NOT_DUE_ANY_MORE])
+def test_what_did_nothing_leaves_no_record_and_no_journal(status: str, tmp_path: Any) -> None:
+    begun(LocalStorage(), str(tmp_path), "op").close(status, at_ms=8)
+    assert not (tmp_path / "_iceberg_cli").exists()
+
+
+def test_a_record_that_another_process_drops_meanwhile_is_none(tmp_path: Any) -> None:
+    class Dropping(LocalStorage):
+        def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
+            if path.endswith("2-merge-dvs-op-2.json"):
+                self.erase([path])
+            return super().read(path, span)
+
+    for number in (1, 2, 3):
+        assert record_end(LocalStorage(), str(tmp_path), a_past(number))
+    assert [started_ms for _, started_ms, _ in statuses(Dropping(), str(tmp_path))] == [3, 1]
+
+
 def a_past(number: int, **values: Any) -> PastOperation:
     values = {"operation": "merge-dvs", "status": "done", "committed": ("m",), **values}
     return PastOperation(
@@ -198,12 +237,12 @@ def test_files_of_other_names_are_none_and_a_damaged_record_is_named(tmp_path: A
     (folder / "x-merge-dvs-y.json").write_text("{}")
     (folder / "6-merge-dvs-op.json").write_text("[]")
     (folder / "7-merge-dvs-op.json").write_text("{")
+    (folder / "8-merge-dvs-op.json").write_text('{"version": 1}')
     damaged: list[CorruptFile] = []
     found = [*past_operations(storage, str(tmp_path), "u", verb="merge-dvs", on_damage=damaged.append)]
     assert found == [a_past(5)]
     assert [error.path.rpartition("/")[2] for error in damaged] == [
-        "7-merge-dvs-op.json",
-        "6-merge-dvs-op.json",
+        f"{n}-merge-dvs-op.json" for n in (8, 7, 6)
     ]
 
 
@@ -238,6 +277,7 @@ def a_rewrite(number: int, size_bytes: int, duration_ms: int | None, **values: A
         ([a_rewrite(1, 10, 1_000), a_rewrite(2, 30, 1_000, resumed=True)], 10),
         ([a_rewrite(1, 10, 1_000), a_rewrite(2, 30, 1_000, status="conflict")], 10),
         ([a_rewrite(1, 10, 1_000), a_rewrite(2, 30, 1_000, operation="rewrite-manifests")], 10),
+        ([a_past(1)], None),
         ([a_rewrite(1, 0, 1_000), a_rewrite(2, 30, 0), a_rewrite(3, 30, None)], None),
     ],
 )

@@ -23,12 +23,13 @@ from iceberg_cli.errors import (
 from iceberg_cli.operation.committing_run import CommittingRun, paths_of
 from iceberg_cli.operation.groups.creator import GroupWork, remove_leftovers
 from iceberg_cli.operation.groups.heartbeat import Heartbeat, at_work_here
+from iceberg_cli.operation.groups.reporting import report_of_groups
 from iceberg_cli.operation.groups.results import GroupResult, groups_folder_of, read_result
+from iceberg_cli.operation.groups.states import drop, groups_of
 from iceberg_cli.operation.late_files import close
-from iceberg_cli.operation.operation_state import FinishedGroup, GroupStates, Operation, StepState
+from iceberg_cli.operation.operation_state import FinishedGroup, GroupStates, StepState
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
-from iceberg_cli.operation.records import Begin, GroupsDone, GroupsDropped, GroupsSent, StepDone
-from iceberg_cli.operation.reporting import added_snapshot
+from iceberg_cli.operation.records import Begin, GroupsDone, GroupsSent, StepDone
 from iceberg_cli.paths import scheme_of
 from iceberg_cli.plan.events import COMMIT, STAGE, WAIT, Event
 from iceberg_cli.plan.groups import Groups
@@ -39,8 +40,6 @@ from iceberg_cli.plan.text import count
 if TYPE_CHECKING:
     from iceberg_cli.engines import TaskEnd
     from iceberg_cli.operation.groups.ports import Batch, CommitPace, GroupVerb
-    from iceberg_cli.operation.journal import Journal
-    from iceberg_cli.operation.ports import Table
 
 _RECORD_MS: Final = 10_000  # groups that finish within this time share a record
 # Of the time that the run has taken, where that is more: so the records of the longest run are few.
@@ -49,18 +48,12 @@ _RECORD_SHARE: Final = 20
 _CONFLICT_WAIT_MS: Final = 60_000
 # New files that were seen so long ago are looked for again before a commit names them.
 _SEEN_MS: Final = 60_000
-CONFLICTED: Final = "conflicted_groups_count"
-FAILED: Final = "failed_groups_count"
-_FAILED_FILES: Final = "failed_data_files_count"
-_LOST_DELETES: Final = "lost_deletes_count"
-GROUP_COLUMNS: Final = (CONFLICTED, FAILED, _FAILED_FILES, _LOST_DELETES)
 _PLANNED_ON_IS_GONE: Final = "the snapshot that it was planned on is gone"
 _MAY_ARRIVE: Final = (
     " A file that it wrote may still arrive: `resume`, or the first run after a day, deletes it."
 )
 _LOOKS: Final = 5  # at the table, at most, while a commit is made
 _QUICK_MS: Final = 500  # what takes less to be read is new enough to be sent
-_SHOWN_LOST: Final = 20  # deletes; the others are counted
 
 
 @dataclass(kw_only=True)
@@ -108,7 +101,7 @@ class GroupsRun(CommittingRun):
         return self.shown.groups
 
     def _groups(self) -> GroupStates:
-        return _groups_of(self.journal)
+        return groups_of(self.journal)
 
     def finish(self, started_ms: int, *, rewrites: bool) -> Report:
         """Go on from where the journal stands, then close.
@@ -294,7 +287,7 @@ class GroupsRun(CommittingRun):
 
     def _drop(self, reasons: Mapping[int, str], **values: bool) -> None:
         """Record that groups, by number, will not be committed."""
-        _drop(self.journal, reasons, **values)
+        drop(self.journal, reasons, **values)
 
     def _drop_uncommitted(self, reason: str) -> None:
         self._drop({each.number: reason for each in self._groups().uncommitted()})
@@ -546,87 +539,16 @@ class GroupsRun(CommittingRun):
 
     def _groups_report(self, status: str, started_ms: int) -> Report:
         """What the journal tells, and what this process noticed."""
-        states = self._groups()
-        steps = [state for state in self._operation().steps.values() if state.outcome == "committed"]
-        intents = [state.intent for state in steps if state.intent is not None]
-        counts = dict.fromkeys(self.verb.result_columns, 0)
-        for intent in intents:
-            for column in self.verb.result_columns:
-                counts[column] += intent.counts.get(column, 0)
-        counts[FAILED] = len(states.broken)
-        counts[_FAILED_FILES] = len(self._plan_groups.inputs_of([*states.broken]))
-        counts[_LOST_DELETES] = len(self._lost_deletes)
-        notes = [*self.notes, *self._lost_deletes[:_SHOWN_LOST]]
-        if len(self._lost_deletes) > _SHOWN_LOST:
-            notes.append(f"And {len(self._lost_deletes) - _SHOWN_LOST:,} more lost deletes.")
-        counts[CONFLICTED] = len(states.dropped.keys() - states.broken - states.left_out - states.committed)
-        if states.left_out:
-            reason = states.dropped[min(states.left_out)]
-            notes.append(f"{count(len(states.left_out), 'groups')} left as they are: {reason}.")
-        partitions = self._plan_groups.rows["partition"]
-        failed = (
-            *self._plan_groups.broken_files(),
-            *(
-                {
-                    "group": str(number),
-                    "partition": partitions[number].as_py(),
-                    "reason": states.dropped[number],
-                }
-                for number in sorted(states.broken)
-            ),
-        )
-        return Report(
-            verb=self.shown.verb,
-            operation_id=self.journal.operation_id,
+        return report_of_groups(
+            self.shown,
+            self.journal,
+            self.verb,
             status=status,
-            metadata_location=next((each.metadata_location for each in reversed(steps)), None),
-            committed_snapshot_id=next((added_snapshot(each) for each in reversed(intents)), None),
-            counts=counts,
-            commits=tuple(
-                {"snapshot_id": added_snapshot(each), "groups": len(each.groups or ())} for each in intents
-            ),
-            failed_groups=failed,
-            verified=self.verb.compares_rows(self.shown),
-            notes=(*notes, *map(str, self.table.vouchers())),
+            notes=self.notes,
+            vouchers=[*map(str, self.table.vouchers())],
+            lost_deletes=self._lost_deletes,
             duration_ms=self.runtime.now_ms() - started_ms,
         )
-
-
-def abandon_groups(table: Table, journal: Journal) -> None:
-    """Drop the groups of an operation that are not committed, and delete what nothing can reference.
-
-    Args:
-        table: as loaded last.
-        journal: of the operation, whose commits have known outcomes, or bases that are gone.
-    """
-    for state in _folded(journal).steps.values():
-        if state.intent is not None and state.outcome in (None, "unknown"):
-            reason = "it was abandoned before it was known whether its commit happened"
-            _drop(journal, dict.fromkeys(state.intent.groups or (), reason), files_stay=True)
-    waiting = _groups_of(journal).uncommitted()
-    _drop(journal, {each.number: "it was abandoned" for each in waiting})
-    remove_leftovers(table.workspace, journal, _groups_of(journal))
-
-
-def _drop(journal: Journal, reasons: Mapping[int, str], **values: bool) -> None:
-    """Record that groups, by number, will not be committed."""
-    if reasons:
-        numbers = tuple(sorted(reasons))
-        journal.append(
-            GroupsDropped(numbers=numbers, reasons=tuple(reasons[number] for number in numbers), **values)
-        )
-
-
-def _folded(journal: Journal) -> Operation:
-    operation = journal.operation()
-    assert operation is not None  # its begin was recorded before there was a run of it
-    return operation
-
-
-def _groups_of(journal: Journal) -> GroupStates:
-    groups = _folded(journal).groups
-    assert groups is not None
-    return groups
 
 
 def _silent() -> BackendUnavailable:
