@@ -207,7 +207,7 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
         which = "" if policy.where is None else f" that --where {policy.where} is about"
         return replace(plan, not_applicable=f"{ref} has no data file{which}")
     if not len(groups):
-        return plan
+        return replace(plan, warnings=(*plan.warnings, *found.blocked_by))
     lost = losses(table, metadata, head.rows.take(pa.array(found.manifests, pa.int64())))
     blocked += (
         *found.blocked_by,

@@ -445,6 +445,10 @@ def test_a_spec_into_which_rows_cannot_be_told_blocks_the_plan(made: dict[str, A
     run = rewrite(evolved(table, made), **{**CURRENT, "rewrite_all": True})
     assert len(run.plan.blocked_by) == 1
     assert sentence in run.plan.blocked_by[0]
+    # Where nothing else is due it is a warning: there is nothing to block.
+    alone = rewrite(table, **CURRENT)
+    assert (alone.plan.blocked_by, alone.plan.due) == ((), False)
+    assert [each for each in alone.plan.warnings if sentence in each]
 
 
 def test_equality_deletes_of_a_partition_that_is_empty_then_go() -> None:
