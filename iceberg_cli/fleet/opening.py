@@ -144,11 +144,8 @@ class TableOpener:
             return None
 
     def last_run_ms(self, listed: ListedTable, location: str, table_uuid: str, verb: str) -> int | None:
-        """When a verb last ran on a table that is not opened; see `history.last_run_ms`. None also where that fails."""
-        try:
-            return last_run_ms(self._storage(listed), location, table_uuid, verb)
-        except IcebergCliError:
-            return None
+        """When a verb last ran on a table that is not opened; see `history.last_run_ms`."""
+        return last_run_ms(self._storage(listed), location, table_uuid, verb)
 
     def is_one_entry(self, name: str, other: str) -> bool:
         """Whether two names in catalogs are of one entry, which a commit by either moves: a server configured twice."""

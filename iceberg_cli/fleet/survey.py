@@ -17,7 +17,7 @@ from iceberg_cli.fleet.listing import key_of_location
 from iceberg_cli.fleet.memory import MemoryBudget, needed_by
 from iceberg_cli.fleet.policy_file import DUE
 from iceberg_cli.fleet.side_by_side import side_by_side
-from iceberg_cli.fleet.thresholds import OF_REMOVALS, why_resting
+from iceberg_cli.fleet.thresholds import EVERY, OF_REMOVALS, why_resting
 from iceberg_cli.formats import format_of
 from iceberg_cli.plan.text import end_of, iso, size
 
@@ -187,7 +187,10 @@ class Survey:
         own, verbs = self._verbs(listed, glance["location"], glances.properties(glance))
         due: list[DueVerb] = []
         offers: list[DueVerb] = []
-        for verb in self._awake(verbs, self._last_run_of(listed, glance)):
+        awake = self._awake_unopened(listed, glance, verbs, pointer)
+        if awake is None and not self.quick:
+            return None
+        for verb in verbs if awake is None else awake:
             decision = self._decision(listed, verb, glance, glances, version)
             freed = known["decisions"].get(self._decision_key(verb, decision))
             if freed is not None and not _still_holds(freed, decision):
@@ -195,9 +198,9 @@ class Survey:
             if freed is None and not self.quick:
                 return None
             if freed["is_due"] if freed is not None else decision.is_due:
-                due.append(_due_by(verb, decision, freed))
+                due.append(_due_by(verb, decision, freed, may_rest=awake is None))
             elif freed is not None and freed["is_offer"]:
-                offers.append(_due_by(verb, decision, freed))
+                offers.append(_due_by(verb, decision, freed, may_rest=awake is None))
         return self._at_a_glance(
             listed,
             glance,
@@ -219,10 +222,11 @@ class Survey:
         own, verbs = self._verbs(listed, glance["location"], glances.properties(glance))
         due: list[DueVerb] = []
         decided = [verb for verb in verbs if verb.verb in glances.decides]
-        for verb in self._awake(decided, self._last_run_of(listed, glance)):
+        awake = self._awake_unopened(listed, glance, decided, pointer)
+        for verb in decided if awake is None else awake:
             decision = self._decision(listed, verb, glance, glances, pointer.location)
             if decision.is_due:
-                due.append(_due_by(verb, decision, None))
+                due.append(_due_by(verb, decision, None, may_rest=awake is None))
         columns = glances.columns(glance)
         return self._at_a_glance(
             listed,
@@ -273,11 +277,27 @@ class Survey:
         own = self.policy.as_narrowed(names_of(listed, location), properties, as_of_ms=self.as_of_ms)
         return own, self.policy.verbs(own, listed.format)
 
-    def _last_run_of(self, listed: ListedTable, glance: Mapping[str, Any]) -> Callable[[str], int | None]:
-        """When a verb last ran on a table that is not opened."""
+    def _awake_unopened(
+        self,
+        listed: ListedTable,
+        glance: Mapping[str, Any],
+        verbs: Sequence[VerbPolicy],
+        pointer: Pointer | None,
+    ) -> list[VerbPolicy] | None:
+        """As `_awake`, of a table that is not opened; None where only opening it tells.
+
+        A catalog that hands out metadata may hand out credentials too, for an opened table alone.
+        """
+        if not any(EVERY in verb.thresholds for verb in verbs):
+            return [*verbs]
+        if pointer is not None and pointer.document is not None:
+            return None
         location = listed.location if listed.catalog is None else None
-        location = location or glance["location"]
-        return partial(self.opener.last_run_ms, listed, location, glance["table_uuid"] or "")
+        location, table_uuid = location or glance["location"], glance["table_uuid"] or ""
+        try:
+            return self._awake(verbs, partial(self.opener.last_run_ms, listed, location, table_uuid))
+        except IcebergCliError:
+            return None
 
     def _awake(
         self, verbs: Sequence[VerbPolicy], last_run_ms: Callable[[str], int | None]
@@ -485,12 +505,18 @@ def _still_holds(freed: Mapping[str, Any], decision: Decision) -> bool:
     return decision.cut_ms is None or bool(freed["cut_ms"] <= decision.cut_ms <= freed["listed_ms"])
 
 
-def _due_by(verb: VerbPolicy, decision: Decision, freed: Mapping[str, Any] | None) -> DueVerb:
-    """A due verb by what decides about it, and by what is known of its removals."""
+def _due_by(
+    verb: VerbPolicy, decision: Decision, freed: Mapping[str, Any] | None, *, may_rest: bool
+) -> DueVerb:
+    """A due verb by what decides about it, and by what is known of its removals; `may_rest`: when it ran is not."""
     reason = decision.reason if freed is None else freed["reason"]
-    if freed is None and verb.thresholds and verb.when == DUE:
-        unseen = [name for name in verb.thresholds if name in OF_REMOVALS]
-        reason = "; ".join(filter(None, (reason, f"not looked at: {', '.join(unseen)}" if unseen else "")))
+    unseen = [
+        name
+        for name in verb.thresholds
+        if (name in OF_REMOVALS and freed is None and verb.when == DUE) or (name == EVERY and may_rest)
+    ]
+    if unseen:
+        reason = "; ".join(filter(None, (reason, f"not looked at: {', '.join(unseen)}")))
     return DueVerb(
         verb=verb.verb,
         size_bytes=None if freed is None else freed["bytes"],

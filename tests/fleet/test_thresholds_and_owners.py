@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.rest import RestCatalog
 
 from iceberg_cli.fleet.policy_file import TablePolicy, parse_policy
 from iceberg_cli.fleet.table_properties import narrowed as narrowed_as_of
@@ -151,6 +154,36 @@ def test_every_is_for_each_verb_and_counts_the_runs_of_that_one(tmp_path: Path) 
     assert found == {"expire-snapshots": "not_due", "rewrite-manifests": "done"}
     options = iceberg_cli("policy", "check", policy, tmp_path / "t").out
     assert options.count("every          1 d") + options.count("every              1 d") == 2
+
+
+def test_over_rest_only_opening_a_table_tells_when_a_verb_ran_there(
+    rest_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__TYPE", "rest")
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", rest_server)
+    namespace = f"n{uuid.uuid4().hex}"
+    theirs = RestCatalog("theirs", uri=rest_server)
+    theirs.create_namespace(namespace)
+    rows = pa.table({"n": pa.array([1], pa.int64())})
+    table = theirs.create_table(f"{namespace}.t", rows.schema, location=f"file://{tmp_path}/t")
+    for _ in range(4):
+        table.append(rows)
+    options = '{ older-than = "0s", every = "7d" }'
+    policy = policy_file(tmp_path / "policy.toml", {"expire-snapshots": options}, [f"prod.{namespace}.t"])
+    words = ("--policy", policy, "--format", "json")
+
+    def due(*more: str) -> list[dict[str, Any]]:
+        ((found,),) = ([each["due"]] for each in iceberg_cli("survey", *words, *more).json["tables"])
+        return list(found)
+
+    assert [each["operation"] for each in due()] == ["expire-snapshots"]
+    (run,) = iceberg_cli("maintain", *words, "--yes").json["runs"]
+    assert run["status"] == "done"
+    table.refresh()
+    table.append(rows)
+    assert (due(), due()) == ([], [])
+    (quick,) = due("--quick")
+    assert quick["reason"].endswith("not looked at: every")
 
 
 @pytest.mark.parametrize(("every", "reason"), [('"soon"', "soon"), ("-1", "every")])
