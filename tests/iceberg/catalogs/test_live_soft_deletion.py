@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from tests.paths import besides_history
 from tests.servers import Versitygw
 from tests.spark_tables import Lake, Shape, insert, later_ms, write
 from tests.spark_tables.s3_lake import S3Lake, configured
@@ -19,13 +20,13 @@ SHAPE = Shape(version=2, by="k").then(
 
 
 def kinds(lake: S3Lake, table: str) -> dict[str, Counter[str]]:
-    """How many objects of a table have which tags, by folder and ending."""
+    """How many objects of a table have which tags, by folder and ending; those of its history are left out."""
     client, prefix = lake.s3.client(), f"{lake.catalog}/db/{table}/"
     found: dict[str, Counter[str]] = {"tagged": Counter(), "untagged": Counter()}
     for page in client.get_paginator("list_objects_v2").paginate(Bucket=lake.s3.bucket, Prefix=prefix):
-        for each in page.get("Contents", ()):
-            folder, _, name = each["Key"].removeprefix(prefix).partition("/")
-            tags = client.get_object_tagging(Bucket=lake.s3.bucket, Key=each["Key"])["TagSet"]
+        for key in besides_history(each["Key"] for each in page.get("Contents", ())):
+            folder, _, name = key.removeprefix(prefix).partition("/")
+            tags = client.get_object_tagging(Bucket=lake.s3.bucket, Key=key)["TagSet"]
             assert tags in ([], [{"Key": "gone", "Value": "yes"}])
             begin = "snap " if name.startswith("snap-") else ""
             found["tagged" if tags else "untagged"][f"{folder} {begin}{name.rpartition('.')[2]}"] += 1
