@@ -46,7 +46,11 @@ def history_of(table: OpenTable, *, verb: str | None, limit: int | None, now_ms:
             unreadable += [] if listed.problem is None else [listed.problem]
         elif verb in (None, listed.operation.verb):
             journal = table.workspace.journal(listed.operation_id)
-            found.append(journal.past(status=listed.state, at_ms=None))
+            operation = journal.operation()
+            if (
+                operation is not None and operation.closed is None
+            ):  # else it has ended meanwhile, and has a record
+                found.append(journal.past(status=listed.state, at_ms=None))
     found.sort(key=lambda each: -each.started_ms)
     is_open = {each.operation_id for each in found}
     past = past_operations(

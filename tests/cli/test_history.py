@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 import iceberg_cli as ic
+from iceberg_cli.operation.journal import Journal
+from iceberg_cli.operation.records import Close
+from iceberg_cli.storage.local import LocalStorage
 from tests.cli.running import iceberg_cli, validate
+from tests.journals import bodies
 
 
 @pytest.fixture
@@ -67,6 +71,24 @@ def test_what_is_open_stands_first_and_what_found_nothing_to_do_nowhere(demo: Pa
     ran = iceberg_cli("resume", table, "--abandon")
     assert ran.code == 0, ran.err
     assert past(table) == [("expire-snapshots", "abandoned"), ("rewrite-manifests", "done")]
+
+
+def test_one_whose_journal_is_closed_and_not_deleted_yet_is_over(demo: Path) -> None:
+    table = demo / "events"
+    run("rewrite-manifests", table)
+    run("expire-snapshots", table, "--older-than", "1d", "--limit-deletes", "1")
+    (folder,) = (table / "_iceberg_cli" / "ops").iterdir()
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert iceberg_cli("resume", table, "-q").code == 0
+    assert past(table)[0] == ("expire-snapshots", "done")
+    folder.mkdir(parents=True)
+    for name, data in kept.items():
+        (folder / name).write_bytes(data)
+    journal = Journal.load(LocalStorage(), str(table), folder.name)
+    closing = Close(status="done", begin=bodies(journal, "begin")[0], at_ms=1)
+    journal.append(closing)
+    found = past(table)
+    assert (found[0], len(found)) == (("expire-snapshots", "done"), 2)
 
 
 def test_looking_writes_nothing(demo: Path) -> None:
