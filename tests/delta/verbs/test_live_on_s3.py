@@ -13,6 +13,7 @@ from tests.cli.running import iceberg_cli
 from tests.delta_live import shapes
 from tests.delta_live.lake import IDS, JOURNAL, Rows, in_order, rows_of_delta_rs, set_age
 from tests.delta_spark import DeltaSpark
+from tests.paths import besides_history
 from tests.s3_words import WORD, delta_rs_options_of, options_of
 from tests.servers import Versitygw
 from tests.spark_jars import DELTA, S3A
@@ -62,8 +63,9 @@ class TableOnS3:
         return f"delta.`s3a://{self.s3.bucket}/{self.name}`"
 
     def objects(self) -> set[str]:
-        """The names of all objects below the table."""
-        return {path.removeprefix(f"{self.location}/") for path in self.s3.storage.paths(self.location)}
+        """The names of all objects below the table, but for its history."""
+        paths = self.s3.storage.paths(self.location)
+        return besides_history(path.removeprefix(f"{self.location}/") for path in paths)
 
     def files(self) -> set[str]:
         """Those outside the log."""
