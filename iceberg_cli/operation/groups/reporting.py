@@ -58,13 +58,13 @@ def report_of_groups(
     counts[FAILED] = len(states.broken)
     counts[_FAILED_FILES] = len(groups.inputs_of([*states.broken]))
     counts[_LOST_DELETES] = len(lost_deletes)
-    told = [*notes, *lost_deletes[:_SHOWN_LOST]]
+    every_note = [*notes, *lost_deletes[:_SHOWN_LOST]]
     if len(lost_deletes) > _SHOWN_LOST:
-        told.append(f"And {len(lost_deletes) - _SHOWN_LOST:,} more lost deletes.")
+        every_note.append(f"And {len(lost_deletes) - _SHOWN_LOST:,} more lost deletes.")
     counts[CONFLICTED] = len(states.dropped.keys() - states.broken - states.left_out - states.committed)
     if states.left_out:
         reason = states.dropped[min(states.left_out)]
-        told.append(f"{count(len(states.left_out), 'groups')} left as they are: {reason}.")
+        every_note.append(f"{count(len(states.left_out), 'groups')} left as they are: {reason}.")
     partitions = groups.rows["partition"]
     failed = (
         *groups.broken_files(),
@@ -89,6 +89,6 @@ def report_of_groups(
         ),
         failed_groups=failed,
         verified=verb.compares_rows(shown),
-        notes=(*told, *vouchers),
+        notes=(*every_note, *vouchers),
         duration_ms=duration_ms,
     )
