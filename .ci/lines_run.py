@@ -1,9 +1,9 @@
 """Which lines of the package the tests run: by README's command, by each third of the deep suites, by none.
 
-    .ci/lines_run.py readme            run README's tests, and keep which lines they ran
-    .ci/lines_run.py 0                 likewise the deep suites of a number (0, 1 or 2), see tests/shards.py
-    .ci/lines_run.py report            the lines that no kept run reached, and how many only the deep suites did
-    .ci/lines_run.py report COMMIT     of those, the lines that stood in that commit, too
+    python .ci/lines_run.py readme            run README's tests, and keep which lines they ran
+    python .ci/lines_run.py 0                 likewise the deep suites of a number (0, 1 or 2), see tests/shards.py
+    python .ci/lines_run.py report            the lines that no kept run reached, and how many only the deep suites did
+    python .ci/lines_run.py report COMMIT     of those, the lines that stood in that commit, too
 
 Programs that tests start and forks are measured, too, and those that end at once. Needs coverage 7.10. What is kept is
 in .cache/lines_run, and about the sources as they were: where they changed, run it again.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 from collections.abc import Callable
@@ -52,6 +51,8 @@ def new_runtime(
 
 
 def _user_at_host() -> str:
+    import getpass  # only what changes a table needs it
+
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # a container's user may have no name

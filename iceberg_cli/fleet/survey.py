@@ -331,8 +331,8 @@ class Survey:
         summary = table.inspect("summary", as_of=self.as_of_ms).to_json()
         findings = [each.to_json() for each in table.quick_check(as_of=self.as_of_ms).findings()]
         own, verbs = self._verbs(listed, table.identity["location"], table.properties)
-        awake = [] if self.quick else self._awake(verbs, table.last_run_ms)
-        resting = [] if self.quick else [verb for verb in verbs if verb not in awake]
+        looked_at = [] if self.quick else verbs
+        awake = self._awake(looked_at, table.last_run_ms)
         planned = list(plans_of(table, self.policy, awake, as_of_ms=self.as_of_ms))
         due = [
             _due(each.plan, as_of_ms=self.as_of_ms)
@@ -344,6 +344,7 @@ class Survey:
             for each in planned
             if each.plan is not None and _is_shown_offer(each.plan, each.verb)
         ]
+        undecided = [each.verb for each in planned if each.plan is None]
         columns = table.fleet_columns(summary)
         # Not where another writer came meanwhile: some of it is of his version and some of the one before.
         if self.facts.is_kept and table.version == version and not self.opener.trust_lists:
@@ -357,7 +358,7 @@ class Survey:
             findings=[*findings, *(_finding_of(each) for each in planned if each.error is not None)],
             due=due,
             offers=offers,
-            decided=[*(each.verb for each in planned if each.plan is not None), *resting],
+            decided=[verb for verb in looked_at if verb not in undecided],
             own=own,
             verbs=verbs,
             failed=[each.error for each in planned if each.error is not None and not is_offer(each.verb)],

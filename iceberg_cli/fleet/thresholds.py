@@ -28,6 +28,12 @@ _EARLIER: Final = (
 )
 
 
+def field_of(name: str) -> str:
+    """A threshold's name in documents, with the unit of its value."""
+    kind, _ = {**OF_REMOVALS, **OF_EVERY_VERB}[name]
+    return f"{name}{kind.suffix}"
+
+
 def why_resting(
     thresholds: Mapping[str, Any], last_run_ms: Callable[[], int | None], *, as_of_ms: int
 ) -> str | None:

@@ -7,7 +7,6 @@ before its journal goes, and never changed; of each verb the newest hundred stay
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,15 +16,8 @@ from typing import Any, Final, NamedTuple
 
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, CorruptFile
-from iceberg_cli.operation.records import (
-    Begin,
-    CommitIntent,
-    CommitOutcome,
-    Record,
-    Resume,
-    SweepOutcome,
-    Wire,
-)
+from iceberg_cli.operation.operation_state import Operation, committed_counts
+from iceberg_cli.operation.records import Begin, Record, Resume, SweepOutcome, Wire
 from iceberg_cli.paths import HISTORY_FOLDER
 from iceberg_cli.plan.text import iso
 from iceberg_cli.storage import Storage
@@ -89,26 +81,25 @@ class PastOperation(Wire):
 
     @classmethod
     def of(
-        cls, operation_id: str, records: Iterable[Record], *, status: str, finished_ms: int | None
+        cls, operation: Operation, records: Iterable[Record], *, status: str, finished_ms: int | None
     ) -> PastOperation:
-        """What the records of a journal have of its operation; the first of them is `Begin`."""
+        """An operation by its state and the records of its journal, of which the first is `Begin`."""
         begin, *rest = records
         assert isinstance(begin, Begin)
         deleted = DeletionSums.of([record for record in rest if isinstance(record, SweepOutcome)])
+        steps = operation.steps.values()
         return cls(
-            operation_id=operation_id,
-            operation=begin.operation,
-            table_uuid=begin.table_uuid,
+            operation_id=operation.operation_id,
+            operation=operation.verb,
+            table_uuid=operation.table_uuid,
             actor=begin.actor,
-            started_ms=begin.at_ms,
+            started_ms=operation.started_ms,
             finished_ms=finished_ms,
             status=status,
             committed=tuple(
-                record.metadata_location
-                for record in rest
-                if isinstance(record, CommitOutcome) and record.metadata_location is not None
+                state.metadata_location for state in steps if state.metadata_location is not None
             ),
-            counts=_counts(rest),
+            counts=dict(committed_counts(steps)),
             resumed=any(isinstance(record, Resume) for record in rest),
             deleted_files_count=deleted.files,
             reclaimed_bytes=deleted.size_bytes,
@@ -141,19 +132,6 @@ class PastOperation(Wire):
     def is_finished(self) -> bool:
         """Whether it did what it was to do, or as much of it as it was let."""
         return self.status == "done" or (self.status == "partial" and bool(self.committed))
-
-
-def _counts(records: Sequence[Record]) -> dict[str, int]:
-    """The sums of what the commits count that came in; of each the outcome follows its intent."""
-    sums: Counter[str] = Counter()
-    sent: Mapping[str, int] = {}
-    for record in records:
-        if isinstance(record, CommitIntent):
-            sent = record.counts
-        elif isinstance(record, CommitOutcome) and record.outcome == "committed":
-            sums.update(sent)
-            sent = {}
-    return dict(sums)
 
 
 def record_end(storage: Storage, table_location: str, ended: PastOperation) -> bool:

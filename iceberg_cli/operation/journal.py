@@ -255,7 +255,9 @@ class Journal:
 
     def past(self, *, status: str, at_ms: int | None) -> PastOperation:
         """The operation, which has begun, for the table's history."""
-        return PastOperation.of(self.operation_id, self._records(), status=status, finished_ms=at_ms)
+        operation = self.operation()
+        assert operation is not None
+        return PastOperation.of(operation, self._records(), status=status, finished_ms=at_ms)
 
     def keep(self, *, status: str, at_ms: int | None) -> bool:
         """Have a record of this operation in the table's history; see `record_end`."""

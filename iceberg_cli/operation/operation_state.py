@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import NamedTuple, assert_never
@@ -64,6 +65,15 @@ class StepState:
         unnamed = self.outcome == "conflict" or (self.intent is None and self.outcome is None)
         by_workers = frozenset(self.by_workers)
         return [path for path in self.staged if path in by_workers] if unnamed else []
+
+
+def committed_counts(states: Iterable[StepState]) -> Counter[str]:
+    """The sums of what the commits of steps count, as columns of a report, of those that came in."""
+    sums: Counter[str] = Counter()
+    for state in states:
+        if state.intent is not None and state.outcome == "committed":
+            sums.update(state.intent.counts)
+    return sums
 
 
 class FinishedGroup(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 
 from iceberg_cli.operation.history import DeletionSums
 from iceberg_cli.operation.journal import Journal
-from iceberg_cli.operation.operation_state import StepState
+from iceberg_cli.operation.operation_state import StepState, committed_counts
 from iceberg_cli.operation.records import CommitIntent, SweepOnly, SweepOutcome
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.removals import Removals
@@ -55,7 +55,7 @@ def report_of(
         metadata_location=_last([state.metadata_location for state in states]),
         committed_snapshot_id=_last([added_snapshot(intent) for intent in intents]),
         committed_version=_last([_version(intent) for intent in intents]),
-        counts=_counts(columns, intents, journal),
+        counts=_counts(columns, states, journal),
         reclaimed_bytes=sum(state.deleted_bytes for state in states),
         earlier_deleted_files=earlier.files,
         earlier_reclaimed_bytes=earlier.size_bytes,
@@ -81,7 +81,7 @@ def _last(values: Sequence[Any]) -> Any:
     return next((value for value in reversed(values) if value is not None), None)
 
 
-def _counts(columns: Sequence[str], intents: Sequence[CommitIntent], journal: Journal) -> dict[str, int]:
+def _counts(columns: Sequence[str], states: Sequence[StepState], journal: Journal) -> dict[str, int]:
     """Counts of the commits, of files that steps without a commit wrote, and of those that sweeps deleted."""
     counts = dict.fromkeys(columns, 0)
     outcomes = journal.records(SweepOutcome)
@@ -90,7 +90,7 @@ def _counts(columns: Sequence[str], intents: Sequence[CommitIntent], journal: Jo
     ]
     swept += [{TAGGED_FILES: record.tagged} for record in outcomes if record.tagged]
     uncommitted = [part for record in journal.records(SweepOnly) for part in record.counts or ()]
-    for part in [*(intent.counts for intent in intents), *uncommitted, *swept]:
+    for part in [committed_counts(states), *uncommitted, *swept]:
         for column, count in part.items():
             counts[column] = counts.get(column, 0) + count
     return counts

@@ -29,6 +29,7 @@ class Kind(ABC):
 
     takes: ClassVar[type] = str  # what the command line hands over: str, int or bool
     repeatable: ClassVar[bool] = False
+    suffix: ClassVar[str] = ""  # of its name in documents: the unit of its values
     metavar: str = "TEXT"  # with a comma in it: a text may have several values, with commas between them
 
     def of_program(self, given: Any, flag: str) -> Any:  # noqa: ARG002 - most kinds take what is given as it is
@@ -176,6 +177,7 @@ class Id(Whole):
 class Duration(Kind):
     """A time in ms."""
 
+    suffix = "_ms"
     metavar = "DURATION"
 
     def of_program(self, given: object, flag: str) -> int | str:

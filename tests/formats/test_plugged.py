@@ -227,6 +227,8 @@ def test_a_verb_that_only_it_has_is_a_command(table: Path, tmp_path: Path) -> No
     assert ran.code == 2
     assert "sort-lines is no verb of Iceberg tables" in ran.err
     assert "It is for Lines tables alone." in ran.err
+    assert iceberg_cli("history", other, "--operation", "sort-lines").code == 0
+    assert "sort-lines, not 'sort'" in iceberg_cli("history", other, "--operation", "sort").err
 
 
 def test_a_package_that_cannot_be_loaded_takes_no_command_from_others(table: Path) -> None:

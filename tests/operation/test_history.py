@@ -170,16 +170,16 @@ def test_a_storage_that_forbids_it_is_not_asked_again(tmp_path: Any) -> None:
 def test_what_commits_count_is_summed_where_they_came_in(tmp_path: Any) -> None:
     storage = LocalStorage()
     journal = Journal.create(storage, str(tmp_path), "op")
-    append(journal, "begin", BEGIN)
-    for word, counts in {
-        "conflict": {"added_files_count": 5},
-        "committed": {"added_files_count": 2, "rewritten_bytes_count": 7},
-        "unknown": {"added_files_count": 11},
-    }.items():
-        kind, body = intent()
+    append(journal, "begin", {**BEGIN, "steps": ["first", "main"]})
+    for step, word, counts in [
+        ("first", "conflict", {"added_files_count": 5}),
+        ("first", "committed", {"added_files_count": 2, "rewritten_bytes_count": 7}),
+        ("main", "unknown", {"added_files_count": 11}),
+    ]:
+        kind, body = intent(step)
         append(journal, kind, {**body, "counts": counts})
-        append(journal, *outcome(word=word))
-    append(journal, *outcome())  # of the one that was unknown
+        append(journal, *outcome(step, word=word))
+    append(journal, *outcome("main"))  # of the one that was unknown
     assert journal.past(status="open", at_ms=None).counts == {
         "added_files_count": 13,
         "rewritten_bytes_count": 7,

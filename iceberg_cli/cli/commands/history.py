@@ -9,7 +9,7 @@ import typer
 from iceberg_cli.cli.context import OF_CHANGES, OF_ENGINES, Run, TableArgument, command
 from iceberg_cli.cli.options.arguments import integer
 from iceberg_cli.errors import UsageError
-from iceberg_cli.formats import VERB_NAMES
+from iceberg_cli.formats import VERB_NAMES, plugged_verbs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,9 @@ def register(app: typer.Typer) -> None:
         `inspect TABLE history`.
         """
         if operation is not None and operation not in VERB_NAMES:
-            raise UsageError(f"--operation must be one of {', '.join(VERB_NAMES)}, not {operation!r}")
+            known = (*VERB_NAMES, *plugged_verbs())
+            if operation not in known:
+                raise UsageError(f"--operation must be one of {', '.join(known)}, not {operation!r}")
         if limit is not None and limit < 1:
             raise UsageError(f"--limit must be at least 1, and is {limit}")
         opened = run.open(table)

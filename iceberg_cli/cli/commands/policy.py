@@ -200,7 +200,7 @@ def _reason(policy: PolicyFile, found: TablePolicy | None) -> str | None:
 def _options(run: Run, chosen: FleetPolicy, found: TablePolicy, table: Table) -> dict[str, Option]:
     """`VERB.OPTION` of each verb that the file names, in the order in which they run, `VERB.when` first."""
     from iceberg_cli.fleet.policy_file import NEVER
-    from iceberg_cli.fleet.thresholds import EVERY
+    from iceberg_cli.fleet.thresholds import field_of
     from iceberg_cli.formats import verbs_in_order
     from iceberg_cli.plan.plan import Option
 
@@ -211,8 +211,7 @@ def _options(run: Run, chosen: FleetPolicy, found: TablePolicy, table: Table) ->
         options[f"{verb}.when"] = Option(value=own.when, source=own.when_source)
         if own.when != NEVER:
             for name, least in own.thresholds.items():
-                with_unit = f"{name}_ms" if name == EVERY else name
-                options[f"{verb}.{with_unit}"] = Option(value=least, source=own.sources[f"--{name}"])
+                options[f"{verb}.{field_of(name)}"] = Option(value=least, source=own.sources[f"--{name}"])
             policy = chosen.policy(own, table, as_of_ms=run.as_of_ms)
             for name, value in table.options(policy, as_of=run.as_of_ms).items():
                 options[f"{verb}.{name}"] = value

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from iceberg_cli.operation.groups.states import folded, groups_of
+from iceberg_cli.operation.operation_state import committed_counts
 from iceberg_cli.operation.reporting import added_snapshot
 from iceberg_cli.plan.report import Report
 from iceberg_cli.plan.text import count
@@ -51,10 +52,8 @@ def report_of_groups(
     states = groups_of(journal)
     steps = [state for state in folded(journal).steps.values() if state.outcome == "committed"]
     intents = [state.intent for state in steps if state.intent is not None]
-    counts = dict.fromkeys(verb.result_columns, 0)
-    for intent in intents:
-        for column in verb.result_columns:
-            counts[column] += intent.counts.get(column, 0)
+    committed = committed_counts(steps)
+    counts = {column: committed[column] for column in verb.result_columns}
     counts[FAILED] = len(states.broken)
     counts[_FAILED_FILES] = len(groups.inputs_of([*states.broken]))
     counts[_LOST_DELETES] = len(lost_deletes)
