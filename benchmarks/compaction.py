@@ -42,6 +42,7 @@ _FEW_WORDS: Final = 200
 _MANY: Final = {"S": (1_000, 10), "M": (10_000, 100), "L": (100_000, 1_000)}  # files of few rows, partitions
 _FEW_ROWS: Final = 200  # about 10 KB
 _EQUALITY: Final = 100
+_FLOOR: Final = "floor: pyarrow copy, 2 processes"
 _DELETED_KEYS: Final = 500  # of each equality delete file
 
 # Reads the files of each partition and writes one of them, two partitions at a time, with the same codec and level.
@@ -124,7 +125,7 @@ def compaction_rows(bench: Bench) -> Iterator[Row]:
         if work.floor is not None:
             copy = floor(COPY, table, matching("f*.parquet"))
             for row, bar in zip((proved, unproved), work.floor, strict=True):
-                yield replace(row, peer="floor: pyarrow copy, 2 processes", theirs=copy, look=None, bar=bar)
+                yield replace(row, peer=_FLOOR, theirs=copy, look=None, bar=bar)
         if work is _WORKS[0]:
             yield from _beside_itself(bench, table, proved)
         if not bench.spark:
@@ -191,13 +192,16 @@ def _many_files(bench: Bench) -> Iterator[Row]:
     table = bench.table(
         "many", partial(make_rows_table, files=files, rows=_FEW_ROWS, version=2, partitions=partitions)
     )
+    row = Row(
+        f"{files:,} files of 10 KB, {partitions:,} partitions", "", verb("rewrite-data-files", table), None,
+        table.fresh, look=partial(rows_of_head, table.location), most_mb=1000, pairs=1,
+    )  # fmt: skip
+    copy = floor(COPY, table, matching("f*.parquet"))
+    yield replace(row, peer=_FLOOR, theirs=copy, look=None)
     if bench.spark:
         with Session(f"{bench.root}/wh") as session:
-            yield Row(
-                f"{files:,} files of 10 KB, {partitions:,} partitions", WARM, verb("rewrite-data-files", table),
-                partial(session.second_call, {"sql": SPARK.format("many")}, table.fresh), table.fresh,
-                look=partial(rows_of_head, table.location), bar=1 / 3, most_mb=1000, pairs=1,
-            )  # fmt: skip
+            warm = partial(session.second_call, {"sql": SPARK.format("many")}, table.fresh)
+            yield replace(row, peer=WARM, theirs=warm, bar=1 / 3)
 
 
 def rows_of_head(location: str, _: Run) -> Hashable:

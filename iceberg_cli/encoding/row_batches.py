@@ -17,7 +17,7 @@ from iceberg_cli.errors import CorruptFile, IcebergCliError, Refused, TooLittleM
 _BUFFER_BYTES: Final = 1 << 20  # of a column that are read at once
 _MIB: Final = 1 << 20
 _PAGE_BYTES: Final = 2 << 20  # of a column, decoded, beside what is read of it at once
-_SMALL_BYTES: Final = 4 << 20  # a file that is read in one go: every further request takes longer
+SMALL_BYTES: Final = 4 << 20  # a file that is read in one go: every further request takes longer
 BATCH_BYTES: Final = 8 << 20  # of a file, for the rows that are decoded at once
 _MOST_ROWS: Final = 1 << 16
 _UNKNOWN_ROWS: Final = 1 << 12  # at once, of a file that does not say how many it has
@@ -101,7 +101,7 @@ class _Stream(io.RawIOBase):
         super().__init__()
         self._file = file
         self._at = 0
-        self._whole = file.read(0, file.size_bytes) if file.size_bytes <= _SMALL_BYTES else None
+        self._whole = file.read(0, file.size_bytes) if file.size_bytes <= SMALL_BYTES else None
 
     def readable(self) -> bool:
         return True
@@ -157,10 +157,14 @@ def parquet_batches(
     Raises:
         CorruptFile: it is damaged, or has nanoseconds. Refused: it is encrypted. TooLittleMemory: pages take more.
     """
-    if file.read(max(0, file.size_bytes - 4), 4) == _ENCRYPTED_MAGIC:
-        raise encrypted(path)
+    try:
+        with readable(path, "Parquet"):
+            opened = _opened(file, "us")
+    except CorruptFile:
+        if file.read(max(0, file.size_bytes - 4), 4) == _ENCRYPTED_MAGIC:
+            raise encrypted(path) from None
+        raise
     with readable(path, "Parquet"):
-        opened = _opened(file, "us")
         own = list(opened.schema_arrow)
         fields = [own[place] for place in sorted(choose(own))]
         groups = [opened.metadata.row_group(index).num_rows for index in range(opened.num_row_groups)]
@@ -215,11 +219,18 @@ def _opened(file: RandomAccess, unit: str) -> Any:
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(
-        pa.PythonFile(_Stream(file), mode="r"),
+        _source(file),
         buffer_size=_BUFFER_BYTES,
         pre_buffer=False,
         coerce_int96_timestamp_unit=unit,
     )
+
+
+def _source(file: RandomAccess) -> pa.NativeFile:
+    """The file as Arrow reads it; small ones are read once, whole."""
+    if file.size_bytes <= SMALL_BYTES:
+        return pa.BufferReader(file.read(0, file.size_bytes))
+    return pa.PythonFile(_Stream(file), mode="r")
 
 
 def _with_int96(opened: Any, fields: Sequence[pa.Field]) -> list[str]:
@@ -284,7 +295,7 @@ def orc_batches(file: RandomAccess, path: str, choose: Choose, *, batch_rows: in
     from pyarrow import orc
 
     with readable(path, "ORC"):
-        opened = orc.ORCFile(pa.PythonFile(_Stream(file), mode="r"))
+        opened = orc.ORCFile(_source(file))
         own = list(opened.schema)
         names = [own[place].name for place in sorted(choose(own))]
     first = 0

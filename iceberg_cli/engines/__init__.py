@@ -166,6 +166,11 @@ class Engine(Protocol):
         """Whether its workers are on other machines, so that what they make had better not pass through this one."""
         ...
 
+    @property
+    def threads(self) -> int:
+        """How many threads of a process read files side by side."""
+        ...
+
     def scan(
         self, scan: Scan[Item, Loaded, Parsed], items: Sequence[Item], *, on_event: OnEvent
     ) -> Iterator[Parsed]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
 from typing import Any
 
 from iceberg_cli.encoding.external_sort import Span, SpillFile
@@ -28,6 +25,7 @@ from iceberg_cli.engines import (
     Source,
     TaskEnd,
 )
+from iceberg_cli.engines.read_ahead import read_ahead
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.paths import scheme_of
 from iceberg_cli.storage import Storage, put_checked
@@ -36,10 +34,6 @@ _LOCAL_THREADS = 4
 _REMOTE_THREADS = 64
 _MOST_WORKERS = 2  # each takes some 100 MB while it decodes
 _BATCH_FILES = 1_024
-_AHEAD_BYTES = 16 << 20  # stored: about as much as a batch, so that the readers work while it is parsed
-_HANDFUL_FILES = 16  # local ones that a thread reads at once
-_REMOTE_HANDFUL_FILES = 8  # at most, and only of so many that every thread has several handfuls
-_HANDFUL_BYTES = 1 << 20
 _HELD_BYTES = 64 << 20  # of what a shuffle takes to its buckets
 _WORKER_BATCH_BYTES = 6 << 20  # each worker has one in memory at the same time
 
@@ -159,7 +153,8 @@ class LocalEngine:
         """The number of files and the parsed value of each batch, in this process."""
         batch: list[tuple[Item, Loaded | None]] = []
         bytes_read = 0
-        for item, (size_bytes, loaded) in self._read_ahead(scan, items):
+        read: Callable[[Item], tuple[int, Loaded | None]] = partial(self._read, scan)
+        for item, (size_bytes, loaded) in read_ahead(items, scan.source, read, threads=self.threads):
             batch.append((item, loaded))
             bytes_read += size_bytes
             if bytes_read >= scan.batch_bytes or len(batch) >= _BATCH_FILES:
@@ -188,42 +183,6 @@ class LocalEngine:
                 yield from self._in_threads(scan, items)
                 return
             yield from results(len(batches))
-
-    def _read_ahead(
-        self, scan: Scan[Item, Loaded, Parsed], items: Sequence[Item]
-    ) -> Iterator[tuple[Item, tuple[int, Loaded | None]]]:
-        """Items in their order with their files, read a bounded number of files and bytes ahead."""
-
-        def read_all(some: Sequence[Item]) -> list[tuple[int, Loaded | None]]:
-            read: Callable[[Item], tuple[int, Loaded | None]] = partial(self._read, scan)
-            return [read(item) for item in some]
-
-        remote_files = min(len(items) // (4 * self.threads), _REMOTE_HANDFUL_FILES)
-        handfuls = _handfuls(items, scan.source, remote_files=remote_files)
-        begun = list(islice(handfuls, 2))
-        if len(begun) < 2:  # beginning threads would take longer than they save
-            for some, _ in begun:
-                yield from zip(some, read_all(some), strict=True)
-            return
-        with ThreadPoolExecutor(self.threads) as pool:
-            window: deque[tuple[Sequence[Item], int, Future[list[tuple[int, Loaded | None]]]]] = deque()
-            ahead_bytes = 0
-            try:
-                for some, size_bytes in chain(begun, handfuls):
-                    while window and (
-                        len(window) > 2 * self.threads or ahead_bytes + size_bytes > _AHEAD_BYTES
-                    ):
-                        first, first_bytes, future = window.popleft()
-                        yield from zip(first, future.result(), strict=True)
-                        ahead_bytes -= first_bytes
-                    window.append((some, size_bytes, pool.submit(read_all, some)))
-                    ahead_bytes += size_bytes
-                while window:
-                    first, _, future = window.popleft()
-                    yield from zip(first, future.result(), strict=True)
-            finally:
-                for _, _, future in window:
-                    future.cancel()
 
 
 class BucketContents:
@@ -264,28 +223,6 @@ def result_of(combined: Any, storage: Storage) -> Any:
         return combined
     put_checked(storage, combined.path, combined.data)
     return combined.result
-
-
-def _handfuls(
-    items: Sequence[Item], source: Callable[[Item], Source], *, remote_files: int
-) -> Iterator[tuple[Sequence[Item], int]]:
-    """Groups of items in their order, as many as one thread reads one after the other, with their size in bytes.
-
-    Passing a small local file to a thread takes longer than reading it, and a remote one a good part of that.
-
-    Args:
-        items: local or remote files.
-        source: of an item.
-        remote_files: in a group, at most.
-    """
-    start = size_bytes = 0
-    for index, item in enumerate(items):
-        file = source(item)
-        size_bytes += file.size_bytes
-        files = _HANDFUL_FILES if scheme_of(file.path or "") == "file" else remote_files
-        if index + 1 - start >= files or size_bytes >= _HANDFUL_BYTES or index + 1 == len(items):
-            yield items[start : index + 1], size_bytes
-            start, size_bytes = index + 1, 0
 
 
 def _cut(items: Sequence[Item], sizes: Sequence[int], batch_bytes: int, workers: int) -> list[Sequence[Item]]:

@@ -32,6 +32,11 @@ class WatchedEngine:
         """See `Engine`."""
         return self.engine.is_distributed
 
+    @property
+    def threads(self) -> int:
+        """See `Engine`."""
+        return self.engine.threads
+
     def scan(
         self, scan: Scan[Item, Loaded, Parsed], items: Sequence[Item], *, on_event: OnEvent
     ) -> Iterator[Parsed]:

@@ -125,23 +125,27 @@ class PositionMapBuilder:
 
     _parts: list[tuple[Positions, ...]] = field(default_factory=lambda: [(_NONE,) * len(_SCHEMA)])
 
-    def add(self, input_file: int, positions: Positions, output_file: int, output_position: int) -> None:
-        """Rows of an input that follow each other in an output.
+    def add(
+        self, input_files: int | Positions, positions: Positions, output_file: int, output_position: int
+    ) -> None:
+        """Rows of inputs that follow each other in an output.
 
         Args:
-            input_file: its number.
-            positions: n positions in it, ascending.
+            input_files: the number of the input of each of n rows, or of all.
+            positions: of each in its input; ascending in each input.
             output_file: its number.
             output_position: where the first of them is; the others follow.
         """
         if not len(positions):
             return
-        begins = np.concatenate([[0], np.flatnonzero(np.diff(positions) != 1) + 1]).astype(np.int64)
+        files = np.broadcast_to(np.asarray(input_files, np.int64), len(positions))
+        breaks = (np.diff(positions) != 1) | (np.diff(files) != 0)
+        begins = np.concatenate([[0], np.flatnonzero(breaks) + 1]).astype(np.int64)
         lengths = np.diff(np.append(begins, len(positions)))
         count = len(begins)
         self._parts.append(
             (
-                np.full(count, input_file, np.int64),
+                files[begins],
                 positions[begins],
                 np.full(count, output_file, np.int64),
                 begins + output_position,

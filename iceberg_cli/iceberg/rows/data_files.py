@@ -5,8 +5,8 @@ Spec: "Column Projection", "Position Delete Files", "Equality Delete Files", "De
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -48,6 +48,7 @@ LINEAGE_FIELDS: Final = tuple(
     Field(name=each.name, type=pa.int64(), field_id=each.field_id) for each in ROW_LINEAGE
 )
 """The columns of row lineage as files have them."""
+_TOGETHER_ROWS: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,16 +94,72 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows of a data file as they are stored, those that deletes hide among them.
+
+    Args:
+        number: of the file among those that are read with it.
+        file: the file.
+        batch: the rows.
+        gone: positions that are deleted in the file, ascending.
+    """
+
+    number: int
+    file: DataFile
+    batch: RowBatch
+    gone: npt.NDArray[np.uint64]
+
+    @property
+    def decoded_bytes(self) -> int:
+        """What its columns take."""
+        return sum(column.nbytes for column in self.batch.columns)
+
+    def has_columns_of(self, other: StoredRows) -> bool:
+        """Whether the rows of both can be read as those of one file: the same columns, and the same constants."""
+        own, others = (pa.schema(each.batch.fields) for each in (self, other))
+        constants, other_constants = self.file.constants, other.file.constants
+        same = constants is other_constants or constants == other_constants
+        return same and bool(own.equals(others, check_metadata=True))
+
+
+def together(
+    stored: Iterable[StoredRows], *, most_rows: int = _TOGETHER_ROWS, most_bytes: int
+) -> Iterator[list[StoredRows]]:
+    """Rows that follow each other and have the same columns, a bounded number at a time, or those of one file.
+
+    Args:
+        stored: rows of files.
+        most_rows: of which no more are added.
+        most_bytes: likewise, decoded.
+    """
+    some: list[StoredRows] = []
+    rows = decoded_bytes = 0
+    for each in stored:
+        if some and not each.has_columns_of(some[0]):
+            yield some
+            some, rows, decoded_bytes = [], 0, 0
+        some.append(each)
+        rows, decoded_bytes = rows + each.batch.count, decoded_bytes + each.decoded_bytes
+        if rows >= most_rows or decoded_bytes >= most_bytes:
+            yield some
+            some, rows, decoded_bytes = [], 0, 0
+    if some:
+        yield some
+
+
+@dataclass(frozen=True, slots=True)
 class LiveRows:
-    """Rows of a data file that no delete hides.
+    """Rows of data files that no delete hides.
 
     Args:
         rows: n, with the columns of the reader.
-        positions: of each in the file, ascending.
-        count: of all rows of the file that these are left of.
+        files: the number of the file of each, ascending.
+        positions: of each in its file, ascending in each.
+        count: of all rows that these are left of.
     """
 
     rows: pa.Table
+    files: npt.NDArray[np.int64]
     positions: npt.NDArray[np.int64]
     count: int
 
@@ -155,8 +212,21 @@ class RowReader:
             CorruptFile: the file cannot be read, or a column has another type. Refused: it is encrypted, or nothing
             says which columns it has.
         """
-        compared = [(self.equality[ids], paths) for ids, paths in file.equality_deletes]
-        others = [each for columns, _ in compared for each in columns.fields]
+        for stored in self.stored(0, file, parts):
+            yield self.live([stored])
+
+    def stored(self, number: int, file: DataFile, parts: RandomAccess) -> Iterator[StoredRows]:
+        """The rows of a part as they are stored, a bounded number at a time, in the order of the file.
+
+        Args:
+            number: of the file among those that are read with it.
+            file: the file.
+            parts: of it.
+
+        Raises:
+            CorruptFile: the file cannot be read. Refused: it is encrypted, or nothing says which columns it has.
+        """
+        others = [each for ids, _ in file.equality_deletes for each in self.equality[ids].fields]
         lineage = LINEAGE_FIELDS if self.keeps_row_ids else ()
         gone = _positions(file.vectors)
         for batch in batches(
@@ -168,25 +238,65 @@ class RowReader:
             batch_bytes=self.batch_bytes,
             most_page_bytes=self.most_page_bytes,
         ):
-            rows = rows_of(batch, self.fields, file, mismatch_is_null=self.mismatch_is_null)
-            if self.keeps_row_ids:
-                own = rows_of(batch, LINEAGE_FIELDS, file)
-                for field, column in zip(own.schema, row_lineage(own, file, batch.first), strict=True):
-                    rows = rows.append_column(field, column)
-            stays = positions_that_stay(batch.first, batch.count, gone)
-            if compared:
-                stays &= ~self._marks(batch, file, compared)
-            yield LiveRows(rows_that_stay(rows, stays), batch.first + np.flatnonzero(stays), batch.count)
+            yield StoredRows(number, file, batch, gone)
 
-    def _marks(
-        self, batch: RowBatch, file: DataFile, compared: Sequence[tuple[EqualityColumns, Sequence[str]]]
-    ) -> Bools:
+    def live(self, some: Sequence[StoredRows]) -> LiveRows:
+        """Those of some rows that are not deleted, in their order.
+
+        Args:
+            some: at least one batch; all have the same columns.
+
+        Raises:
+            CorruptFile: a column has another type. Of several files the first is named.
+        """
+        file, batch = some[0].file, _joined([each.batch for each in some])
+        rows = rows_of(batch, self.fields, file, mismatch_is_null=self.mismatch_is_null)
+        if self.keeps_row_ids:
+            own = rows_of(batch, LINEAGE_FIELDS, file)
+            for field, column in zip(own.schema, _lineage(own, some), strict=True):
+                rows = rows.append_column(field, column)
+        stays = np.concatenate(
+            [positions_that_stay(each.batch.first, each.batch.count, each.gone) for each in some]
+        )
+        first = 0
+        for each in some:
+            if each.file.equality_deletes:
+                stays[first : first + each.batch.count] &= ~self._marks(each)
+            first += each.batch.count
+        files = np.repeat([each.number for each in some], [each.batch.count for each in some])
+        positions = np.concatenate(
+            [np.arange(each.batch.first, each.batch.first + each.batch.count) for each in some]
+        )
+        return LiveRows(rows_that_stay(rows, stays), files[stays], positions[stays], batch.count)
+
+    def _marks(self, stored: StoredRows) -> Bools:
         """For each row whether an equality delete hides it."""
+        batch, file = stored.batch, stored.file
         marks = np.zeros(batch.count, np.bool_)
-        for columns, paths in compared:
+        for ids, paths in file.equality_deletes:
+            columns = self.equality[ids]
             keys = keys_of(rows_of(batch, columns.fields, file), columns)
             marks |= self.deleted.marks(keys, paths)
         return marks
+
+
+def _joined(some: Sequence[RowBatch]) -> RowBatch:
+    """Batches of the same columns as one; positions in it mean nothing."""
+    if len(some) == 1:
+        return some[0]
+    columns = [pa.chunked_array(column) for column in zip(*(each.columns for each in some), strict=True)]
+    return replace(some[0], columns=columns, count=sum(each.count for each in some))
+
+
+def _lineage(own: pa.Table, some: Sequence[StoredRows]) -> tuple[pa.ChunkedArray, ...]:
+    """What `row_lineage` gives of each batch, in their order."""
+    found = []
+    first = 0
+    for each in some:
+        count = each.batch.count
+        found.append(row_lineage(own.slice(first, count), each.file, each.batch.first))
+        first += count
+    return tuple(pa.chunked_array(columns) for columns in zip(*found, strict=True))
 
 
 def row_lineage(own: pa.Table, file: DataFile, first: int) -> tuple[pa.Array, pa.Array]:

@@ -21,7 +21,15 @@ from iceberg_cli.encoding.projection import Field, StructOf
 from iceberg_cli.encoding.row_batches import FileSplit
 from iceberg_cli.engines import FileParts
 from iceberg_cli.errors import CorruptFile, Refused
-from iceberg_cli.iceberg.rows.data_files import DataFile, EqualityColumns, RowReader, columns_for, keys_of
+from iceberg_cli.iceberg.rows.data_files import (
+    DataFile,
+    EqualityColumns,
+    RowReader,
+    StoredRows,
+    columns_for,
+    keys_of,
+    together,
+)
 from iceberg_cli.iceberg.rows.deleted_keys import DeletedKeys
 
 ID = Field(name="id", type=pa.int64(), field_id=1)
@@ -85,6 +93,68 @@ def test_rows_of_a_file_without_ids_have_none_whatever_is_in_it() -> None:
     file = replace(file, first_row_id=None, sequence_number=6)
     assert read(file, parts, keeps_row_ids=True) == [(0, 7, None, 6), (1, 8, None, 6)]
     assert read(file, parts) == [(0, 7), (1, 8)]
+
+
+def stored_rows(reader: RowReader, files: Sequence[tuple[DataFile, FileParts]]) -> list[StoredRows]:
+    return [
+        each
+        for number, (file, parts) in enumerate(files)
+        for each in reader.stored(number, replace(file, size_bytes=parts.size_bytes), parts)
+    ]
+
+
+def test_rows_of_several_files_are_those_of_each_with_its_own_deletes_and_ids() -> None:
+    """C13, C16: a row's id and number are by its own file, whatever is read with it."""
+    compared = EqualityColumns(fields=(ID,), paths=((0,),))
+    keys = keys_of(pa.table({"id": pa.array([4, 30], pa.int64())}), compared)
+    first, second, third = (
+        parquet({1: [1, 2, 3, 4], ROW_ID: [None] * 4}),
+        parquet({1: [4, 10, 20], ROW_ID: [7, None, 9]}, group_rows=2),
+        parquet({1: [30, 40], ROW_ID: [None] * 2}),
+    )
+    files = [
+        (replace(first[0], first_row_id=100, sequence_number=1, vectors=(encode([0]),)), first[1]),
+        (replace(second[0], first_row_id=200, sequence_number=2, vectors=(encode([2]),)), second[1]),
+        (
+            replace(third[0], first_row_id=None, sequence_number=3, equality_deletes=(((1,), ("e",)),)),
+            third[1],
+        ),
+    ]
+    reader = RowReader(
+        fields=(ID,), equality={(1,): compared}, deleted=DeletedKeys.of({"e": keys}), keeps_row_ids=True
+    )
+    (some,) = together(stored_rows(reader, files), most_bytes=1 << 20)
+    live = reader.live(some)
+    assert live.count == 9
+    assert list(
+        zip(live.files, live.positions, *(column.to_pylist() for column in live.rows.columns), strict=True)
+    ) == [
+        (0, 1, 2, 101, 1), (0, 2, 3, 102, 1), (0, 3, 4, 103, 1),
+        (1, 0, 4, 7, 2), (1, 1, 10, 201, 2),
+        (2, 1, 40, None, 3),
+    ]  # fmt: skip
+
+
+def test_only_rows_of_the_same_columns_and_constants_are_together_and_only_so_many() -> None:
+    same = [parquet({1: [1, 2]}), parquet({1: [3]})]
+    other_id, other_type = parquet({2: [4]}), one_column(pa.array([5], pa.int32()))
+    another = DataFile(path="other", file_format="parquet", size_bytes=len(other_type), record_count=1)
+    constant = (replace(same[1][0], constants={9: pa.scalar(1)}), same[1][1])
+    equal = (replace(same[1][0], constants={9: pa.scalar(1)}), same[1][1])
+    files = [*same, other_id, same[0], (another, reader_of(other_type)), constant, equal]
+    reader = RowReader(fields=(ID, replace(ID, name="other", field_id=2)))
+    found = [*together(stored_rows(reader, files), most_bytes=1 << 20)]
+    assert [[each.number for each in some] for some in found] == [[0, 1], [2], [3], [4], [5, 6]]
+    assert [[reader.live([each]).rows.to_pylist() for each in some] for some in found[:2]] == [
+        [[{"id": 1, "other": None}, {"id": 2, "other": None}], [{"id": 3, "other": None}]],
+        [[{"id": None, "other": 4}]],
+    ]
+    many = [parquet({1: range(10)})] * 7  # 80 bytes each
+    for most, expected in (
+        ({"most_bytes": 200}, [3, 3, 1]),
+        ({"most_bytes": 1 << 20, "most_rows": 20}, [2, 2, 2, 1]),
+    ):
+        assert [len(some) for some in together(stored_rows(reader, many), **most)] == expected
 
 
 def test_a_column_whose_type_cannot_become_the_tables_is_an_error_and_not_null() -> None:

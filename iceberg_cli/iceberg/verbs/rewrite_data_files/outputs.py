@@ -1,7 +1,7 @@
-"""The new data files of a group: how they are created, and how what is in them is read back.
+"""The data files of a group: how inputs are opened, new ones created, and how what is in these is read back.
 
-They are read by the plain library and by field ids, and not by what reads the inputs: so what is proved of them holds
-for the writer and for the storage alike.
+New ones are read by the plain library and by field ids, and not by what reads the inputs: so what is proved of them
+holds for the writer and for the storage alike.
 
 Spec: Appendix A, "Parquet".
 """
@@ -9,14 +9,17 @@ Spec: Appendix A, "Parquet".
 from __future__ import annotations
 
 import io
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
 
-from iceberg_cli.encoding.row_batches import readable, rows_at_once, stream_of
-from iceberg_cli.engines import FileParts
+from iceberg_cli.encoding.row_batches import SMALL_BYTES, readable, rows_at_once, stream_of
+from iceberg_cli.engines import FileParts, Source
+from iceberg_cli.engines.read_ahead import read_ahead
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.iceberg.rows.data_files import DataFile
 from iceberg_cli.layout.row_proof import RowProof, row_proof
 from iceberg_cli.operation.groups.creator import NewFile
 from iceberg_cli.storage import Storage
@@ -65,6 +68,39 @@ def parts_of(storage: Storage, path: str) -> FileParts:
 
 def _span(storage: Storage, path: str, offset: int, length: int) -> bytes:
     return storage.read(path, (offset, length))
+
+
+def inputs_ahead(
+    storage: Storage, inputs: Sequence[DataFile], *, threads: int, most_bytes: int
+) -> Generator[tuple[DataFile, FileParts], None, None]:
+    """Inputs in their order, of which parts can be read; small ones are read whole, side by side, before their turn.
+
+    Args:
+        storage: of the inputs.
+        inputs: of a group.
+        threads: that read.
+        most_bytes: that are held of files before their turn.
+
+    Raises:
+        FileNotFoundError: one is gone. BackendUnavailable.
+    """
+    return read_ahead(inputs, _source, partial(_input_parts, storage), threads=threads, most_bytes=most_bytes)
+
+
+def _source(file: DataFile) -> Source:
+    return Source(file.path, file.size_bytes if file.size_bytes <= SMALL_BYTES else 0)
+
+
+def _input_parts(storage: Storage, file: DataFile) -> FileParts:
+    if 0 < file.size_bytes <= SMALL_BYTES:
+        data = storage.read(file.path, (0, file.size_bytes + 1))
+        if len(data) <= file.size_bytes:  # it ends there, and is no larger than its entry says
+            return FileParts(file.path, len(data), partial(_part, data))
+    return parts_of(storage, file.path)
+
+
+def _part(data: bytes, offset: int, length: int) -> bytes:
+    return data[offset : offset + length]
 
 
 def _of_few_values(footer: Any) -> list[str]:

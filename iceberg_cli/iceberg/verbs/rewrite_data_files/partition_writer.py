@@ -33,9 +33,9 @@ from iceberg_cli.plan.text import count
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows of an input that are in no row group yet."""
+    """Rows that are in no row group yet: n, each with the number of its input, and its position there."""
 
-    input: int
+    inputs: npt.NDArray[np.int64]
     positions: npt.NDArray[np.int64]
     rows: pa.Table
 
@@ -222,11 +222,12 @@ class PartitionWriter:
         while output.rows < output.parquet.written_rows:
             piece = self._pending.popleft()
             count = min(piece.rows.num_rows, output.parquet.written_rows - output.rows)
-            rows, positions = piece.rows.slice(0, count), piece.positions[:count]
+            rows = piece.rows.slice(0, count)
+            inputs, positions = piece.inputs[:count], piece.positions[:count]
             if count < piece.rows.num_rows:
-                rest = Piece(piece.input, piece.positions[count:], piece.rows.slice(count))
+                rest = Piece(piece.inputs[count:], piece.positions[count:], piece.rows.slice(count))
                 self._pending.appendleft(rest)
-            self._files.positions.add(piece.input, positions, output.number, output.rows)
+            self._files.positions.add(inputs, positions, output.number, output.rows)
             settled.append(rows)
             if output.order is not None:
                 output.order.see(rows)

@@ -10,16 +10,27 @@ Spec: "Column Projection", "Scan Planning", "Row Lineage"; Appendix A, "Parquet"
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.encoding.projection import Field
 from iceberg_cli.encoding.row_batches import BATCH_BYTES
+from iceberg_cli.engines import FileParts
+from iceberg_cli.engines.read_ahead import AHEAD_BYTES
 from iceberg_cli.errors import CorruptFile, TooLittleMemory
-from iceberg_cli.iceberg.rows.data_files import DataFile, EqualityColumns, LiveRows, RowReader
+from iceberg_cli.iceberg.rows.data_files import (
+    DataFile,
+    EqualityColumns,
+    LiveRows,
+    RowReader,
+    StoredRows,
+    together,
+)
 from iceberg_cli.iceberg.rows.data_locations import DataLocations
 from iceberg_cli.iceberg.rows.deleted_keys import NO_KEYS, DeletedKeys
 from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema, leaf_columns
@@ -41,13 +52,16 @@ from iceberg_cli.iceberg.spec.types.schema import (
     Type,
 )
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask, RewrittenGroup
-from iceberg_cli.iceberg.verbs.rewrite_data_files.outputs import parts_of
+from iceberg_cli.iceberg.verbs.rewrite_data_files.outputs import inputs_ahead
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partition_writer import NewFiles, PartitionWriter, Piece
 from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import check_identities, values_of
 from iceberg_cli.layout.row_order import OrderedColumn
 from iceberg_cli.operation.groups.creator import Creator
 
 _SHARES: Final = 3  # of memory: rows that are held, what they are encoded into, and what is read meanwhile
+_WAITING: Final = (
+    4  # of the third of them: inputs that wait for their turn, and rows for others of their columns
+)
 _BATCHES: Final = 16  # of memory: what is decoded at once, as it is in the file
 _COLUMN_BYTES: Final = 8 << 10  # of a column that are worth being decoded at once
 _MOST_HELD_BYTES: Final = 1 << 30  # a column of text has no more than 2 GiB in one piece
@@ -74,6 +88,7 @@ class GroupRewriter:
         memory_bytes: for all that is held of one group at a time, about.
         side_by_side: groups that share what memory there is.
         is_proved: whether rows are read back and compared, or counted alone.
+        threads: that read small inputs before their turn.
     """
 
     fields: tuple[NestedField, ...]
@@ -90,6 +105,7 @@ class GroupRewriter:
     memory_bytes: int
     side_by_side: int = 1
     is_proved: bool = True
+    threads: int = 1
 
     def __call__(self, creator: Creator, task: GroupTask) -> RewrittenGroup:
         """Write the rows of a group anew.
@@ -185,10 +201,9 @@ class _Rewriting:
     def result(self) -> RewrittenGroup:
         """Do all of it; see `GroupRewriter`."""
         try:
-            for number, file in enumerate(self._task.inputs):
-                self._read(number, file)
-                # While no input is open: pages of all columns of both take memory.
-                self._files.check()
+            waiting = self._rewriter.memory_bytes // _SHARES // _WAITING
+            for some in together(self._stored(), most_bytes=min(BATCH_BYTES, waiting)):
+                self._add(some)
             for writer in self._writers.values():
                 writer.end()
                 self._files.check()
@@ -219,21 +234,31 @@ class _Rewriting:
 
     # -- inputs ------------------------------------------------------------------------------------------------------
 
-    def _read(self, number: int, file: DataFile) -> None:
-        """Write the live rows of an input."""
-        parts = parts_of(self._creator.storage, file.path)
+    def _stored(self) -> Iterator[StoredRows]:
+        """The rows of all inputs."""
+        inputs = inputs_ahead(
+            self._creator.storage,
+            self._task.inputs,
+            threads=self._rewriter.threads,
+            most_bytes=min(AHEAD_BYTES, self._rewriter.memory_bytes // _SHARES // _WAITING),
+        )
+        with closing(inputs):
+            for number, (file, parts) in enumerate(inputs):
+                yield from self._stored_in(number, file, parts)
+                # While no input is open: pages of all columns of both take memory.
+                self._files.check()
+
+    def _stored_in(self, number: int, file: DataFile, parts: FileParts) -> Iterator[StoredRows]:
+        """The rows of an input."""
         self._input_bytes += parts.size_bytes
         _check_vectors(file)
         count = 0
         # Of a file that is empty in every way there is nothing to read, not even a footer.
         if parts.size_bytes or file.record_count:
             try:
-                for live in self._reader.stream(replace(file, size_bytes=parts.size_bytes), parts):
-                    count += live.count
-                    self._rows_left -= live.count
-                    self._rows_read += live.count
-                    if live.rows.num_rows:
-                        self._add(number, file, live)
+                for each in self._reader.stored(number, replace(file, size_bytes=parts.size_bytes), parts):
+                    count += each.batch.count
+                    yield each
             except TooLittleMemory as error:
                 mebibytes = -(-error.needed_bytes * _SHARES * self._rewriter.side_by_side // (1 << 20))
                 error.next_step = f"Run it with --memory {mebibytes}MiB, or with fewer --processes."
@@ -243,22 +268,39 @@ class _Rewriting:
                 file.path, "record_count", f"it has {count} rows, its entry says {file.record_count}"
             )
 
-    def _add(self, number: int, file: DataFile, live: LiveRows) -> None:
-        """Take rows, each for its partition, and write the row groups that they complete."""
-        try:
-            rows = fit(live.rows, self._schema)
-        except MisfitError as error:
-            raise CorruptFile(file.path, "rows", str(error)) from error
+    def _add(self, some: Sequence[StoredRows]) -> None:
+        """Take the live rows of some, each for its partition, and write the row groups that they complete."""
+        live, rows = self._fitted(some)
+        self._rows_left -= live.count
+        self._rows_read += live.count
         self._rows_live += rows.num_rows
+        if not rows.num_rows:
+            return
         move = self._task.move
         if move is None:
-            self._writer_of(None).add(Piece(number, live.positions, rows))
+            self._writer_of(None).add(Piece(live.files, live.positions, rows))
             return
-        check_identities(file.path, rows, move.identities[number])
+        for each in some:
+            begin, end = np.searchsorted(live.files, (each.number, each.number + 1))
+            own_rows = rows.slice(begin, end - begin)
+            check_identities(each.file.path, own_rows, move.identities[each.number])
         for partition, places in move.partitioner(rows):
-            own = Piece(number, live.positions[places], rows.take(pa.array(places)))
-            self._writer_of(partition).add(own)
+            piece = Piece(live.files[places], live.positions[places], rows.take(pa.array(places)))
+            self._writer_of(partition).add(piece)
         self._bound_writers()
+
+    def _fitted(self, some: Sequence[StoredRows]) -> tuple[LiveRows, pa.Table]:
+        """The live ones of some rows, and these as new files have them."""
+        try:
+            live = self._reader.live(some)
+            return live, fit(live.rows, self._schema)
+        except (CorruptFile, MisfitError) as error:
+            if len(some) > 1:
+                for each in some:  # to name the one that it is
+                    self._fitted([each])
+            if isinstance(error, CorruptFile):
+                raise
+            raise CorruptFile(some[0].file.path, "rows", str(error)) from error
 
     def _bound_writers(self) -> None:
         """Hold no more rows than may be held, and no more files open: of each the part is held that is sent next."""

@@ -127,6 +127,7 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         memory_bytes=memory_of_worker(policy) if is_alone else memory_of(policy) // side_by_side,
         side_by_side=side_by_side,
         is_proved=not policy.no_verify_rows,
+        threads=table.engine.threads,
     )
     return GroupTasks(
         rewrite=RewriteTask(rewriter), groups=groups, suffix=".parquet", processes=processes, broken=broken

@@ -16,6 +16,7 @@ import pytest
 from iceberg_cli.encoding.deletion_vector import encode
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import RewrittenGroup
+from iceberg_cli.storage import FileInfo
 from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.iceberg.verbs.rewrite_data_files.tables import (
     NK,
@@ -39,6 +40,7 @@ PLAIN = {
 }
 F = of(3, "f", pa.float64())
 COUNT = 400
+EACH_FILE_ALONE = 48 << 10  # of memory, where the rows of such a file are not held until those of others come
 
 
 def a_table(version: int = 3) -> RowsTable:
@@ -318,7 +320,7 @@ def test_a_file_of_no_bytes_with_rows_is_an_error() -> None:
 
 def test_a_file_that_is_gone_is_told_so_that_the_head_is_asked_for_it() -> None:
     table = a_table(2)
-    plan = planned(table)
+    plan = planned(table, memory_bytes=EACH_FILE_ALONE)
     table.storage.delete([table.path("b")])
     files = Files(table.storage)
     with pytest.raises(FileNotFoundError, match=r"data/b\.parquet"):
@@ -337,6 +339,47 @@ def test_a_required_column_that_is_null_or_absent_is_an_error(values: list[int |
     assert failure(table) == (
         "Cannot read mem://bucket/t/data/a.parquet, rows: n is required, and a value is null or absent"
     )
+
+
+def test_of_several_files_that_are_read_together_the_one_is_named_whose_row_is_wrong() -> None:
+    table = RowsTable(
+        format_version=2, schema=schema(column(1, "n", "long", required=True), column(2, "k", "string"))
+    )
+    for name, values in (("a", [1]), ("b", [2, None]), ("c", [3])):
+        table.rows(name, [(N, values), (K, ["x"] * len(values))])
+    table.commit(1)
+    assert failure(table) == (
+        "Cannot read mem://bucket/t/data/b.parquet, rows: n is required, and a value is null or absent"
+    )
+
+
+class Requests(MemoryStorage):
+    """A storage that takes note of what it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, str]] = []
+
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
+        self.asked.append(("read", path))
+        return super().read(path, span)
+
+    def stat_many(self, paths: Sequence[str], *, versions: bool = False) -> list[FileInfo | None]:
+        self.asked += [("stat", path) for path in paths]
+        return super().stat_many(paths, versions=versions)
+
+
+def test_a_small_input_is_one_request() -> None:
+    storage = Requests()
+    table = RowsTable(format_version=2, storage=storage)
+    for name in ("a", "b"):
+        table.rows(name, [(N, [1, 2]), (K, ["x", "y"])])
+    table.commit(1)
+    plan = planned(table)
+    storage.asked.clear()
+    plan.rewriter(Files(storage), plan.task)
+    inputs = [table.path("a"), table.path("b")]
+    assert [each for each in storage.asked if each[1] in inputs] == [("read", path) for path in inputs]
 
 
 def test_a_required_element_that_is_null_is_an_error() -> None:
@@ -396,7 +439,7 @@ def test_types_that_are_not_written_are_refused_before_any_output() -> None:
 @pytest.mark.parametrize("damaged", ["a", "b"])
 def test_a_damaged_input_is_named_and_the_open_output_is_aborted(damaged: str) -> None:
     table = a_table(2)
-    plan = planned(table)
+    plan = planned(table, memory_bytes=EACH_FILE_ALONE)
     path = table.path(damaged)
     data = table.storage.read(path)
     table.storage.replace(path, data[: len(data) // 2] + bytes(64) + data[len(data) // 2 + 64 :])

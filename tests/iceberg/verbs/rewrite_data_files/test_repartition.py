@@ -216,7 +216,9 @@ def test_more_partitions_than_files_that_may_be_open_lose_no_row(monkeypatch: py
         table.rows(name, [(N, range(first, first + 100)), (K, ["t"] * 100)], group_rows=10)
     table.commit(1)
     evolved(table, field(1, "n", 1001, "bucket[16]"))
-    run = rewrite(table, **{**CURRENT, "rewrite_all": True}, memory="1MiB")
+    run = rewrite(
+        table, **{**CURRENT, "rewrite_all": True}, memory="16KiB"
+    )  # the rows of each file by themselves
     assert sorted(n for found in rows_by_output(run).values() for n in found) == list(range(200))
     partitions = [repr(each["partition"]) for each in run.outputs]
     # A file is ended for another one that is begun, and one more is begun for the rows that come after.
