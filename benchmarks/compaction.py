@@ -31,6 +31,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.operation.parts import apply
 from iceberg_cli.operation.runtime import system_runtime
 from iceberg_cli.plan.events import COMMIT, AnyEvent, CommitEnded, PhaseBegun
+from iceberg_cli.storage import Storage
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.iceberg_files import DATA, EQUALITY_DELETES, Json
 from tests.delete_tables import DeleteTable
@@ -40,8 +41,9 @@ PARTITIONS: Final = 12
 _WORDS: Final = 20_000
 _FEW_WORDS: Final = 200
 _MANY: Final = {"S": (1_000, 10), "M": (10_000, 100), "L": (100_000, 1_000)}  # files of few rows, partitions
-_FEW_ROWS: Final = 200  # about 10 KB
+FEW_ROWS: Final = 200  # about 10 KB
 _EQUALITY: Final = 100
+_LOCAL: Final = LocalStorage()
 _FLOOR: Final = "floor: pyarrow copy, 2 processes"
 _DELETED_KEYS: Final = 500  # of each equality delete file
 
@@ -190,7 +192,7 @@ def _many_files(bench: Bench) -> Iterator[Row]:
     """Files of about 10 KB, many to a partition."""
     files, partitions = _MANY[bench.size_name]
     table = bench.table(
-        "many", partial(make_rows_table, files=files, rows=_FEW_ROWS, version=2, partitions=partitions)
+        "many", partial(make_rows_table, files=files, rows=FEW_ROWS, version=2, partitions=partitions)
     )
     row = Row(
         f"{files:,} files of 10 KB, {partitions:,} partitions", "", verb("rewrite-data-files", table), None,
@@ -240,7 +242,14 @@ FIELDS: Final = [
 
 
 def make_rows_table(
-    location: str, *, files: int, rows: int, version: int, equality: int = 0, partitions: int = PARTITIONS
+    location: str,
+    *,
+    files: int,
+    rows: int,
+    version: int,
+    equality: int = 0,
+    partitions: int = PARTITIONS,
+    storage: Storage = _LOCAL,
 ) -> None:
     """A table in files of zstd; of version 3, a tenth of the rows of each file is deleted.
 
@@ -251,8 +260,9 @@ def make_rows_table(
         version: of the format.
         equality: delete files by the number of rows, each of one partition.
         partitions: in which the files are in turn; 0: it has none.
+        storage: of the table.
     """
-    table = DeleteTable(storage=LocalStorage(), location=location, format_version=version, schema=SCHEMA)
+    table = DeleteTable(storage=storage, location=location, format_version=version, schema=SCHEMA)
     table.document["properties"] = {"write.parquet.compression-codec": "zstd"}
     table.document["last-column-id"] = 10
     drawn = np.random.default_rng(7)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks rest`: expiry of a table in a REST catalog on S3, and deletions there, over a slow network.
+"""`python -m benchmarks rest`: tables in a REST catalog on S3, over a slow network: expiry, compaction, deletions.
 
 The servers are real and on this machine: Iceberg's reference server, versitygw, and Toxiproxy before both, which holds
 each answer back for some milliseconds.
@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -22,9 +22,12 @@ from botocore.config import Config
 
 from benchmarks import outcomes
 from benchmarks.bench import Bench, BenchTable, Row, Work
+from benchmarks.compaction import FEW_ROWS, make_rows_table
+from benchmarks.compaction import SPARK as REWRITE
 from benchmarks.measure import Run, run
 from benchmarks.peers import Session, find_iceberg_go, ours, python
 from benchmarks.rows import WARM, expiry_call, retention
+from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.go_servers import VERSITYGW
 from tests.large_tables import Size, Writer
 from tests.rest_servers import java_options_of, pyiceberg_options_of, rest_server_over
@@ -35,6 +38,7 @@ LATENCIES_MS = (1, 30)
 MANIFESTS = 10  # of each snapshot
 FILES = 50  # of each snapshot, the same in all
 SIZES = {"S": Size(100, FILES, 10), "M": Size(1_000, FILES, 10), "L": Size(1_000, FILES, 10)}
+SMALL_FILES = {"S": 100, "M": 1_000, "L": 10_000}  # of 10 KB, in ten partitions
 OBJECTS = {"S": 6_000, "M": 60_000, "L": 60_000}
 AT_ONCE = 64
 BATCHES_AT_ONCE = 4
@@ -63,9 +67,11 @@ assert not storage.delete([f"s3://{bucket}/{prefix}{name}" for name in sorted(os
 
 
 def rest_rows(bench: Bench) -> Iterator[Row]:
-    """expire-snapshots against reading the same bytes, iceberg-go and Spark; deletions against their requests alone."""
+    """Expiry against bare reading, iceberg-go and Spark; compaction against Spark; deletions against requests."""
     size = SIZES[bench.size_name]
     table = _in_bucket(bench, "t", partial(make_rewritten_table, size=size))
+    files = SMALL_FILES[bench.size_name]
+    small = _in_bucket(bench, "small", partial(make_small_files, files=files))
     objects = _in_bucket(bench, "objects", partial(make_objects, count=OBJECTS[bench.size_name]))
     for latency_ms in LATENCIES_MS:
         with ExitStack() as stack:
@@ -87,6 +93,12 @@ def rest_rows(bench: Bench) -> Iterator[Row]:
                 with Session(lake.spark_options, "rest") as session:
                     job = partial(session.second_call, {"sql": call}, before)
                     yield replace(row, peer=WARM, theirs=job, look=left, bar=1 / 6, pairs=1)
+                    yield Row(
+                        f"{files:,} files of 10 KB {named}", WARM,
+                        ours("rewrite-data-files", "prod.db.small", "-q", "--yes", *lake.options),
+                        partial(session.second_call, {"sql": REWRITE.format("small")}, partial(lake.fresh, small)),
+                        partial(lake.fresh, small), bar=1 / 3, pairs=1,
+                    )  # fmt: skip
             arguments = [objects.location, BUCKET, "objects/", *lake.s3_arguments]
             yield Row(
                 f"{OBJECTS[bench.size_name]:,} deletions {named}", "floor: requests alone",
@@ -114,7 +126,7 @@ class _Lake:
     s3: S3Server  # by the slow port
     catalog: str  # of the catalog, by its own port
     slow_catalog: str
-    registered: bool = False
+    registered: set[str] = field(default_factory=set)
 
     @classmethod
     def started(cls, bench: Bench, latency_ms: int, stack: ExitStack) -> _Lake:
@@ -161,19 +173,20 @@ class _Lake:
     def fresh(self, table: BenchTable) -> None:
         """Have the table as it was made, also in the catalog, and nothing cached."""
         table.uncached()
-        self._register()
+        self._register(table)
 
     def untouched(self, table: BenchTable) -> None:
         """The same for runs that only read."""
         table.uncached(changing=False)
-        self._register()
+        self._register(table)
 
-    def _register(self) -> None:
-        if self.registered:
-            self._request("DELETE", "/v1/namespaces/db/tables/t?purgeRequested=false")
-        location = f"s3://{BUCKET}/t/metadata/v1.metadata.json"
-        self._request("POST", "/v1/namespaces/db/register", {"name": "t", "metadata-location": location})
-        self.registered = True
+    def _register(self, table: BenchTable) -> None:
+        name = os.path.basename(table.location)
+        if name in self.registered:
+            self._request("DELETE", f"/v1/namespaces/db/tables/{name}?purgeRequested=false")
+        location = f"s3://{BUCKET}/{name}/metadata/v1.metadata.json"
+        self._request("POST", "/v1/namespaces/db/register", {"name": name, "metadata-location": location})
+        self.registered.add(name)
 
     def _request(self, method: str, path: str, body: object = None) -> None:
         data = None if body is None else json.dumps(body).encode()
@@ -222,6 +235,16 @@ def make_rewritten_table(folder: str, size: Size) -> None:
         manifests = [writer.manifest(part, len(part) if new else 0, commit) for part in parts]
         writer.snapshot(manifests, added=size.files_per_snapshot if new else 0)
     writer.publish()
+
+
+def make_small_files(folder: str, files: int) -> None:
+    """A table in the bucket, of so many data files of about 10 KB."""
+    location, storage = f"s3://{BUCKET}/small", MemoryStorage()
+    make_rows_table(location, files=files, rows=FEW_ROWS, version=2, partitions=10, storage=storage)
+    for path in storage.paths(location):
+        file = Path(f"{folder}{path.removeprefix(location)}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(storage.read(path))
 
 
 def make_objects(folder: str, count: int) -> int:
