@@ -125,11 +125,11 @@ class StoredRows:
 def together(
     stored: Iterable[StoredRows], *, most_rows: int = _TOGETHER_ROWS, most_bytes: int
 ) -> Iterator[list[StoredRows]]:
-    """Rows that follow each other and have the same columns, a bounded number at a time, or those of one file.
+    """Batches that follow each other and have the same columns, each time as many as come to a bound.
 
     Args:
         stored: rows of files.
-        most_rows: of which no more are added.
+        most_rows: with which a batch is the last one.
         most_bytes: likewise, decoded.
     """
     some: list[StoredRows] = []
@@ -263,11 +263,11 @@ class RowReader:
             if each.file.equality_deletes:
                 stays[first : first + each.batch.count] &= ~self._marks(each)
             first += each.batch.count
-        files = np.repeat([each.number for each in some], [each.batch.count for each in some])
         positions = np.concatenate(
             [np.arange(each.batch.first, each.batch.first + each.batch.count) for each in some]
         )
-        return LiveRows(rows_that_stay(rows, stays), files[stays], positions[stays], batch.count)
+        kept = slice(None) if stays.all() else stays
+        return LiveRows(rows_that_stay(rows, stays), _files_of(some)[kept], positions[kept], batch.count)
 
     def _marks(self, stored: StoredRows) -> Bools:
         """For each row whether an equality delete hides it."""
@@ -278,6 +278,13 @@ class RowReader:
             keys = keys_of(rows_of(batch, columns.fields, file), columns)
             marks |= self.deleted.marks(keys, paths)
         return marks
+
+
+def _files_of(some: Sequence[StoredRows]) -> npt.NDArray[np.int64]:
+    """The number of the file of each row; of a single batch it takes no room."""
+    if len(some) == 1:
+        return np.broadcast_to(np.int64(some[0].number), some[0].batch.count)
+    return np.repeat([each.number for each in some], [each.batch.count for each in some])
 
 
 def _joined(some: Sequence[RowBatch]) -> RowBatch:

@@ -10,7 +10,7 @@ Spec: "Column Projection", "Scan Planning", "Row Lineage"; Appendix A, "Parquet"
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -60,7 +60,7 @@ from iceberg_cli.operation.groups.creator import Creator
 
 _SHARES: Final = 3  # of memory: rows that are held, what they are encoded into, and what is read meanwhile
 _WAITING: Final = (
-    4  # of the third of them: inputs that wait for their turn, and rows for others of their columns
+    4  # of what is read meanwhile: files before their turn, and rows before others are with them
 )
 _BATCHES: Final = 16  # of memory: what is decoded at once, as it is in the file
 _COLUMN_BYTES: Final = 8 << 10  # of a column that are worth being decoded at once
@@ -202,8 +202,9 @@ class _Rewriting:
         """Do all of it; see `GroupRewriter`."""
         try:
             waiting = self._rewriter.memory_bytes // _SHARES // _WAITING
-            for some in together(self._stored(), most_bytes=min(BATCH_BYTES, waiting)):
-                self._add(some)
+            with closing(self._stored()) as stored:
+                for some in together(stored, most_bytes=min(BATCH_BYTES, waiting)):
+                    self._add(some)
             for writer in self._writers.values():
                 writer.end()
                 self._files.check()
@@ -234,7 +235,7 @@ class _Rewriting:
 
     # -- inputs ------------------------------------------------------------------------------------------------------
 
-    def _stored(self) -> Iterator[StoredRows]:
+    def _stored(self) -> Generator[StoredRows, None, None]:
         """The rows of all inputs."""
         inputs = inputs_ahead(
             self._creator.storage,
