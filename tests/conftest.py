@@ -122,7 +122,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if folder := os.environ.get(FOLDER):
         config.pluginmanager.register(RefusalsSeen(folder=Path(folder)))
     config.pluginmanager.register(shards.plugin(config))
-    config.pluginmanager.register(WorkerMemory())
+    config.pluginmanager.register(WorkerMemory(config))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

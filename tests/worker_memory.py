@@ -1,7 +1,9 @@
 """A process that runs tests gives back what they need no more.
 
-Servers that run in it, and what they were sent, are in circles, which a collection of all objects rarely reached; and
-Arrow's own allocator keeps most of what threads of its had once allocated.
+Servers that run in it, and what they were sent, are in circles, which a collection of all objects rarely reached;
+Arrow's own allocator keeps most of what threads of its had once allocated; each client of S3 that fsspec keeps has a
+description of the service of its own; and pytest keeps a report of each phase of each test, with what was printed, and
+the tests that are for another run, beside the process that shows them.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import sys
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pytest
 
 _STATM: Final = Path("/proc/self/statm")
 _GROWTH_BYTES: Final = 64 << 20  # a look through all objects takes a tenth of a second
@@ -22,6 +26,9 @@ class WorkerMemory:
     """Collects garbage when the process has grown, and never looks through what the collected tests are."""
 
     _after_bytes = 0  # what was resident after the last collection
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
 
     def pytest_configure(self) -> None:
         """Programs that tests start have the allocator that users have."""
@@ -38,6 +45,10 @@ class WorkerMemory:
             self._give_back()
 
     def _give_back(self) -> None:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            self._config.pluginmanager.get_plugin("terminalreporter").stats.clear()
+        if s3fs := sys.modules.get("s3fs"):
+            s3fs.S3FileSystem.clear_instance_cache()
         gc.collect()
         pa.default_memory_pool().release_unused()
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
