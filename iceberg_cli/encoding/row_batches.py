@@ -18,6 +18,7 @@ _BUFFER_BYTES: Final = 1 << 20  # of a column that are read at once
 _MIB: Final = 1 << 20
 _PAGE_BYTES: Final = 2 << 20  # of a column, decoded, beside what is read of it at once
 SMALL_BYTES: Final = 4 << 20  # a file that is read in one go: every further request takes longer
+COLUMNS_AT_ONCE: Final = 128  # of a file of very many
 BATCH_BYTES: Final = 8 << 20  # of a file, for the rows that are decoded at once
 _MOST_ROWS: Final = 1 << 16
 _UNKNOWN_ROWS: Final = 1 << 12  # at once, of a file that does not say how many it has
@@ -171,7 +172,12 @@ def parquet_batches(
         times = _with_int96(opened, fields) if exact else []
         fine = _opened(file, "ns") if times else None
     if most_page_bytes is not None:
-        _check_pages(opened.metadata, path, most_page_bytes)
+        streamed = [
+            index
+            for index, count in enumerate(groups)
+            if not _is_read_by_columns(len(fields), count, batch_rows)
+        ]
+        _check_pages(opened.metadata, streamed, path, most_page_bytes)
     first = 0
     for index, count in enumerate(groups):
         if index * split.of // len(groups) == split.number:
@@ -191,9 +197,9 @@ def parquet_batches(
         first += count
 
 
-def _check_pages(footer: Any, path: str, most_bytes: int) -> None:
-    """Raise TooLittleMemory where a row group needs more, see `parquet_batches`."""
-    groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+def _check_pages(footer: Any, streamed: Sequence[int], path: str, most_bytes: int) -> None:
+    """Raise TooLittleMemory where a row group that is read page by page needs more, see `parquet_batches`."""
+    groups = [footer.row_group(index) for index in streamed]
     needed = max(
         (
             sum(
@@ -276,6 +282,9 @@ def _of_group(
             )
         return
     names = [field.name for field in fields]  # `a.b` may bring `a` along, if that is a struct
+    if _is_read_by_columns(len(names), count, batch_rows):
+        yield from _by_columns(opened, path, index, names, batch_rows, count)
+        return
     with readable(path, "Parquet"):
         batches = opened.iter_batches(batch_rows, row_groups=[index], columns=names, use_threads=False)
     while True:
@@ -284,6 +293,31 @@ def _of_group(
         if batch is None:
             return
         yield batch
+
+
+def _is_read_by_columns(columns: int, count: int, batch_rows: int) -> bool:
+    """Whether a row group of so many rows is read whole, some columns at a time.
+
+    What reads a column page by page takes a hundred KB, which is more than few rows of it.
+    """
+    return columns > COLUMNS_AT_ONCE and count <= 2 * batch_rows
+
+
+def _by_columns(
+    opened: Any, path: str, index: int, names: Sequence[str], batch_rows: int, count: int
+) -> Iterator[pa.RecordBatch]:
+    columns: list[pa.Array] = []
+    for first in range(0, len(names), COLUMNS_AT_ONCE):
+        some = names[first : first + COLUMNS_AT_ONCE]
+        with readable(path, "Parquet"):
+            read = opened.read_row_group(index, columns=some, use_threads=False)
+        if read.num_rows != count:
+            reason = f"row group {index} has {read.num_rows} rows in some columns, its footer says {count}"
+            raise CorruptFile(path, None, reason)
+        columns += [one_array(read.column(name)) for name in some]
+    rows = pa.RecordBatch.from_arrays(columns, names)
+    for start in range(0, count, batch_rows):
+        yield rows.slice(start, batch_rows)
 
 
 def orc_batches(file: RandomAccess, path: str, choose: Choose, *, batch_rows: int) -> Iterator[RowBatch]:

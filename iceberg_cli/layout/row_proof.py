@@ -11,7 +11,7 @@ from the finished file proves the writer and the storage, and nothing of the rea
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -64,12 +64,45 @@ def row_proof(rows: pa.Table) -> RowProof:
 
 
 def _proof(rows: pa.Table) -> RowProof:
-    columns = [
-        (field, _in_one_piece(column)) for field, column in zip(rows.schema, rows.columns, strict=True)
-    ]
-    hashes = _chained(np.zeros(rows.num_rows, np.uint64), columns)
-    sums = [int(_mixed(hashes, constants).sum(dtype=np.uint64)) for constants in (_SPLITMIX, _MURMUR)]
-    return RowProof(rows.num_rows, (sums[0], sums[1]))
+    hashes = RowHashes(rows.num_rows)
+    hashes.add(0, rows)
+    return hashes.proof()
+
+
+class RowHashes:
+    """The hashes of rows of which one gets more and more columns, in the order of `hash_order`.
+
+    Args:
+        count: of rows.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._hashes: Hashes = np.zeros(count, np.uint64)
+
+    def add(self, first: int, rows: pa.Table) -> None:
+        """Take further columns of some rows.
+
+        Args:
+            first: place of the first row.
+            rows: that follow each other.
+        """
+        some = slice(first, first + rows.num_rows)
+        fields = [rows.schema.field(place) for place in hash_order(rows.schema)]
+        columns = ((field, _in_one_piece(rows.column(field.name))) for field in fields)
+        self._hashes[some] = _chained(self._hashes[some], columns)
+
+    def proof(self) -> RowProof:
+        """Of the rows, once each has all of its columns."""
+        sums = [
+            int(_mixed(self._hashes, constants).sum(dtype=np.uint64)) for constants in (_SPLITMIX, _MURMUR)
+        ]
+        return RowProof(len(self._hashes), (sums[0], sums[1]))
+
+
+def hash_order(fields: Iterable[pa.Field]) -> list[int]:
+    """The places of columns in the order in which they are hashed."""
+    keys = [_key(field) for field in fields]
+    return sorted(range(len(keys)), key=keys.__getitem__)
 
 
 def _in_one_piece(column: pa.ChunkedArray) -> pa.Array:
@@ -93,10 +126,10 @@ def _mixed(values: Hashes, constants: tuple[int, int, int, int, int] = _SPLITMIX
     return mixed
 
 
-def _chained(start: Hashes, columns: list[tuple[pa.Field, pa.Array]]) -> Hashes:
-    """Hashes of n values that consist of several, whatever order these come in."""
+def _chained(start: Hashes, columns: Iterable[tuple[pa.Field, pa.Array]]) -> Hashes:
+    """Hashes of n values that consist of several, which come in the order of `hash_order`."""
     hashes = start
-    for field, column in sorted(columns, key=lambda pair: _key(pair[0])):
+    for field, column in columns:
         found = _hashes(column, field)
         found ^= hashes
         hashes = _mixed(found)
@@ -116,8 +149,9 @@ def _hashes(array: pa.Array, field: pa.Field) -> Hashes:
         return _of_dictionary(array, field, salt)
     kind = field.type
     if pa.types.is_struct(kind):
-        children = zip([kind.field(index) for index in range(kind.num_fields)], array.flatten(), strict=True)
-        found = _chained(np.full(len(array), salt, np.uint64), list(children))
+        fields, children = [kind.field(index) for index in range(kind.num_fields)], array.flatten()
+        in_order = ((fields[place], children[place]) for place in hash_order(fields))
+        found = _chained(np.full(len(array), salt, np.uint64), in_order)
     elif pa.types.is_map(kind):
         entry = pa.field("entries", pa.struct([kind.key_field, kind.item_field]))
         found = _of_lists(lists_of_entries(array), entry, salt)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from iceberg_cli.encoding.arrow import leaf_arrays
 from iceberg_cli.encoding.deletion_vector import encode
 from iceberg_cli.encoding.projection import Field, StructOf
-from iceberg_cli.encoding.row_batches import FileSplit
+from iceberg_cli.encoding.row_batches import FileSplit, parquet_batches
 from iceberg_cli.engines import FileParts
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.rows.data_files import (
@@ -133,6 +133,21 @@ def test_rows_of_several_files_are_those_of_each_with_its_own_deletes_and_ids() 
         (1, 0, 4, 7, 2), (1, 1, 10, 201, 2),
         (2, 1, 40, None, 3),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("batch_rows", [1, 3, 4, 7, 100])
+def test_very_many_columns_are_read_alike_page_by_page_and_some_at_a_time(batch_rows: int) -> None:
+    """Row groups of 7, 7 and 6 rows: of more than twice as many as are read at once a page of each column is read."""
+    columns = {field_id: [field_id * row for row in range(20)] for field_id in range(1, 301)}
+    _, parts = parquet(columns, group_rows=7)
+    found = [*parquet_batches(parts, "f", lambda own: range(1, len(own)), batch_rows=batch_rows)]
+    assert all(each.count <= batch_rows for each in found)
+    assert [each.first for each in found] == [
+        sum(before.count for before in found[:at]) for at in range(len(found))
+    ]
+    for at, field_id in enumerate(range(2, 301)):
+        assert [value for each in found for value in each.columns[at].to_pylist()] == columns[field_id]
+        assert {each.fields[at].name for each in found} == {f"c{field_id}"}
 
 
 def test_only_rows_of_the_same_columns_and_constants_are_together_and_only_so_many() -> None:

@@ -15,12 +15,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from iceberg_cli.encoding.row_batches import SMALL_BYTES, readable, rows_at_once, stream_of
+from iceberg_cli.encoding.row_batches import COLUMNS_AT_ONCE, SMALL_BYTES, readable, rows_at_once, stream_of
 from iceberg_cli.engines import FileParts, Source
 from iceberg_cli.engines.read_ahead import read_ahead
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.rows.data_files import DataFile
-from iceberg_cli.layout.row_proof import RowProof, row_proof
+from iceberg_cli.layout.row_proof import RowHashes, RowProof, hash_order, row_proof
 from iceberg_cli.operation.groups.creator import NewFile
 from iceberg_cli.storage import Storage
 
@@ -124,6 +124,33 @@ def _of_few_values(footer: Any) -> list[str]:
     return found
 
 
+def _stored_proof(opened: Any, batch_rows: int) -> RowProof:
+    """The proof of the rows of a Parquet file, of which some columns are read at a time where it has very many."""
+    found = RowProof()
+    some_columns = _columns_at_once(opened.schema_arrow)
+    for index in range(opened.num_row_groups):
+        if len(some_columns) < 2:
+            for batch in opened.iter_batches(batch_rows, row_groups=[index], use_threads=False):
+                found += row_proof(pa.Table.from_batches([batch]))
+            continue
+        hashes = RowHashes(opened.metadata.row_group(index).num_rows)
+        more_rows = batch_rows * len(some_columns)
+        for names in some_columns:
+            first = 0
+            batches = opened.iter_batches(more_rows, row_groups=[index], columns=names, use_threads=False)
+            for batch in batches:
+                hashes.add(first, pa.Table.from_batches([batch]).select(names))
+                first += batch.num_rows
+        found += hashes.proof()
+    return found
+
+
+def _columns_at_once(schema: pa.Schema) -> list[list[str]]:
+    """The names of columns that are read together, in the order in which they are hashed."""
+    names = [schema.field(place).name for place in hash_order(schema)]
+    return [names[first : first + COLUMNS_AT_ONCE] for first in range(0, len(names), COLUMNS_AT_ONCE)]
+
+
 def check_stored(
     storage: Storage, path: str, *, size_bytes: int, count: int, proof: RowProof | None, batch_bytes: int
 ) -> None:
@@ -154,14 +181,12 @@ def check_stored(
         raise CorruptFile(path, "num_rows", f"{count} rows were written, and the footer says {stored}")
     if proof is None:
         return
-    found = RowProof()
     with readable(path, "Parquet"):
         opened = pq.ParquetFile(
             stream, metadata=footer, read_dictionary=_of_few_values(footer), pre_buffer=False
         )
         rows = rows_at_once(size_bytes, count, None, batch_bytes=batch_bytes)
-        for batch in opened.iter_batches(rows, use_threads=False):
-            found += row_proof(pa.Table.from_batches([batch]))
+        found = _stored_proof(opened, rows)
     if found != proof:
         reason = f"read back they are not the {count} rows that were written: their hashes are others"
         raise CorruptFile(path, "rows", reason)

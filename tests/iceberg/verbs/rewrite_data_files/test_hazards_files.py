@@ -5,6 +5,7 @@ Numbers are those of hazards (H) and incidents (I) of other engines, which each 
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +17,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import StaticTable
 
-from iceberg_cli.errors import TooLittleMemory
+from iceberg_cli.errors import CorruptFile, TooLittleMemory
+from iceberg_cli.iceberg.verbs.rewrite_data_files.outputs import check_stored
+from iceberg_cli.layout.row_proof import row_proof
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, records
 from iceberg_cli.testing.iceberg_reader import manifests_of, snapshot_of
+from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.duckdb_reading import duckdb_with_iceberg
 from tests.iceberg.verbs.rewrite_data_files.tables import NK, K, N, RowsTable, column, of, parquet, schema
 from tests.iceberg.verbs.rewrite_data_files.test_hazards import by_position, field
@@ -527,6 +531,68 @@ def test_columns_beyond_the_first_hundred_have_no_metrics() -> None:
     (output,) = rewrite(table).outputs
     assert [each["key"] for each in output["lower_bounds"]] == [*range(1, 101)]
     assert [each["key"] for each in output["value_counts"]] == [*range(1, 101)]
+
+
+def many_columns() -> RowsTable:
+    """300 columns, of which some are taken for others' fields by their names, in two files of three row groups each."""
+    struct = {"type": "struct", "fields": [column(401, "a", "long"), column(402, "b", "string")]}
+    longs = [column(i, f"c{i}", "long") for i in range(1, 150)]
+    texts = [column(i, f"t{i}", "string") for i in range(150, 299)]
+    fields = [*longs, column(299, "s", struct), *texts, column(300, "s.a", "long")]
+    table = RowsTable(format_version=3, schema=schema(*fields))
+    table.document["partition-specs"] = [{"spec-id": 0, "fields": []}]
+    table.document["last-column-id"] = 402
+    inner = pa.struct([of(401, "a", pa.int64()), of(402, "b", pa.string())])
+    for name, first in (("a", 0), ("b", 100)):
+        values = range(first, first + 8)
+        table.rows(
+            name,
+            [
+                *[(of(i, f"c{i}", pa.int64()), [i * n for n in values]) for i in range(1, 150)],
+                (of(299, "s", inner), [{"a": -n, "b": str(n)} if n % 3 else None for n in values]),
+                *[(of(i, f"t{i}", pa.string()), [f"{i} {n % 2}" for n in values]) for i in range(150, 299)],
+                (of(300, "s.a", pa.int64()), [1000 + n if n % 2 else None for n in values]),
+            ],
+        )
+    table.commit(1)
+    return table
+
+
+def test_rows_of_very_many_columns_are_read_and_proved_some_columns_at_a_time() -> None:
+    """C33"""
+    table = many_columns()
+    table.vectors("dv", {"a": {0, 4}})
+    table.commit(2)
+    run = rewrite(table)
+    (output,) = run.outputs
+    assert (output["record_count"], len(run.rows)) == (14, 14)
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("field_id", [None, 1, 149, 150, 298, 299, 300])
+def test_another_value_in_any_of_very_many_columns_is_noticed(field_id: int | None, batch_bytes: int) -> None:
+    """C29, C33"""
+    rows = pq.read_table(pa.BufferReader(many_columns().storage.read(many_columns().path("a"))))
+    proof = row_proof(rows)
+    for place, own in enumerate(rows.schema):
+        if own.metadata[b"PARQUET:field_id"] == str(field_id).encode():
+            values = rows.column(place).to_pylist()
+            values[-1] = {int: -7, str: "another"}.get(type(values[-1]))
+            rows = rows.set_column(place, own, pa.array(values, own.type))
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, row_group_size=5, store_schema=False)
+    storage = MemoryStorage()
+    storage.put_if_absent("f", sink.getvalue())
+
+    def check() -> None:
+        size_bytes = len(sink.getvalue())
+        check_stored(storage, "f", size_bytes=size_bytes, count=8, proof=proof, batch_bytes=batch_bytes)
+
+    if field_id is None:
+        check()
+    else:
+        with pytest.raises(CorruptFile, match="they are not the 8 rows that were written"):
+            check()
 
 
 def test_large_rows_are_written_within_little_memory() -> None:
