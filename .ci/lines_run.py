@@ -3,7 +3,7 @@
     python .ci/lines_run.py readme            run README's tests, and keep which lines they ran
     python .ci/lines_run.py 0                 likewise the deep suites of a number (0, 1 or 2), see tests/shards.py
     python .ci/lines_run.py report            the lines that no kept run reached, and how many only the deep suites did
-    python .ci/lines_run.py report COMMIT     of those, the lines that stood in that commit, too
+    python .ci/lines_run.py lost CHECKOUT     of those, the lines that README's tests ran in another checkout
 
 Programs that tests start and forks are measured, too, and those that end at once. Needs coverage 7.10. What is kept is
 in .cache/lines_run, and about the sources as they were: where they changed, run it again.
@@ -11,6 +11,7 @@ in .cache/lines_run, and about the sources as they were: where they changed, run
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -92,42 +93,74 @@ def _spans(lines: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield numbers[0], numbers[-1]
 
 
-def report(commit: str | None) -> None:
-    """Print what no kept run reached."""
+def unseen() -> dict[Path, set[int]]:
+    """By module the lines that no kept run reached."""
     kept = [run for run in RUNS if (KEPT / f"{run}.data").exists()]
     print(f"Of the runs {', '.join(kept)}:")
     by_run = {run: reached(run) for run in kept}
+    found: dict[Path, set[int]] = {}
     everything = by_readme = never = 0
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
         name = str(path.relative_to(ROOT))
         lines = statements(path)
-        seen = set().union(*(each.get(name, set()) for each in by_run.values()))
+        found[path] = lines.difference(*(each.get(name, set()) for each in by_run.values()))
         everything += len(lines)
         by_readme += len(lines & by_run.get(README, {}).get(name, set()))
-        unseen = lines - seen
-        never += len(unseen)
-        if unseen and (commit is None or (unseen := _stood_in(commit, name, unseen))):
-            print(f"{name}: {ranges(unseen)}")
+        never += len(found[path])
     print(
         f"{everything:,} lines: {by_readme:,} run by README's tests, "
         f"{everything - never - by_readme:,} by the deep suites alone, {never:,} by none"
     )
+    return found
 
 
-def _stood_in(commit: str, name: str, lines: set[int]) -> set[int]:
-    """Those of some lines whose text some module of an earlier commit has."""
-    words = ["git", "grep", "-h", "", commit, "--", PACKAGE]
-    before = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout  # noqa: S603 - git
-    known = {line.strip() for line in before.splitlines()}
-    text = (ROOT / name).read_text(encoding="utf-8").splitlines()
-    return {line for line in lines if text[line - 1].strip() in known}
+def report() -> None:
+    """Print what no kept run reached."""
+    for path, lines in unseen().items():
+        if lines:
+            print(f"{path.relative_to(ROOT)}: {ranges(lines)}")
+
+
+Place = tuple[str, str, str]
+"""A line that may have moved: the function that it is in, the line before it, and the line."""
+
+
+def places_of(path: Path, lines: Iterable[int]) -> dict[int, Place]:
+    """Where lines of a module are."""
+    source = path.read_text(encoding="utf-8")
+    texts = ["", *(text.strip() for text in source.splitlines())]
+    functions = [each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.FunctionDef)]
+    functions.sort(key=lambda each: each.lineno)
+
+    def function_of(line: int) -> str:
+        inside = [each.name for each in functions if each.lineno <= line <= (each.end_lineno or 0)]
+        return inside[-1] if inside else ""
+
+    return {line: (function_of(line), texts[line - 1], texts[line]) for line in lines if line < len(texts)}
+
+
+def lost(checkout: Path) -> None:
+    """Print what no kept run reaches, and README's tests of another checkout did; what is alike by chance is, too."""
+    data = coverage.CoverageData(str(checkout / KEPT.relative_to(ROOT) / f"{README}.data"))
+    data.read()
+    before: set[Place] = set()
+    for path in map(Path, data.measured_files()):
+        if path.is_relative_to(checkout / PACKAGE):
+            before |= {*places_of(path, data.lines(str(path)) or ()).values()}
+    for path, lines in unseen().items():
+        for line, place in sorted(places_of(path, lines).items()):
+            if place in before:
+                print(f"{path.relative_to(ROOT)}:{line}: {place[2]}")
 
 
 def main() -> int:
     """Run what is named on the command line; its exit code."""
     match sys.argv[1:]:
-        case ["report", *commit]:
-            report(commit[0] if commit else None)
+        case ["report"]:
+            report()
+            return 0
+        case ["lost", checkout]:
+            lost(Path(checkout).resolve())
             return 0
         case [run] if run in RUNS:
             return measure(run)
