@@ -97,7 +97,7 @@ def rest_rows(bench: Bench) -> Iterator[Row]:
                         f"{files:,} files of 10 KB {named}", WARM,
                         ours("rewrite-data-files", "prod.db.small", "-q", "--yes", *lake.options),
                         partial(session.second_call, {"sql": REWRITE.format("small")}, partial(lake.fresh, small)),
-                        partial(lake.fresh, small), bar=1 / 3 if latency_ms > 1 else None, pairs=1,
+                        partial(lake.fresh, small), bar=1 / 3, pairs=1,
                     )  # fmt: skip
             arguments = [objects.location, BUCKET, "objects/", *lake.s3_arguments]
             yield Row(

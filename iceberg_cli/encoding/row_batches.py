@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -134,6 +135,21 @@ def stream_of(file: RandomAccess) -> io.BufferedReader:
     return io.BufferedReader(_Stream(file), _BUFFER_BYTES)
 
 
+def chosen_fields(own: Sequence[pa.Field], choose: Choose, path: str) -> list[pa.Field]:
+    """What a file says of the columns that are chosen, which are read by their names.
+
+    Raises:
+        CorruptFile: it has another column of such a name.
+    """
+    fields = [own[place] for place in sorted(choose(own))]
+    if len({field.name for field in own}) < len(own):
+        names = Counter(field.name for field in own)
+        for field in fields:
+            if names[field.name] > 1:
+                raise CorruptFile(path, f"column {field.name}", "the file has several columns of this name")
+    return fields
+
+
 def parquet_batches(
     file: RandomAccess,
     path: str,
@@ -166,8 +182,7 @@ def parquet_batches(
             raise encrypted(path) from None
         raise
     with readable(path, "Parquet"):
-        own = list(opened.schema_arrow)
-        fields = [own[place] for place in sorted(choose(own))]
+        fields = chosen_fields(list(opened.schema_arrow), choose, path)
         groups = [opened.metadata.row_group(index).num_rows for index in range(opened.num_row_groups)]
         times = _with_int96(opened, fields) if exact else []
         fine = _opened(file, "ns") if times else None
@@ -331,7 +346,7 @@ def orc_batches(file: RandomAccess, path: str, choose: Choose, *, batch_rows: in
     with readable(path, "ORC"):
         opened = orc.ORCFile(_source(file))
         own = list(opened.schema)
-        names = [own[place].name for place in sorted(choose(own))]
+        names = [field.name for field in chosen_fields(own, choose, path)]
     first = 0
     for index in range(opened.nstripes):
         with readable(path, "ORC"):

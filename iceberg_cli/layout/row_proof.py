@@ -87,8 +87,8 @@ class RowHashes:
             rows: that follow each other.
         """
         some = slice(first, first + rows.num_rows)
-        fields = [rows.schema.field(place) for place in hash_order(rows.schema)]
-        columns = ((field, _in_one_piece(rows.column(field.name))) for field in fields)
+        places = hash_order(rows.schema)
+        columns = ((rows.schema.field(place), _in_one_piece(rows.column(place))) for place in places)
         self._hashes[some] = _chained(self._hashes[some], columns)
 
     def proof(self) -> RowProof:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from iceberg_cli.encoding.projection import ID_KEYS
-from iceberg_cli.encoding.row_batches import Choose, RowBatch
+from iceberg_cli.encoding.row_batches import Choose, RowBatch, chosen_fields
 from iceberg_cli.errors import CorruptFile
 
 Convert = Callable[[Any], Any]
@@ -55,16 +55,15 @@ def avro_batches(stream: BufferedReader, path: str, choose: Choose, *, batch_row
         reader = fastavro.reader(stream)
         schema: Any = reader.writer_schema
         own = [_field(each) for each in schema["fields"]]
-        chosen = [
-            (schema["fields"][place]["name"], *own[place]) for place in sorted(choose([f for f, _ in own]))
-        ]
+        converts = {field.name: convert for field, convert in own}
+        fields = chosen_fields([field for field, _ in own], choose, path)
         first = 0
         records: Iterator[Any] = iter(reader)
         while rows := list(islice(records, batch_rows)):
             columns = [
-                pa.array([convert(row[name]) for row in rows], field.type) for name, field, convert in chosen
+                pa.array([converts[field.name](row[field.name]) for row in rows], field.type)
+                for field in fields
             ]
-            fields = [field for _, field, _ in chosen]
             yield RowBatch(first=first, columns=columns, fields=fields, count=len(rows))
             first += len(rows)
     except (

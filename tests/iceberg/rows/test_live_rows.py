@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import orc
 
 from iceberg_cli.encoding.arrow import leaf_arrays
 from iceberg_cli.encoding.deletion_vector import encode
@@ -148,6 +149,27 @@ def test_very_many_columns_are_read_alike_page_by_page_and_some_at_a_time(batch_
     for at, field_id in enumerate(range(2, 301)):
         assert [value for each in found for value in each.columns[at].to_pylist()] == columns[field_id]
         assert {each.fields[at].name for each in found} == {f"c{field_id}"}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_of_several_columns_of_one_name_none_is_taken_for_another(kind: str) -> None:
+    """They are read by their names; one that stands once is read all the same."""
+    keys = {"parquet": b"PARQUET:field_id", "orc": b"iceberg.id"}
+    names = {1: "x", 2: "x", 3: "y"}
+    fields = [
+        pa.field(name, pa.int64(), metadata={keys[kind]: b"%d" % field_id})
+        for field_id, name in names.items()
+    ]
+    table = pa.Table.from_arrays([pa.array([number]) for number in names], schema=pa.schema(fields))
+    sink = io.BytesIO()
+    (pq if kind == "parquet" else orc).write_table(table, sink)
+    data = sink.getvalue()
+    file = DataFile(path="f", file_format=kind, size_bytes=len(data), record_count=1)
+    third = RowReader(fields=(replace(ID, field_id=3),))
+    assert third(file, reader_of(data)).to_pylist() == [{"id": 3}]
+    for field_id in (1, 2):
+        with pytest.raises(CorruptFile, match="f, column x: the file has several columns of this name"):
+            RowReader(fields=(replace(ID, field_id=field_id),))(file, reader_of(data))
 
 
 def test_only_rows_of_the_same_columns_and_constants_are_together_and_only_so_many() -> None:
