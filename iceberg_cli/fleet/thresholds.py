@@ -23,9 +23,7 @@ OF_REMOVALS: Final[Mapping[str, tuple[Kind, str]]] = {
 OF_EVERY_VERB: Final[Mapping[str, tuple[Kind, str]]] = {
     EVERY: (Duration(), "Not before so long has passed since it last began here and did what it was to do."),
 }
-_EARLIER: Final = (
-    20  # a run may begin by a twentieth too early: one of every night does not begin at the same second
-)
+_EARLIER: Final = 20  # a run may begin by a twentieth too early: that of a night is some seconds off
 
 
 def field_of(name: str) -> str:
