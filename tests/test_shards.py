@@ -59,6 +59,24 @@ def test_a_shard_leaves_out_what_is_not_asked_for_by_its_id() -> None:
     assert collected(name, suite_number=other) == [name]
 
 
+@pytest.mark.deep
+def test_what_workers_forget_of_tests_the_process_that_shows_them_keeps() -> None:
+    name = "test_deep_tests_draw_by_the_number_of_the_suite_and_others_always_the_same"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "1",
+        "-vv",
+        "--durations=5",
+        f"tests/test_shards.py::{name}",
+    ]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert re.search(rf"s call +tests/test_shards.py::{name}", ran.stdout), ran.stdout
+    assert "1 passed" in ran.stdout
+
+
 def test_deep_tests_draw_by_the_number_of_the_suite_and_others_always_the_same() -> None:
     cases = range(1_000)
     budget.draw_by(8, "one")

@@ -45,7 +45,7 @@ class WorkerMemory:
             self._give_back()
 
     def _give_back(self) -> None:
-        if "PYTEST_XDIST_WORKER" in os.environ:
+        if hasattr(self._config, "workerinput"):  # what a worker starts inherits its variables
             self._config.pluginmanager.get_plugin("terminalreporter").stats.clear()
         if s3fs := sys.modules.get("s3fs"):
             s3fs.S3FileSystem.clear_instance_cache()

@@ -6,7 +6,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from iceberg_cli.errors import CorruptFile, IcebergCliError, Refused, TooLittleM
 _BUFFER_BYTES: Final = 1 << 20  # of a column that are read at once
 _MIB: Final = 1 << 20
 _PAGE_BYTES: Final = 2 << 20  # of a column, decoded, beside what is read of it at once
-SMALL_BYTES: Final = 4 << 20  # a file that is read in one go: every further request takes longer
+SMALL_BYTES: Final = 4 << 20  # of a file that is read in one go
 COLUMNS_AT_ONCE: Final = 128  # of a file of very many
 BATCH_BYTES: Final = 8 << 20  # of a file, for the rows that are decoded at once
 _MOST_ROWS: Final = 1 << 16
@@ -97,13 +97,12 @@ def rows_at_once(size_bytes: int, records: int, limit: int | None, *, batch_byte
 
 
 class _Stream(io.RawIOBase):
-    """A file of which parts are read, as a stream; small ones are read once, whole."""
+    """A file of which parts are read, as a stream."""
 
     def __init__(self, file: RandomAccess) -> None:
         super().__init__()
         self._file = file
         self._at = 0
-        self._whole = file.read(0, file.size_bytes) if file.size_bytes <= SMALL_BYTES else None
 
     def readable(self) -> bool:
         return True
@@ -121,18 +120,26 @@ class _Stream(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         length = len(buffer)
-        if self._whole is not None:
-            data = self._whole[self._at : self._at + length]
-        else:
-            data = self._file.read(self._at, length) if length else b""
+        data = self._file.read(self._at, length) if length else b""
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
 
 
-def stream_of(file: RandomAccess) -> io.BufferedReader:
+def _whole(file: RandomAccess) -> bytes | None:
+    """The bytes of a small file, of which parts would take more requests."""
+    return file.read(0, file.size_bytes) if file.size_bytes <= SMALL_BYTES else None
+
+
+def stream_of(file: RandomAccess) -> BinaryIO:
     """The file as a stream that seeks."""
-    return io.BufferedReader(_Stream(file), _BUFFER_BYTES)
+    data = _whole(file)
+    return io.BufferedReader(_Stream(file), _BUFFER_BYTES) if data is None else io.BytesIO(data)
+
+
+def columns_at_once(names: Sequence[str]) -> list[Sequence[str]]:
+    """Those columns together, in their order, of which all values of some rows are held at once."""
+    return [names[first : first + COLUMNS_AT_ONCE] for first in range(0, len(names), COLUMNS_AT_ONCE)]
 
 
 def chosen_fields(own: Sequence[pa.Field], choose: Choose, path: str) -> list[pa.Field]:
@@ -248,10 +255,9 @@ def _opened(file: RandomAccess, unit: str) -> Any:
 
 
 def _source(file: RandomAccess) -> pa.NativeFile:
-    """The file as Arrow reads it; small ones are read once, whole."""
-    if file.size_bytes <= SMALL_BYTES:
-        return pa.BufferReader(file.read(0, file.size_bytes))
-    return pa.PythonFile(_Stream(file), mode="r")
+    """The file as Arrow reads it."""
+    data = _whole(file)
+    return pa.PythonFile(_Stream(file), mode="r") if data is None else pa.BufferReader(data)
 
 
 def _with_int96(opened: Any, fields: Sequence[pa.Field]) -> list[str]:
@@ -322,8 +328,7 @@ def _by_columns(
     opened: Any, path: str, index: int, names: Sequence[str], batch_rows: int, count: int
 ) -> Iterator[pa.RecordBatch]:
     columns: list[pa.Array] = []
-    for first in range(0, len(names), COLUMNS_AT_ONCE):
-        some = names[first : first + COLUMNS_AT_ONCE]
+    for some in columns_at_once(names):
         with readable(path, "Parquet"):
             read = opened.read_row_group(index, columns=some, use_threads=False)
         if read.num_rows != count:

@@ -168,7 +168,7 @@ class Engine(Protocol):
 
     @property
     def threads(self) -> int:
-        """How many threads of a process read files side by side."""
+        """How many threads of a process read files side by side; at least 1."""
         ...
 
     def scan(

@@ -18,6 +18,7 @@ def remote(item: int) -> Source:
     return Source(f"s3://bucket/{item}", 10)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("threads", [1, 2, 64])
 @pytest.mark.parametrize("scheme", ["s3://bucket/", "/disk/"])
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 200])

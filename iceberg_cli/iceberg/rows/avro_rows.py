@@ -6,9 +6,8 @@ Spec: Appendix A, "Avro".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from io import BufferedReader
 from itertools import islice
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
@@ -43,7 +42,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def avro_batches(stream: BufferedReader, path: str, choose: Choose, *, batch_rows: int) -> Iterator[RowBatch]:
+def avro_batches(stream: BinaryIO, path: str, choose: Choose, *, batch_rows: int) -> Iterator[RowBatch]:
     """Rows of an Avro file, block by block; see `parquet_batches`.
 
     Raises:

@@ -539,3 +539,6 @@ class EngineConformance(ScanConformance, ShuffleConformance, RunConformance):
 
     A subclass defines a fixture `engine: Engine`, which reads and writes local files.
     """
+
+    def test_a_process_reads_with_at_least_one_thread(self, engine: Engine) -> None:
+        assert engine.threads >= 1

@@ -132,6 +132,16 @@ def test_a_damaged_deletion_vector_is_an_error(tmp_path: Path) -> None:
     assert file.name in ran.err
 
 
+def test_of_several_columns_of_one_name_none_is_taken_for_another(tmp_path: Path) -> None:
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"n": [1], "m": [2]}))
+    (file,) = (tmp_path / "t").glob("*.parquet")
+    columns = pq.read_table(file).columns
+    pq.write_table(pa.Table.from_arrays([*columns, columns[1]], ["n", "m", "n"]), file)
+    ran = run("inspect", tmp_path / "t", "sample")
+    assert ran.code == 15
+    assert "column n: the file has several columns of this name" in " ".join(ran.err.split())
+
+
 @pytest.mark.parametrize("difference", [-8, 8])
 def test_a_data_file_of_another_size_than_its_add_says_is_read_to_its_true_end(
     tmp_path: Path, difference: int

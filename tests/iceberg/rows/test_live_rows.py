@@ -9,6 +9,7 @@ from datetime import date, time
 from decimal import Decimal
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -151,19 +152,25 @@ def test_very_many_columns_are_read_alike_page_by_page_and_some_at_a_time(batch_
         assert {each.fields[at].name for each in found} == {f"c{field_id}"}
 
 
-@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def columns_x_x_and_y(kind: str) -> bytes:
+    """A data file of one row, in which the columns with the field ids 1, 2 and 3 have these names."""
+    names = {1: "x", 2: "x", 3: "y"}
+    sink = io.BytesIO()
+    if kind == "avro":
+        columns = [{"name": name, "type": "long", "field-id": each} for each, name in names.items()]
+        fastavro.writer(sink, {"type": "record", "name": "r", "fields": columns}, [{"x": 1, "y": 3}])
+        return sink.getvalue()
+    key = {"parquet": b"PARQUET:field_id", "orc": b"iceberg.id"}[kind]
+    fields = [pa.field(name, pa.int64(), metadata={key: b"%d" % each}) for each, name in names.items()]
+    table = pa.Table.from_arrays([pa.array([number]) for number in names], schema=pa.schema(fields))
+    (pq if kind == "parquet" else orc).write_table(table, sink)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
 def test_of_several_columns_of_one_name_none_is_taken_for_another(kind: str) -> None:
     """They are read by their names; one that stands once is read all the same."""
-    keys = {"parquet": b"PARQUET:field_id", "orc": b"iceberg.id"}
-    names = {1: "x", 2: "x", 3: "y"}
-    fields = [
-        pa.field(name, pa.int64(), metadata={keys[kind]: b"%d" % field_id})
-        for field_id, name in names.items()
-    ]
-    table = pa.Table.from_arrays([pa.array([number]) for number in names], schema=pa.schema(fields))
-    sink = io.BytesIO()
-    (pq if kind == "parquet" else orc).write_table(table, sink)
-    data = sink.getvalue()
+    data = columns_x_x_and_y(kind)
     file = DataFile(path="f", file_format=kind, size_bytes=len(data), record_count=1)
     third = RowReader(fields=(replace(ID, field_id=3),))
     assert third(file, reader_of(data)).to_pylist() == [{"id": 3}]

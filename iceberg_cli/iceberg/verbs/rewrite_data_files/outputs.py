@@ -1,6 +1,6 @@
-"""The data files of a group: how inputs are opened, new ones created, and how what is in these is read back.
+"""The new data files of a group: how they are created, and how what is in them is read back.
 
-New ones are read by the plain library and by field ids, and not by what reads the inputs: so what is proved of them
+They are read by the plain library and by field ids, and not by what reads the inputs: so what is proved of them
 holds for the writer and for the storage alike.
 
 Spec: Appendix A, "Parquet".
@@ -9,17 +9,13 @@ Spec: Appendix A, "Parquet".
 from __future__ import annotations
 
 import io
-from collections.abc import Generator, Sequence
-from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
 
-from iceberg_cli.encoding.row_batches import COLUMNS_AT_ONCE, SMALL_BYTES, readable, rows_at_once, stream_of
-from iceberg_cli.engines import FileParts, Source
-from iceberg_cli.engines.read_ahead import read_ahead
+from iceberg_cli.encoding.row_batches import columns_at_once, readable, rows_at_once, stream_of
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.rows.data_files import DataFile
+from iceberg_cli.iceberg.verbs.rewrite_data_files.inputs import parts_of
 from iceberg_cli.layout.row_proof import RowHashes, RowProof, hash_order, row_proof
 from iceberg_cli.operation.groups.creator import NewFile
 from iceberg_cli.storage import Storage
@@ -56,53 +52,6 @@ class Sink(io.RawIOBase):
         self._writer.abort()
 
 
-def parts_of(storage: Storage, path: str) -> FileParts:
-    """A stored file of which parts are read, as large as the storage says.
-
-    Raises:
-        FileNotFoundError: it is gone. BackendUnavailable.
-    """
-    size_bytes = storage.stat(path).size_bytes
-    return FileParts(path, size_bytes, partial(_span, storage, path))
-
-
-def _span(storage: Storage, path: str, offset: int, length: int) -> bytes:
-    return storage.read(path, (offset, length))
-
-
-def inputs_ahead(
-    storage: Storage, inputs: Sequence[DataFile], *, threads: int, most_bytes: int
-) -> Generator[tuple[DataFile, FileParts], None, None]:
-    """Inputs in their order, of which parts can be read; small ones are read whole, side by side, before their turn.
-
-    Args:
-        storage: of the inputs.
-        inputs: of a group.
-        threads: that read.
-        most_bytes: that are held of files before their turn.
-
-    Raises:
-        FileNotFoundError: one is gone. BackendUnavailable.
-    """
-    return read_ahead(inputs, _source, partial(_input_parts, storage), threads=threads, most_bytes=most_bytes)
-
-
-def _source(file: DataFile) -> Source:
-    return Source(file.path, file.size_bytes if file.size_bytes <= SMALL_BYTES else 0)
-
-
-def _input_parts(storage: Storage, file: DataFile) -> FileParts:
-    if 0 < file.size_bytes <= SMALL_BYTES:
-        data = storage.read(file.path, (0, file.size_bytes + 1))
-        if len(data) <= file.size_bytes:  # it ends there, and is no larger than its entry says
-            return FileParts(file.path, len(data), partial(_part, data))
-    return parts_of(storage, file.path)
-
-
-def _part(data: bytes, offset: int, length: int) -> bytes:
-    return data[offset : offset + length]
-
-
 def _of_few_values(footer: Any) -> list[str]:
     """The columns of text or bytes that seem to be in dictionaries throughout, which are decoded and hashed so."""
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
@@ -127,7 +76,8 @@ def _of_few_values(footer: Any) -> list[str]:
 def _stored_proof(opened: Any, batch_rows: int) -> RowProof:
     """The proof of the rows of a Parquet file, of which some columns are read at a time where it has very many."""
     found = RowProof()
-    some_columns = _columns_at_once(opened.schema_arrow)
+    schema = opened.schema_arrow
+    some_columns = columns_at_once([schema.field(place).name for place in hash_order(schema)])
     for index in range(opened.num_row_groups):
         if len(some_columns) < 2:
             for batch in opened.iter_batches(batch_rows, row_groups=[index], use_threads=False):
@@ -143,12 +93,6 @@ def _stored_proof(opened: Any, batch_rows: int) -> RowProof:
                 first += batch.num_rows
         found += hashes.proof()
     return found
-
-
-def _columns_at_once(schema: pa.Schema) -> list[list[str]]:
-    """The names of columns that are read together, in the order in which they are hashed."""
-    names = [schema.field(place).name for place in hash_order(schema)]
-    return [names[first : first + COLUMNS_AT_ONCE] for first in range(0, len(names), COLUMNS_AT_ONCE)]
 
 
 def check_stored(

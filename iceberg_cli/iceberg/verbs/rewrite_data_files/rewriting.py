@@ -1,9 +1,8 @@
 """The rows of one group of data files, written anew: read with deletes applied, written to new files, and proved.
 
 Rows keep their order: by the sequence number of their file, its path, and their position in it; of files that follow
-each other by the table's sort order, by that. One output is open at a time, or one of each partition where files are
-moved to another spec. What is held of rows is bounded, and so is
-what a finished file is read back by.
+each other by the table's sort order, by that. One output is open at a time, or one of each partition where files move
+to another spec. What is held of rows is bounded, and so is what a finished file is read back by.
 
 Spec: "Column Projection", "Scan Planning", "Row Lineage"; Appendix A, "Parquet".
 """
@@ -52,7 +51,7 @@ from iceberg_cli.iceberg.spec.types.schema import (
     Type,
 )
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask, RewrittenGroup
-from iceberg_cli.iceberg.verbs.rewrite_data_files.outputs import inputs_ahead
+from iceberg_cli.iceberg.verbs.rewrite_data_files.inputs import inputs_ahead
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partition_writer import NewFiles, PartitionWriter, Piece
 from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import check_identities, values_of
 from iceberg_cli.layout.row_order import OrderedColumn
@@ -60,7 +59,7 @@ from iceberg_cli.operation.groups.creator import Creator
 
 _SHARES: Final = 3  # of memory: rows that are held, what they are encoded into, and what is read meanwhile
 _WAITING: Final = (
-    4  # of what is read meanwhile: files before their turn, and rows before others are with them
+    4  # of what is read meanwhile: files before their turn, and few rows until more are with them
 )
 _BATCHES: Final = 16  # of memory: what is decoded at once, as it is in the file
 _COLUMN_BYTES: Final = 8 << 10  # of a column that are worth being decoded at once
@@ -127,6 +126,11 @@ class GroupRewriter:
         """Of a file, for the rows that are decoded at once: those of many columns are too few for their overhead."""
         of_columns = len(leaf_columns(self.file_fields)) * _COLUMN_BYTES
         return max(BATCH_BYTES, min(of_columns, self.memory_bytes // _BATCHES))
+
+    @property
+    def waiting_bytes(self) -> int:
+        """That are held of files before their turn, and as much again of rows until others are with them."""
+        return self.memory_bytes // _SHARES // _WAITING
 
     @property
     def file_fields(self) -> tuple[NestedField, ...]:
@@ -201,9 +205,8 @@ class _Rewriting:
     def result(self) -> RewrittenGroup:
         """Do all of it; see `GroupRewriter`."""
         try:
-            waiting = self._rewriter.memory_bytes // _SHARES // _WAITING
             with closing(self._stored()) as stored:
-                for some in together(stored, most_bytes=min(BATCH_BYTES, waiting)):
+                for some in together(stored, most_bytes=min(BATCH_BYTES, self._rewriter.waiting_bytes)):
                     self._add(some)
             for writer in self._writers.values():
                 writer.end()
@@ -241,7 +244,7 @@ class _Rewriting:
             self._creator.storage,
             self._task.inputs,
             threads=self._rewriter.threads,
-            most_bytes=min(AHEAD_BYTES, self._rewriter.memory_bytes // _SHARES // _WAITING),
+            most_bytes=min(AHEAD_BYTES, self._rewriter.waiting_bytes),
         )
         with closing(inputs):
             for number, (file, parts) in enumerate(inputs):

@@ -568,11 +568,13 @@ def test_rows_of_very_many_columns_are_read_and_proved_some_columns_at_a_time() 
     assert (output["record_count"], len(run.rows)) == (14, 14)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("batch_bytes", [1, 1 << 20])
 @pytest.mark.parametrize("field_id", [None, 1, 149, 150, 298, 299, 300])
 def test_another_value_in_any_of_very_many_columns_is_noticed(field_id: int | None, batch_bytes: int) -> None:
     """C29, C33"""
-    rows = pq.read_table(pa.BufferReader(many_columns().storage.read(many_columns().path("a"))))
+    table = many_columns()
+    rows = pq.read_table(pa.BufferReader(table.storage.read(table.path("a"))))
     proof = row_proof(rows)
     for place, own in enumerate(rows.schema):
         if own.metadata[b"PARQUET:field_id"] == str(field_id).encode():

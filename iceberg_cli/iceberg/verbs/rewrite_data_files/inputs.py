@@ -1,0 +1,59 @@
+"""How the data files are opened whose rows are written anew."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from functools import partial
+
+from iceberg_cli.encoding.row_batches import SMALL_BYTES
+from iceberg_cli.engines import FileParts, Source
+from iceberg_cli.engines.read_ahead import read_ahead
+from iceberg_cli.iceberg.rows.data_files import DataFile
+from iceberg_cli.storage import Storage
+
+
+def parts_of(storage: Storage, path: str) -> FileParts:
+    """A stored file of which parts are read, as large as the storage says.
+
+    Raises:
+        FileNotFoundError: it is gone. BackendUnavailable.
+    """
+    size_bytes = storage.stat(path).size_bytes
+    return FileParts(path, size_bytes, partial(_span, storage, path))
+
+
+def _span(storage: Storage, path: str, offset: int, length: int) -> bytes:
+    return storage.read(path, (offset, length))
+
+
+def inputs_ahead(
+    storage: Storage, inputs: Sequence[DataFile], *, threads: int, most_bytes: int
+) -> Generator[tuple[DataFile, FileParts], None, None]:
+    """Inputs in their order, of which parts can be read; small ones are read whole, side by side, before their turn.
+
+    Args:
+        storage: of the inputs.
+        inputs: of a group.
+        threads: that read.
+        most_bytes: that are held of files before their turn.
+
+    Raises:
+        FileNotFoundError: one is gone. BackendUnavailable.
+    """
+    return read_ahead(inputs, _source, partial(_input_parts, storage), threads=threads, most_bytes=most_bytes)
+
+
+def _source(file: DataFile) -> Source:
+    return Source(file.path, file.size_bytes if file.size_bytes <= SMALL_BYTES else 0)
+
+
+def _input_parts(storage: Storage, file: DataFile) -> FileParts:
+    if 0 < file.size_bytes <= SMALL_BYTES:
+        data = storage.read(file.path, (0, file.size_bytes + 1))
+        if len(data) <= file.size_bytes:  # it ends there, and is no larger than its entry says
+            return FileParts(file.path, len(data), partial(_part, data))
+    return parts_of(storage, file.path)
+
+
+def _part(data: bytes, offset: int, length: int) -> bytes:
+    return data[offset : offset + length]
