@@ -68,7 +68,7 @@ def test_what_workers_forget_of_tests_the_process_that_shows_them_keeps() -> Non
         "pytest",
         "-n",
         "1",
-        "-vv",
+        "--durations-min=0",
         "--durations=5",
         f"tests/test_shards.py::{name}",
     ]
