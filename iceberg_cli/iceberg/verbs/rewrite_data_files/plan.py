@@ -414,6 +414,8 @@ def _chosen(
     )
     doubts = list(_doubts(data, applied.doubts, names, codes))
     warnings = [*moved.warnings, *(each.text for each in doubts)]
+    if len(inputs):
+        warnings += _statistics_left(metadata, snapshot.snapshot_id)
     if unordered:
         warnings.append(
             f"{count(unordered, 'data files')} of the table's sort order {metadata.default_sort_order_id} are written "
@@ -431,6 +433,15 @@ def _chosen(
         warnings=tuple(warnings),
         blocked_by=moved.blocked_by,
     )
+
+
+def _statistics_left(metadata: TableMetadata, snapshot_id: int) -> Iterator[str]:
+    """What engines no longer find of the statistics of a snapshot once another one has its rows."""
+    again = "engines have none of the new snapshot until they compute them again."
+    if any(each.snapshot_id == snapshot_id for each in metadata.statistics):
+        yield f"The statistics of snapshot {snapshot_id} are of the same rows, and stay that snapshot's: {again}"
+    if any(each.snapshot_id == snapshot_id for each in metadata.partition_statistics):
+        yield f"The partition statistics of snapshot {snapshot_id} count files that are replaced: {again}"
 
 
 def _check(data: pa.Table, until: int) -> None:

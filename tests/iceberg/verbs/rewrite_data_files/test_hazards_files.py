@@ -421,6 +421,36 @@ def test_nulls_stand_where_the_order_has_them(null_order: str, order_id: int) ->
     assert in_order(rewrite(table), table) == [(order_id, [1, 2, 3, None])]
 
 
+@pytest.mark.parametrize("with_head", [False, True])
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("statistics", "The statistics of snapshot {} are of the same rows"),
+        ("partition-statistics", "The partition statistics of snapshot {} count files that are replaced"),
+    ],
+)
+def test_statistics_stay_with_the_snapshot_that_they_are_of_and_the_plan_says_so(
+    key: str, sentence: str, *, with_head: bool
+) -> None:
+    """C28, I32: those of older snapshots nobody looks for."""
+    table = RowsTable(format_version=2)
+    for number, name in enumerate(("a", "b"), start=1):
+        numbers(table, name, [number])
+        table.commit(number)
+    older, head = (each["snapshot-id"] for each in table.document["snapshots"])
+    own = {"file-size-in-bytes": 9, "file-footer-size-in-bytes": 4, "blob-metadata": []}
+    statistics = [
+        {"snapshot-id": each, "statistics-path": table.path(f"{each}.stats"), **own}
+        for each in ([older, head] if with_head else [older])
+    ]
+    table.document[key] = statistics
+    run = rewrite(table)
+    assert [each.partition(",")[0].partition(":")[0] for each in run.plan.warnings] == (
+        [sentence.format(head)] if with_head else []
+    )
+    assert run.document[key] == statistics
+
+
 def test_a_table_of_no_order_has_none_to_lose() -> None:
     """H38"""
     table = RowsTable(format_version=2)
