@@ -248,10 +248,10 @@ def _compared(
     codes[~np.isin(inputs["spec_id"].to_numpy(), known)] = rules.Difference.LISTED_ANEW
     numbers = inputs["group"].to_numpy()
     goes = np.isin(numbers, list(moved_groups(groups)))
-    newer = {*rules.newer_equality_keys(files.deletes, everywhere=everywhere, until=until).to_pylist()}
     if goes.any() and output_spec_id(groups) not in known:
         codes[goes] = rules.Difference.LISTED_ANEW
-    elif goes.any() and newer:
+    elif goes.any():
+        newer = {*rules.newer_equality_keys(files.deletes, everywhere=everywhere, until=until).to_pylist()}
         missed = pc.is_in(inputs["key"], value_set=pa.array(newer, pa.binary())).to_numpy()
         missed |= np.isin(numbers, [number for number, keys in new_keys.items() if newer.intersection(keys)])
         codes[goes & missed & (codes != rules.Difference.GONE)] = rules.Difference.NOT_WHERE_IT_GOES
