@@ -191,7 +191,7 @@ def parquet_batches(
     with readable(path, "Parquet"):
         fields = chosen_fields(list(opened.schema_arrow), choose, path)
         groups = [opened.metadata.row_group(index).num_rows for index in range(opened.num_row_groups)]
-        times = _with_int96(opened, fields) if exact else []
+        times = _with_int96(opened.metadata, fields) if exact else []
         fine = _opened(file, "ns") if times else None
     if most_page_bytes is not None:
         streamed = [
@@ -260,10 +260,15 @@ def _source(file: RandomAccess) -> pa.NativeFile:
     return pa.PythonFile(_Stream(file), mode="r") if data is None else pa.BufferReader(data)
 
 
-def _with_int96(opened: Any, fields: Sequence[pa.Field]) -> list[str]:
-    """The names of those columns that are times in 96 bits, or have such in them."""
-    leaves = [opened.schema.column(place) for place in range(len(opened.schema))]
-    paths = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
+def _with_int96(footer: Any, fields: Sequence[pa.Field]) -> list[str]:
+    """The names of those columns that are times in 96 bits, or have such in them.
+
+    By its first row group: the footer and its schema would keep each other until garbage is collected.
+    """
+    if not footer.num_row_groups:
+        return []
+    chunks = [footer.row_group(0).column(place) for place in range(footer.num_columns)]
+    paths = [chunk.path_in_schema for chunk in chunks if chunk.physical_type == "INT96"]
     return [
         field.name
         for field in fields

@@ -123,7 +123,8 @@ def file_metrics(footer: Any, seen: SeenValues, path: str) -> FileMetrics:
         CorruptFile: it has other columns than were written.
     """
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
-    own = [footer.schema.column(index).path for index in range(footer.num_columns)]
+    # Not by the footer's schema: the two would keep each other until garbage is collected.
+    own = [group.column(place).path_in_schema for group in groups[:1] for place in range(group.num_columns)]
     if own != [leaf.path for leaf in seen.leaves]:
         raise CorruptFile(path, "schema", f"the footer has the columns {', '.join(own)[:200]}")
     sizes, values, nulls = {}, {}, {}

@@ -55,21 +55,21 @@ class Sink(io.RawIOBase):
 def _of_few_values(footer: Any) -> list[str]:
     """The columns of text or bytes that seem to be in dictionaries throughout, which are decoded and hashed so."""
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
+    if not groups:
+        return []
     found = []
     for place in range(footer.num_columns):
         chunks = [group.column(place) for group in groups]
-        first = footer.schema.column(place)
         if (
-            first.physical_type == "BYTE_ARRAY"
-            and first.max_repetition_level == 0
-            and "." not in first.path
+            chunks[0].physical_type == "BYTE_ARRAY"
+            and "." not in chunks[0].path_in_schema
             and all(
                 each.has_dictionary_page
                 and each.total_uncompressed_size <= _DICTIONARY_BYTES + _INDEX_BYTES * each.num_values
                 for each in chunks
             )
         ):
-            found.append(first.path)
+            found.append(chunks[0].path_in_schema)
     return found
 
 

@@ -54,6 +54,25 @@ class _Output:
 
 
 @dataclass(slots=True, kw_only=True)
+class RowsRead:
+    """How many rows of a group's inputs were read so far.
+
+    Args:
+        left: are still to be read.
+        read: with deleted ones.
+        live: without.
+    """
+
+    left: int
+    read: int = 0
+    live: int = 0
+
+    def share_left(self, rows: int) -> float:
+        """About how many live rows are still to be read for a partition that has got so many until now."""
+        return self.left * rows / self.read
+
+
+@dataclass(slots=True, kw_only=True)
 class NewFiles:
     """The new files of a group, and what is known of their rows.
 
@@ -68,7 +87,7 @@ class NewFiles:
         is_proved: whether rows are read back and compared, or counted alone.
         batch_bytes: of a file, for the rows that are decoded at once.
         most_held_bytes: of rows that are in no row group yet.
-        share_left: about how many live rows are still to be read for a partition that has got so many until now.
+        read: of the inputs.
         finished: by their numbers, in the order in which they were opened.
         unchecked: looks at those that are finished and were not looked at.
         positions: where rows went.
@@ -85,7 +104,7 @@ class NewFiles:
     is_proved: bool
     batch_bytes: int
     most_held_bytes: int
-    share_left: Callable[[int], float]
+    read: RowsRead
     finished: dict[int, OutputFile] = field(default_factory=dict)
     unchecked: list[Callable[[], None]] = field(default_factory=list)
     positions: PositionMapBuilder = field(default_factory=PositionMapBuilder)
@@ -188,7 +207,7 @@ class PartitionWriter:
         if self._bytes_per_row is None:
             return self._files.task.expected_bytes
         held = sum(piece.rows.num_rows for piece in self._pending)
-        return int((held + self._files.share_left(self._rows)) * self._bytes_per_row)
+        return int((held + self._files.read.share_left(self._rows)) * self._bytes_per_row)
 
     def _open(self) -> None:
         """Begin an output with the rows that are in none yet."""

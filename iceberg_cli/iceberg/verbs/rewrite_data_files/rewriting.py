@@ -52,7 +52,12 @@ from iceberg_cli.iceberg.spec.types.schema import (
 )
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask, RewrittenGroup
 from iceberg_cli.iceberg.verbs.rewrite_data_files.inputs import inputs_ahead
-from iceberg_cli.iceberg.verbs.rewrite_data_files.partition_writer import NewFiles, PartitionWriter, Piece
+from iceberg_cli.iceberg.verbs.rewrite_data_files.partition_writer import (
+    NewFiles,
+    PartitionWriter,
+    Piece,
+    RowsRead,
+)
 from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import check_identities, values_of
 from iceberg_cli.layout.row_order import OrderedColumn
 from iceberg_cli.operation.groups.creator import Creator
@@ -197,10 +202,9 @@ class _Rewriting:
             is_proved=rewriter.is_proved,
             batch_bytes=rewriter.batch_bytes,
             most_held_bytes=min(rewriter.memory_bytes // _SHARES, _MOST_HELD_BYTES),
-            share_left=self._share_left,
+            read=RowsRead(left=sum(each.record_count for each in task.inputs)),
         )
-        self._rows_left = sum(each.record_count for each in task.inputs)  # of the inputs
-        self._rows_read = self._rows_live = self._input_bytes = 0
+        self._input_bytes = 0
 
     def result(self) -> RewrittenGroup:
         """Do all of it; see `GroupRewriter`."""
@@ -218,18 +222,19 @@ class _Rewriting:
         positions = self._files.positions.build()
         outputs = [self._files.finished[number] for number in sorted(self._files.finished)]
         written = sum(each.metrics.record_count for each in outputs)
-        if not self._rows_live == written == positions.rows:
+        read = self._files.read
+        if not read.live == written == positions.rows:
             raise CorruptFile(
                 self._task.inputs[0].path,
                 "rows",
-                f"{self._rows_live} rows of the group are live, {written} were written, {positions.rows} have places",
+                f"{read.live} rows of the group are live, {written} were written, {positions.rows} have places",
             )
         return RewrittenGroup(
             number=self._task.number,
             outputs=tuple(outputs),
             positions=positions,
-            rows_read=self._rows_read,
-            rows_deleted=self._rows_read - self._rows_live,
+            rows_read=read.read,
+            rows_deleted=read.read - read.live,
             rows_written=written,
             input_bytes=self._input_bytes,
             output_bytes=sum(each.size_bytes for each in outputs),
@@ -275,9 +280,9 @@ class _Rewriting:
     def _add(self, some: Sequence[StoredRows]) -> None:
         """Take the live rows of some, each for its partition, and write the row groups that they complete."""
         live, rows = self._fitted(some)
-        self._rows_left -= live.count
-        self._rows_read += live.count
-        self._rows_live += rows.num_rows
+        self._files.read.left -= live.count
+        self._files.read.read += live.count
+        self._files.read.live += rows.num_rows
         if not rows.num_rows:
             return
         move = self._task.move
@@ -327,9 +332,6 @@ class _Rewriting:
             folder = partition_path(rewriter.specs[task.spec_id], rewriter.types, values)
             self._writers[partition] = PartitionWriter(self._files, folder, partition)
         return self._writers[partition]
-
-    def _share_left(self, rows: int) -> float:
-        return self._rows_left * rows / self._rows_read
 
 
 def _check_vectors(file: DataFile) -> None:

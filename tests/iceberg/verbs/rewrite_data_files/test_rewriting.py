@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import struct
 import uuid
@@ -89,6 +90,24 @@ def test_rows_are_in_the_order_of_sequence_numbers_before_paths() -> None:
     table.rows("a", [(N, [3]), (K, ["x"])])
     table.commit(2)
     assert rows_of(table) == [(1, "x"), (3, "x"), (2, "x")]
+
+
+@pytest.mark.parametrize("is_proved", [True, False])
+def test_nothing_of_a_group_waits_for_garbage_to_be_collected(*, is_proved: bool) -> None:
+    """H35: pyarrow's footers and their schemas keep each other: of a hundred thousand files that was 2 GB."""
+    table = two_files(RowsTable(format_version=3))
+    plan = planned(table, is_proved=is_proved)
+    (task,) = plan.tasks
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        plan.rewriter(Files(table.storage), task)
+        gc.collect()
+        left = [f"{type(each).__module__}.{type(each).__name__}" for each in gc.garbage]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+    assert not [name for name in left if name.startswith(("iceberg_cli.", "pyarrow."))]
 
 
 # -- deletes ---------------------------------------------------------------------------------------------------------
