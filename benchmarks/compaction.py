@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.bench import Bench, BenchTable, Row
 from benchmarks.measure import PYTHON, Run, run
-from benchmarks.peers import Session
+from benchmarks.peers import Session, find_iceberg_compaction, ours
+from benchmarks.rest_tables import RestTables, catalog_options
 from benchmarks.rows import COLD, WARM, floor, matching, verb
 from iceberg_cli.cli.context import now_ms
 from iceberg_cli.formats.open import open_table
@@ -35,6 +36,7 @@ from iceberg_cli.storage import Storage
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.iceberg_files import DATA, EQUALITY_DELETES, Json
 from tests.delete_tables import DeleteTable
+from tests.rest_servers import rest_server_over
 
 SIZES: Final = {"S": (60, 3_000), "M": (600, 13_000), "L": (600, 130_000)}  # files, rows of each
 PARTITIONS: Final = 12
@@ -68,6 +70,13 @@ def copy(item):
     writer.close()
 with get_context("fork").Pool(2) as pool:
     pool.map(copy, sorted(by_folder.items()), chunksize=1)
+"""
+
+# iceberg-compaction knows catalogs alone.
+COMPACTION = """
+import sys
+from iceberg_compaction import Compaction, CompactionConfig, RestCatalog
+assert Compaction(RestCatalog("prod", uri=sys.argv[1]), "db.t", CompactionConfig()).run() is not None
 """
 
 SPARK = "CALL lake.system.rewrite_data_files(table => 'lake.db.{}')"
@@ -132,6 +141,8 @@ def compaction_rows(bench: Bench) -> Iterator[Row]:
             yield from _beside_itself(bench, table, proved)
         if not bench.spark:
             continue
+        if work is _WORKS[0]:
+            yield from _over_rest(bench, table, proved, unproved)
         call = SPARK.format(work.name)
         with Session(f"{bench.root}/wh") as session:
             for row, bar in zip((proved, unproved), work.warm, strict=True):
@@ -186,6 +197,29 @@ def _beside_itself(bench: Bench, table: BenchTable, row: Row) -> Iterator[Row]:
         return Run(seconds=done[-1]["all"], cpu_seconds=0, peak_mb=0, driver_mb=0)
 
     yield Row("a commit that was lost, tried again", "its whole run", again, in_all, table.fresh, bar=0.05)
+
+
+def _over_rest(bench: Bench, table: BenchTable, proved: Row, unproved: Row) -> Iterator[Row]:
+    """The same rows in a REST catalog, beside iceberg-compaction, which is there alone."""
+    peer = find_iceberg_compaction()
+    with rest_server_over(f"jdbc:sqlite:{bench.root}/catalog.db") as uri:
+        catalog = RestTables(uri)
+        command = ["rewrite-data-files", "prod.db.t", "-q", "--yes", *catalog_options(bench.root, uri)]
+
+        def fresh() -> None:
+            table.fresh()
+            catalog.register(table.location)
+
+        for row, options, bar in ((proved, (), 1.0), (unproved, ("--no-verify-rows",), 0.7)):
+            yield replace(
+                row,
+                name=f"{row.name}, over REST",
+                peer="iceberg-compaction",
+                ours=ours(*command, *options),
+                theirs=partial(run, [peer, "-c", COMPACTION, uri]) if peer else None,
+                before=fresh,
+                bar=bar,
+            )
 
 
 def _many_files(bench: Bench) -> Iterator[Row]:

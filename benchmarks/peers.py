@@ -29,6 +29,7 @@ from benchmarks.measure import OURS, PYTHON, Run, descendants, peak_mb_of, run
 from tests.spark_jars import AWS, DELTA, ICEBERG, spark_jars
 
 ICEBERG_GO = "github.com/apache/iceberg-go/cmd/iceberg@v0.7.0"
+ICEBERG_COMPACTION = "iceberg-compaction==202604.9.0rc0"
 SPARK_MASTER = "local[2]"
 JARS = {"iceberg": (ICEBERG,), "rest": (ICEBERG, AWS), "delta": DELTA}
 CACHE = (
@@ -69,6 +70,24 @@ def find_iceberg_go() -> str | None:
     return str(target / "iceberg")
 
 
+@functools.cache
+def find_iceberg_compaction() -> str | None:
+    """The Python of an environment that has iceberg-compaction, which is made where that can be installed."""
+    target = CACHE / ICEBERG_COMPACTION
+    found = target / "bin" / "python"
+    if not found.exists():
+        print(f"installing {ICEBERG_COMPACTION}", file=sys.stderr)
+        making = [
+            [PYTHON, "-m", "venv", str(target)],
+            [str(found), "-m", "pip", "install", "-q", ICEBERG_COMPACTION],
+        ]
+        if any(subprocess.run(each, check=False, capture_output=True).returncode for each in making):
+            shutil.rmtree(target, ignore_errors=True)
+            print("iceberg-compaction cannot be installed here; its rows are left out", file=sys.stderr)
+            return None
+    return str(found)
+
+
 def missing_package(benchmark: str) -> str:
     """The package without which nothing of a benchmark can be measured, where it is not here."""
     package = {"delta": "deltalake", "rest": "pyspark", "spark": "pyspark", "driver": "pyspark"}.get(
@@ -87,6 +106,9 @@ def versions(*, spark: bool) -> dict[str, str]:
     go = find_iceberg_go()
     if go:
         found["iceberg-go"] = _stated(go, "--version").split()[-1]
+    if (CACHE / ICEBERG_COMPACTION).exists():
+        peer, _, version = ICEBERG_COMPACTION.partition("==")
+        found[peer] = version
     if spark:
         found["Iceberg for Spark"] = ICEBERG.version
         java = re.search(r'"(.+?)"', _stated("java", "-version"))

@@ -11,10 +11,9 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import boto3
 import numpy as np
@@ -26,6 +25,7 @@ from benchmarks.compaction import FEW_ROWS, make_rows_table
 from benchmarks.compaction import SPARK as REWRITE
 from benchmarks.measure import Run, run
 from benchmarks.peers import Session, find_iceberg_go, ours, python
+from benchmarks.rest_tables import RestTables, catalog_options
 from benchmarks.rows import WARM, expiry_call, retention
 from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.go_servers import VERSITYGW
@@ -111,6 +111,10 @@ def _in_bucket(bench: Bench, name: str, make: Callable[[str], object]) -> BenchT
     return BenchTable(f"{bench.root}/s3/{BUCKET}/{name}", f"{bench.root}/pristine/{name}", make)
 
 
+def _in_s3(table: BenchTable) -> str:
+    return f"s3://{BUCKET}/{os.path.basename(table.location)}"
+
+
 def _put_back(objects: BenchTable) -> None:
     """Have all objects; the service removes the folder with the last of them."""
     if objects.made:
@@ -124,9 +128,8 @@ class _Lake:
 
     bench: Bench
     s3: S3Server  # by the slow port
-    catalog: str  # of the catalog, by its own port
+    catalog: RestTables  # by its own port
     slow_catalog: str
-    registered: set[str] = field(default_factory=set)
 
     @classmethod
     def started(cls, bench: Bench, latency_ms: int, stack: ExitStack) -> _Lake:
@@ -147,18 +150,12 @@ class _Lake:
             proxy = stack.enter_context(toxiproxy.before(uri.removeprefix("http://")))
             proxy.add("latency", "downstream", {"latency": latency_ms})
             slow.append(f"http://{proxy.address}")
-        lake = cls(bench, S3Server(slow[0], BUCKET), catalog, slow[1])
-        lake._request("POST", "/v1/namespaces", {"namespace": ["db"]})
-        return lake
+        return cls(bench, S3Server(slow[0], BUCKET), RestTables(catalog), slow[1])
 
     @property
     def options(self) -> list[str]:
         """Our options for the catalog."""
-        config = Path(f"{self.bench.root}/pyiceberg.yaml")
-        properties = {"type": "rest", "uri": self.slow_catalog, **pyiceberg_options_of(self.s3)}
-        lines = [f"    {name}: {value}" for name, value in properties.items()]
-        config.write_text("\n".join(["catalog:", "  prod:", *lines, ""]))
-        return ["--catalog-config", str(config)]
+        return catalog_options(self.bench.root, self.slow_catalog, pyiceberg_options_of(self.s3))
 
     @property
     def spark_options(self) -> str:
@@ -173,27 +170,12 @@ class _Lake:
     def fresh(self, table: BenchTable) -> None:
         """Have the table as it was made, also in the catalog, and nothing cached."""
         table.uncached()
-        self._register(table)
+        self.catalog.register(_in_s3(table))
 
     def untouched(self, table: BenchTable) -> None:
         """The same for runs that only read."""
         table.uncached(changing=False)
-        self._register(table)
-
-    def _register(self, table: BenchTable) -> None:
-        name = os.path.basename(table.location)
-        if name in self.registered:
-            self._request("DELETE", f"/v1/namespaces/db/tables/{name}?purgeRequested=false")
-        location = f"s3://{BUCKET}/{name}/metadata/v1.metadata.json"
-        self._request("POST", "/v1/namespaces/db/register", {"name": name, "metadata-location": location})
-        self.registered.add(name)
-
-    def _request(self, method: str, path: str, body: object = None) -> None:
-        data = None if body is None else json.dumps(body).encode()
-        with urlopen(
-            Request(f"{self.catalog}{path}", data, {"Content-Type": "application/json"}, method=method)
-        ):
-            pass
+        self.catalog.register(_in_s3(table))
 
     def reads(self, table: BenchTable) -> Work | None:
         """All metadata of the table as it is then, by so many requests at once; None where there is no curl."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import delta_tables, floors, outcomes, tables
 from benchmarks.bench import HEADER, Bench, BenchTable, Row, Work, show
 from benchmarks.measure import OURS, PYTHON, Run, run
-from benchmarks.peers import Session, find_iceberg_go, iceberg_go, ours, python
+from benchmarks.peers import Session, find_iceberg_compaction, find_iceberg_go, iceberg_go, ours, python
 from benchmarks.tables import SIZES
 from tests.large_tables import Size, make_table
 
@@ -50,6 +50,8 @@ def compile_all(bench: Bench) -> None:
     What we cache of tables is this run's own.
     """
     find_iceberg_go()  # it may be in the cache of the user
+    if bench.name == "compaction" and bench.spark:
+        find_iceberg_compaction()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = f"{bench.root}/bytecode"
     os.environ["XDG_CACHE_HOME"] = f"{bench.root}/cache"
