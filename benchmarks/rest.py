@@ -39,6 +39,8 @@ MANIFESTS = 10  # of each snapshot
 FILES = 50  # of each snapshot, the same in all
 SIZES = {"S": Size(100, FILES, 10), "M": Size(1_000, FILES, 10), "L": Size(1_000, FILES, 10)}
 SMALL_FILES = {"S": 100, "M": 1_000, "L": 10_000}  # of 10 KB, in ten partitions
+LARGE_FILES = {"S": 10, "M": 60, "L": 600}  # of 6 MB, likewise
+LARGE_ROWS = 130_000  # about 6 MB
 OBJECTS = {"S": 6_000, "M": 60_000, "L": 60_000}
 AT_ONCE = 64
 BATCHES_AT_ONCE = 4
@@ -71,7 +73,10 @@ def rest_rows(bench: Bench) -> Iterator[Row]:
     size = SIZES[bench.size_name]
     table = _in_bucket(bench, "t", partial(make_rewritten_table, size=size))
     files = SMALL_FILES[bench.size_name]
-    small = _in_bucket(bench, "small", partial(make_small_files, files=files))
+    small = _in_bucket(bench, "small", partial(make_data_files, files=files, rows=FEW_ROWS))
+    large = _in_bucket(
+        bench, "large", partial(make_data_files, files=LARGE_FILES[bench.size_name], rows=LARGE_ROWS)
+    )
     objects = _in_bucket(bench, "objects", partial(make_objects, count=OBJECTS[bench.size_name]))
     for latency_ms in LATENCIES_MS:
         with ExitStack() as stack:
@@ -93,12 +98,16 @@ def rest_rows(bench: Bench) -> Iterator[Row]:
                 with Session(lake.spark_options, "rest") as session:
                     job = partial(session.second_call, {"sql": call}, before)
                     yield replace(row, peer=WARM, theirs=job, look=left, bar=1 / 6, pairs=1)
-                    yield Row(
-                        f"{files:,} files of 10 KB {named}", WARM,
-                        ours("rewrite-data-files", "prod.db.small", "-q", "--yes", *lake.options),
-                        partial(session.second_call, {"sql": REWRITE.format("small")}, partial(lake.fresh, small)),
-                        partial(lake.fresh, small), bar=1 / 3, pairs=1,
-                    )  # fmt: skip
+                    for name, what, data in (
+                        ("small", f"{files:,} files of 10 KB", small),
+                        ("large", f"{LARGE_FILES[bench.size_name]} files of 6 MB", large),
+                    ):
+                        yield Row(
+                            f"{what} {named}", WARM,
+                            ours("rewrite-data-files", f"prod.db.{name}", "-q", "--yes", *lake.options),
+                            partial(session.second_call, {"sql": REWRITE.format(name)}, partial(lake.fresh, data)),
+                            partial(lake.fresh, data), bar=1 / 3, pairs=1,
+                        )  # fmt: skip
             arguments = [objects.location, BUCKET, "objects/", *lake.s3_arguments]
             yield Row(
                 f"{OBJECTS[bench.size_name]:,} deletions {named}", "floor: requests alone",
@@ -219,10 +228,10 @@ def make_rewritten_table(folder: str, size: Size) -> None:
     writer.publish()
 
 
-def make_small_files(folder: str, files: int) -> None:
-    """A table in the bucket, of so many data files of about 10 KB."""
-    location, storage = f"s3://{BUCKET}/small", MemoryStorage()
-    make_rows_table(location, files=files, rows=FEW_ROWS, version=2, partitions=10, storage=storage)
+def make_data_files(folder: str, files: int, rows: int) -> None:
+    """A table in the bucket, of so many data files, each of so many rows."""
+    location, storage = f"s3://{BUCKET}/{os.path.basename(folder)}", MemoryStorage()
+    make_rows_table(location, files=files, rows=rows, version=2, partitions=10, storage=storage)
     for path in storage.paths(location):
         file = Path(f"{folder}{path.removeprefix(location)}")
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -176,7 +176,8 @@ def parquet_batches(
         split: whose row groups are read.
         batch_rows: at most so many at once.
         exact: whether nanoseconds are an error, instead of being cut off.
-        most_page_bytes: that may be held of a row group: of each column a page, and what is read of it at once.
+        most_page_bytes: that may be held of a row group: of each column a page, and what is read of it at once; where
+            half of it is enough for a row group as it is stored, that is read in one go.
 
     Raises:
         CorruptFile: it is damaged, or has nanoseconds. Refused: it is encrypted. TooLittleMemory: pages take more.
@@ -193,6 +194,8 @@ def parquet_batches(
         groups = [opened.metadata.row_group(index).num_rows for index in range(opened.num_row_groups)]
         times = _with_int96(opened.metadata, fields) if exact else []
         fine = _opened(file, "ns") if times else None
+        if most_page_bytes is not None and fit_in(opened.metadata, file.size_bytes, most_page_bytes // 2):
+            opened = _opened(file, "us", whole_groups_of=opened.metadata)
     if most_page_bytes is not None:
         streamed = [
             index
@@ -242,14 +245,24 @@ def _check_pages(footer: Any, streamed: Sequence[int], path: str, most_bytes: in
         raise error
 
 
-def _opened(file: RandomAccess, unit: str) -> Any:
-    """A Parquet file whose times in 96 bits are read in a unit."""
+def fit_in(footer: Any, size_bytes: int, most_bytes: int) -> bool:
+    """Whether each row group of a Parquet file of some size has no more bytes than that, as it is stored."""
+    groups = (footer.row_group(index) for index in range(footer.num_row_groups))
+    return size_bytes <= most_bytes or all(
+        sum(group.column(place).total_compressed_size for place in range(group.num_columns)) <= most_bytes
+        for group in groups
+    )
+
+
+def _opened(file: RandomAccess, unit: str, *, whole_groups_of: Any = None) -> Any:
+    """A Parquet file whose times in 96 bits are read in a unit; with its footer, of which row groups are read whole."""
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(
         _source(file),
+        metadata=whole_groups_of,
         buffer_size=_BUFFER_BYTES,
-        pre_buffer=False,
+        pre_buffer=whole_groups_of is not None,
         coerce_int96_timestamp_unit=unit,
     )
 

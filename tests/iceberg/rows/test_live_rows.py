@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +21,7 @@ from pyarrow import orc
 from iceberg_cli.encoding.arrow import leaf_arrays
 from iceberg_cli.encoding.deletion_vector import encode
 from iceberg_cli.encoding.projection import Field, StructOf
-from iceberg_cli.encoding.row_batches import FileSplit, parquet_batches
+from iceberg_cli.encoding.row_batches import COLUMNS_AT_ONCE, SMALL_BYTES, FileSplit, parquet_batches
 from iceberg_cli.engines import FileParts
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.rows.data_files import (
@@ -165,6 +166,38 @@ def columns_x_x_and_y(kind: str) -> bytes:
     table = pa.Table.from_arrays([pa.array([number]) for number in names], schema=pa.schema(fields))
     (pq if kind == "parquet" else orc).write_table(table, sink)
     return sink.getvalue()
+
+
+@pytest.mark.parametrize("columns", [4, 200])
+@pytest.mark.parametrize(("most_page_bytes", "in_one_go"), [(4 << 20, True), (2 << 20, False), (None, False)])
+def test_a_row_group_that_fits_as_it_is_stored_is_read_by_one_request(
+    columns: int, most_page_bytes: int | None, *, in_one_go: bool
+) -> None:
+    """Three row groups of 1.6 MB of numbers that do not compress, in a file that is too large to be read whole."""
+    drawn = np.random.default_rng(5)
+    rows = 600_000 // columns
+    values = [drawn.integers(0, 1 << 62, rows) for _ in range(columns)]
+    sink = io.BytesIO()
+    table = pa.table(values, names=[f"c{place}" for place in range(columns)])
+    pq.write_table(table, sink, row_group_size=rows // 3, use_dictionary=False)
+    data = sink.getvalue()
+    assert len(data) > SMALL_BYTES
+    spans: list[tuple[int, int]] = []
+
+    def read(offset: int, length: int) -> bytes:
+        spans.append((offset, length))
+        return data[offset : offset + length]
+
+    found = parquet_batches(
+        FileParts("f", len(data), read), "f", lambda own: range(len(own)), batch_rows=rows // 4,
+        most_page_bytes=most_page_bytes,
+    )  # fmt: skip
+    read_columns = zip(*(batch.columns for batch in found), strict=True)
+    for own, expected in zip(read_columns, values, strict=True):
+        assert (np.concatenate([each.to_numpy() for each in own]) == expected).all()
+    body = [length for offset, length in spans if offset + length < len(data) - (64 << 10)]
+    parts = -(-columns // COLUMNS_AT_ONCE)
+    assert (len(body) <= 3 * parts) == in_one_go
 
 
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from iceberg_cli.encoding.row_batches import columns_at_once, readable, rows_at_once, stream_of
+from iceberg_cli.encoding.row_batches import columns_at_once, fit_in, readable, rows_at_once, stream_of
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.verbs.rewrite_data_files.inputs import parts_of
 from iceberg_cli.layout.row_proof import RowHashes, RowProof, hash_order, row_proof
@@ -96,7 +96,14 @@ def _stored_proof(opened: Any, batch_rows: int) -> RowProof:
 
 
 def check_stored(
-    storage: Storage, path: str, *, size_bytes: int, count: int, proof: RowProof | None, batch_bytes: int
+    storage: Storage,
+    path: str,
+    *,
+    size_bytes: int,
+    count: int,
+    proof: RowProof | None,
+    batch_bytes: int,
+    most_stored_bytes: int = 0,
 ) -> None:
     """Hold a finished Parquet file against what was put into it: its size, its footer, and the rows in its bytes.
 
@@ -107,6 +114,7 @@ def check_stored(
         count: of rows.
         proof: of these rows; None where they are counted alone.
         batch_bytes: of the file, for the rows that are decoded at once.
+        most_stored_bytes: of a row group, as it is stored, that may be read in one go.
 
     Raises:
         CorruptFile: they differ, or it cannot be read. FileNotFoundError: it is gone. BackendUnavailable.
@@ -127,7 +135,10 @@ def check_stored(
         return
     with readable(path, "Parquet"):
         opened = pq.ParquetFile(
-            stream, metadata=footer, read_dictionary=_of_few_values(footer), pre_buffer=False
+            stream,
+            metadata=footer,
+            read_dictionary=_of_few_values(footer),
+            pre_buffer=fit_in(footer, size_bytes, most_stored_bytes),
         )
         rows = rows_at_once(size_bytes, count, None, batch_bytes=batch_bytes)
         found = _stored_proof(opened, rows)

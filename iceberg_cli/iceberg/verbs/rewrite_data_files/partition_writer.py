@@ -272,6 +272,7 @@ class PartitionWriter:
                 count=output.rows,
                 proof=output.proof if files.is_proved else None,
                 batch_bytes=files.batch_bytes,
+                most_stored_bytes=files.most_held_bytes // 2,
             )
         )
         files.proof += output.proof

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def a_result(proof: RowProof | None = PROOF) -> RewrittenGroup:
     builder.add(1, np.array([3, 4]), 1, 0)
     return RewrittenGroup(
         number=7,
-        outputs=(an_output(0, 3), an_output(1, 2)),
+        outputs=(an_output(0, 3), replace(an_output(1, 2), partition=(b"\x00\xff", None, b""))),
         positions=builder.build(),
         rows_read=9,
         rows_deleted=4,
@@ -76,6 +77,7 @@ def test_bytes_are_in_base64_and_hashes_in_hexadecimal() -> None:
     document = a_result().to_json()
     assert document["row_hashes"] == ["0000000000000001", "ffffffffffffffff"]
     assert document["outputs"][0]["sort_order_id"] == 0
+    assert [each.get("partition") for each in document["outputs"]] == [None, ["AP8=", None, ""]]
     assert document["outputs"][0]["lower_bounds"] == {"1": "AP8=", "2": ""}
     assert document["outputs"][0]["column_sizes"] == {
         "1": 40, "2": 9007199254740991, "3": "9007199254740992", "2147483540": "9223372036854775807",
