@@ -44,6 +44,11 @@ _WORDS: Final = 20_000
 _FEW_WORDS: Final = 200
 _MANY: Final = {"S": (1_000, 10), "M": (10_000, 100), "L": (100_000, 1_000)}  # files of few rows, partitions
 FEW_ROWS: Final = 200  # about 10 KB
+_WIDE: Final = {
+    "S": (4, 100, 1_000),
+    "M": (10, 1_000, 5_000),
+    "L": (10, 10_000, 5_000),
+}  # files, rows, columns
 _EQUALITY: Final = 100
 _LOCAL: Final = LocalStorage()
 _FLOOR: Final = "floor: pyarrow copy, 2 processes"
@@ -163,11 +168,17 @@ def compaction_rows(bench: Bench) -> Iterator[Row]:
                 yield replace(row, peer=COLD, theirs=partial(session.call, call, cold=True), bar=bar)
 
     yield from _many_files(bench)
+    yield from _wide_files(bench)
 
 
 def _beside_itself(bench: Bench, table: BenchTable, row: Row) -> Iterator[Row]:
     """The same rows without partitions, against those with; and a commit that is tried again, against the whole run."""
     files, rows = SIZES[bench.size_name]
+    alone = verb("rewrite-data-files", table, "--processes", "1")
+    both = verb("rewrite-data-files", table)
+    yield replace(
+        row, name=f"{row.name}, one process", peer="in two processes", ours=alone, theirs=both, most_mb=500
+    )
     whole = bench.table("whole", partial(make_rows_table, files=files, rows=rows, version=2, partitions=0))
 
     def both_fresh() -> None:
@@ -238,6 +249,18 @@ def _many_files(bench: Bench) -> Iterator[Row]:
         with Session(f"{bench.root}/wh") as session:
             warm = partial(session.second_call, {"sql": SPARK.format("many")}, table.fresh)
             yield replace(row, peer=WARM, theirs=warm, bar=1 / 3)
+
+
+def _wide_files(bench: Bench) -> Iterator[Row]:
+    """Files of very many columns of text, in little memory."""
+    files, rows, columns = _WIDE[bench.size_name]
+    table = bench.table("wide", partial(make_wide_table, files=files, rows=rows, columns=columns))
+    options = ("--memory", "512MiB", "--rewrite-all")
+    yield Row(
+        f"{files} files x {rows:,} rows of {columns:,} columns", _FLOOR,
+        verb("rewrite-data-files", table, *options), floor(COPY, table, matching("f*.parquet")), table.fresh,
+        most_mb=700,
+    )  # fmt: skip
 
 
 def rows_of_head(location: str, _: Run) -> Hashable:
@@ -341,6 +364,35 @@ def make_rows_table(
         ]
         add_equality_deletes(table, f"e{k}-{number}", keys, k=k)
         table.commit(10 + number)
+    table.publish()
+
+
+def make_wide_table(location: str, *, files: int, rows: int, columns: int) -> None:
+    """A table of columns of text, without partitions, in files of zstd."""
+    ids = range(1, columns + 1)
+    schema = {
+        "type": "struct",
+        "schema-id": 0,
+        "fields": [_column(each, f"c{each}", "string") for each in ids],
+    }
+    table = DeleteTable(storage=_LOCAL, location=location, format_version=2, schema=schema)
+    table.document |= {
+        "properties": {"write.parquet.compression-codec": "zstd"},
+        "partition-specs": [{"spec-id": 0, "fields": []}],
+        "last-column-id": columns,
+    }
+    fields = pa.schema([_field(each, f"c{each}", pa.string()) for each in ids])
+    drawn = np.random.default_rng(7)
+    for number in range(files):
+        texts = (
+            pa.array([f"value {each}" for each in drawn.integers(0, 1 << 40, rows).tolist()]) for _ in ids
+        )
+        sink = io.BytesIO()
+        pq.write_table(
+            pa.Table.from_arrays([*texts], schema=fields), sink, compression="zstd", store_schema=False
+        )
+        table.add(table.file(f"fp-{number}.parquet", sink.getvalue(), DATA, rows))
+    table.commit(1)
     table.publish()
 
 
