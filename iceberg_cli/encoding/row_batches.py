@@ -177,7 +177,7 @@ def parquet_batches(
         batch_rows: at most so many at once.
         exact: whether nanoseconds are an error, instead of being cut off.
         most_page_bytes: that may be held of a row group: of each column a page, and what is read of it at once; where
-            half of it is enough for a row group as it is stored, that is read in one go.
+            half of what that leaves is enough for a row group as it is stored, that is read in one go.
 
     Raises:
         CorruptFile: it is damaged, or has nanoseconds. Refused: it is encrypted. TooLittleMemory: pages take more.
@@ -194,15 +194,16 @@ def parquet_batches(
         groups = [opened.metadata.row_group(index).num_rows for index in range(opened.num_row_groups)]
         times = _with_int96(opened.metadata, fields) if exact else []
         fine = _opened(file, "ns") if times else None
-        if most_page_bytes is not None and fit_in(opened.metadata, file.size_bytes, most_page_bytes // 2):
-            opened = _opened(file, "us", whole_groups_of=opened.metadata)
     if most_page_bytes is not None:
         streamed = [
             index
             for index, count in enumerate(groups)
             if not _is_read_by_columns(len(fields), count, batch_rows)
         ]
-        _check_pages(opened.metadata, streamed, path, most_page_bytes)
+        room = most_page_bytes - _page_bytes(opened.metadata, streamed, path, most_page_bytes)
+        if fit_in(opened.metadata, file.size_bytes, room // 2):
+            with readable(path, "Parquet"):
+                opened = _opened(file, "us", whole_groups_of=opened.metadata)
     first = 0
     for index, count in enumerate(groups):
         if index * split.of // len(groups) == split.number:
@@ -222,8 +223,18 @@ def parquet_batches(
         first += count
 
 
-def _check_pages(footer: Any, streamed: Sequence[int], path: str, most_bytes: int) -> None:
-    """Raise TooLittleMemory where a row group that is read page by page needs more, see `parquet_batches`."""
+def _page_bytes(footer: Any, streamed: Sequence[int], path: str, most_bytes: int) -> int:
+    """What a page of each column takes of the largest row group, of those that have more bytes than may be held.
+
+    Args:
+        footer: of the file.
+        streamed: the row groups that are read page by page.
+        path: for messages.
+        most_bytes: that may be held.
+
+    Raises:
+        TooLittleMemory: it is more than that.
+    """
     groups = [footer.row_group(index) for index in streamed]
     needed = max(
         (
@@ -243,6 +254,7 @@ def _check_pages(footer: Any, streamed: Sequence[int], path: str, most_bytes: in
         )
         error.needed_bytes = needed
         raise error
+    return needed
 
 
 def fit_in(footer: Any, size_bytes: int, most_bytes: int) -> bool:
