@@ -106,6 +106,10 @@ class SeenValues:
                 if values:
                     self.long_values[leaf.field_id] = min(values), max(values)
 
+    def measured(self, footer: Any, path: str) -> FileMetrics:
+        """As `Measure`: see `file_metrics`."""
+        return file_metrics(footer, self, path)
+
     def orders_agree(self, field_id: int) -> bool:
         """Whether UUIDs of a column are in one order by their bytes and by Java's comparison of signed halves."""
         return len(self.uuid_signs.get(field_id, ())) <= 1

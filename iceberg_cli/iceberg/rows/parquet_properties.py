@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from iceberg_cli.iceberg.rows.leaf_columns import LeafColumn
+from iceberg_cli.layout.files.parquet_writer import BloomFilter
 
 _PREFIX: Final = "write.parquet."
 _INTEGER: Final = re.compile(r"-?\d{1,9}")
@@ -51,14 +52,6 @@ WITHOUT_EFFECT: Final = (
     "variant-inference-buffer-size",
 )
 """How other writers find out when a row group is full, and what belongs to variants alone, which are not written."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BloomFilter:
-    """A Bloom filter of a column: its rate of false positives, and how many values it is made for; None: all rows."""
-
-    fpp: float
-    ndv: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ import pytest
 from iceberg_cli.iceberg.rows.file_metrics import FileMetrics
 from iceberg_cli.iceberg.rows.leaf_columns import leaf_columns
 from iceberg_cli.iceberg.rows.metrics_modes import metrics_modes
+from iceberg_cli.iceberg.rows.parquet_files import ParquetFiles
 from iceberg_cli.iceberg.rows.parquet_properties import parquet_properties
-from iceberg_cli.iceberg.rows.parquet_writer import ParquetWriter
 from iceberg_cli.iceberg.spec.types.schema import Schema
 from iceberg_cli.layout.row_proof import row_proof
 from iceberg_cli.storage.local import LocalStorage
@@ -118,9 +118,8 @@ def rewritten(spark: bytes, schema: Schema, properties: dict[str, str]) -> tuple
     modes, refused = metrics_modes(schema.fields, properties)
     assert (asked.refused, refused) == ({}, {})
     sink = io.BytesIO()
-    writer = ParquetWriter(
-        sink, "ours", fields=schema.fields, properties=asked, modes=modes, bytes_per_row=100, most_held_bytes=1 << 26
-    )  # fmt: skip
+    files = ParquetFiles(fields=schema.fields, properties=asked, modes=modes)
+    writer = files.writer(sink, "ours", bytes_per_row=100, most_held_bytes=1 << 26)
     writer.write(pq.read_table(pa.BufferReader(spark)))
     metrics = writer.close()
     assert metrics is not None

@@ -20,7 +20,6 @@ from iceberg_cli.iceberg.branch.manifest_headers import losses
 from iceberg_cli.iceberg.branch.row_ids import given_again
 from iceberg_cli.iceberg.branch.where import parse_where
 from iceberg_cli.iceberg.rows.data_locations import data_locations
-from iceberg_cli.iceberg.rows.parquet_writer import obstacle_of
 from iceberg_cli.iceberg.spec.manifests.manifest import waiting
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
@@ -56,6 +55,7 @@ from iceberg_cli.layout.compaction import (
     RewriteReason,
     reason_text,
 )
+from iceberg_cli.layout.files.parquet_writer import obstacle_of
 from iceberg_cli.operation.groups.ports import Batch, CommitPace, GroupTasks, GroupVerb
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.operation.history import rewritten_bytes_per_s

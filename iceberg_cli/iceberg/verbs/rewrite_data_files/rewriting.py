@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -19,9 +20,10 @@ import pyarrow as pa
 
 from iceberg_cli.encoding.projection import Field
 from iceberg_cli.encoding.row_batches import BATCH_BYTES
+from iceberg_cli.encoding.schema_fit import MisfitError, fit
 from iceberg_cli.engines import FileParts
 from iceberg_cli.engines.read_ahead import AHEAD_BYTES
-from iceberg_cli.errors import CorruptFile, TooLittleMemory
+from iceberg_cli.errors import CorruptFile, GroupLeftOut, TooLittleMemory
 from iceberg_cli.iceberg.rows.data_files import (
     DataFile,
     EqualityColumns,
@@ -32,11 +34,12 @@ from iceberg_cli.iceberg.rows.data_files import (
 )
 from iceberg_cli.iceberg.rows.data_locations import DataLocations
 from iceberg_cli.iceberg.rows.deleted_keys import NO_KEYS, DeletedKeys
+from iceberg_cli.iceberg.rows.file_metrics import FileMetrics
 from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema, leaf_columns
 from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode
+from iceberg_cli.iceberg.rows.parquet_files import ParquetFiles
 from iceberg_cli.iceberg.rows.parquet_properties import ParquetProperties
 from iceberg_cli.iceberg.rows.row_partitions import StoredPartition
-from iceberg_cli.iceberg.rows.schema_fit import MisfitError, fit
 from iceberg_cli.iceberg.rows.table_columns import columns_of
 from iceberg_cli.iceberg.spec.deletes.dv_blobs import positions_in
 from iceberg_cli.iceberg.spec.table_metadata.columns import ROW_LINEAGE
@@ -50,17 +53,19 @@ from iceberg_cli.iceberg.spec.types.schema import (
     StructType,
     Type,
 )
-from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask, RewrittenGroup
-from iceberg_cli.iceberg.verbs.rewrite_data_files.inputs import inputs_ahead
-from iceberg_cli.iceberg.verbs.rewrite_data_files.partition_writer import (
+from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask, OutputFile, RewrittenGroup
+from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import check_identities, values_of
+from iceberg_cli.layout.files.inputs import inputs_ahead
+from iceberg_cli.layout.files.partition_writer import (
+    FinishedFile,
     NewFiles,
     PartitionWriter,
     Piece,
     RowsRead,
 )
-from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import check_identities, values_of
 from iceberg_cli.layout.row_order import OrderedColumn
 from iceberg_cli.operation.groups.creator import Creator
+from iceberg_cli.plan.text import count
 
 _SHARES: Final = 3  # of memory: rows that are held, what they are encoded into, and what is read meanwhile
 _WAITING: Final = (
@@ -190,15 +195,17 @@ class _Rewriting:
             batch_bytes=rewriter.batch_bytes,
             most_page_bytes=max(BATCH_BYTES, rewriter.memory_bytes // _SHARES),
         )
-        self._writers: dict[StoredPartition | None, PartitionWriter] = {}
-        self._files = NewFiles(
-            task=task,
+        self._writers: dict[StoredPartition | None, PartitionWriter[FileMetrics]] = {}
+        self._files: NewFiles[FileMetrics] = NewFiles(
             creator=creator,
-            fields=rewriter.file_fields,
-            properties=rewriter.properties,
-            modes=rewriter.modes,
-            locations=rewriter.locations,
-            order=rewriter.order,
+            writers=ParquetFiles(
+                fields=rewriter.file_fields, properties=rewriter.properties, modes=rewriter.modes
+            ),
+            place=rewriter.locations.path,
+            expected_bytes=task.expected_bytes,
+            rolling=task.rolling,
+            order=rewriter.order if task.sort_order_id else None,
+            allow=partial(_allow, task),
             is_proved=rewriter.is_proved,
             batch_bytes=rewriter.batch_bytes,
             most_held_bytes=min(rewriter.memory_bytes // _SHARES, _MOST_HELD_BYTES),
@@ -220,7 +227,9 @@ class _Rewriting:
                 writer.abort()
             raise
         positions = self._files.positions.build()
-        outputs = [self._files.finished[number] for number in sorted(self._files.finished)]
+        outputs = [
+            _output(self._files.finished[number], self._task) for number in sorted(self._files.finished)
+        ]
         written = sum(each.metrics.record_count for each in outputs)
         read = self._files.read
         if not read.live == written == positions.rows:
@@ -322,7 +331,7 @@ class _Rewriting:
         ]:
             writer.end()
 
-    def _writer_of(self, partition: StoredPartition | None) -> PartitionWriter:
+    def _writer_of(self, partition: StoredPartition | None) -> PartitionWriter[FileMetrics]:
         if partition not in self._writers:
             task, rewriter = self._task, self._rewriter
             values = task.partition
@@ -332,6 +341,26 @@ class _Rewriting:
             folder = partition_path(rewriter.specs[task.spec_id], rewriter.types, values)
             self._writers[partition] = PartitionWriter(self._files, folder, partition)
         return self._writers[partition]
+
+
+def _allow(task: GroupTask, number: int) -> None:
+    """Raise GroupLeftOut where a file of some number would be one too many."""
+    move = task.move
+    if move is not None and move.most_files is not None and number >= move.most_files:
+        raise GroupLeftOut(
+            f"its {count(len(task.inputs), 'files')} would become more: their rows are in too many partitions "
+            f"of spec {task.spec_id} (--rewrite-all moves them all the same)"
+        )
+
+
+def _output(file: FinishedFile[FileMetrics], task: GroupTask) -> OutputFile:
+    return OutputFile(
+        path=file.path,
+        size_bytes=file.size_bytes,
+        metrics=file.measured,
+        sort_order_id=task.sort_order_id if file.is_sorted else 0,
+        partition=file.partition,
+    )
 
 
 def _check_vectors(file: DataFile) -> None:

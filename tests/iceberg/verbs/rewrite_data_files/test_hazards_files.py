@@ -18,7 +18,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from iceberg_cli.errors import CorruptFile, TooLittleMemory
-from iceberg_cli.iceberg.verbs.rewrite_data_files.outputs import check_stored
+from iceberg_cli.layout.files.outputs import check_stored
 from iceberg_cli.layout.row_proof import row_proof
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED, records

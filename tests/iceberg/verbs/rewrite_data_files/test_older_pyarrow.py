@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_cli.iceberg.rows.parquet_writer import obstacle_of
+from iceberg_cli.layout.files.parquet_writer import obstacle_of
 from tests.cli.lakes import listing
 from tests.conformance.both_engines import of_small_files
 from tests.paths import ROOT

@@ -1,31 +1,21 @@
-"""Writes rows of an Iceberg table to a Parquet file as the table's properties say, and measures them for its entry.
-
-Spec: Appendix A, "Parquet"; "Data File Fields".
-"""
+"""Writes rows to a Parquet file as a table asks for it, and measures them for what the table says of the file."""
 
 from __future__ import annotations
 
 import io
-import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from iceberg_cli.encoding.schema_fit import MisfitError, fit
 from iceberg_cli.errors import CorruptFile, command_for_extra
-from iceberg_cli.iceberg.rows.file_metrics import FileMetrics, SeenValues, file_metrics
-from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema, leaf_columns
-from iceberg_cli.iceberg.rows.schema_fit import MisfitError, fit
-from iceberg_cli.iceberg.spec.types.schema import StructType
 
 if TYPE_CHECKING:
-    from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode
-    from iceberg_cli.iceberg.rows.parquet_properties import BloomFilter, ParquetProperties
-    from iceberg_cli.iceberg.spec.types.schema import NestedField
     from iceberg_cli.storage import Writer
 
-_SCHEMA_KEY: Final = "iceberg.schema"  # in footers of Iceberg Java, too
 _AIMED_AT: Final = 0.95  # of a row group's size: what is not written yet may compress worse
 _VALUES_AT_ONCE: Final = 1024  # that Arrow adds to a page before it looks whether the page is full
 _BLOOM_BLOCK_BYTES: Final = 32
@@ -49,15 +39,79 @@ def obstacle_of(pyarrow_version: str, where: str) -> str | None:
     )
 
 
-class ParquetWriter:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BloomFilter:
+    """A Bloom filter of a column: its rate of false positives, and how many values it is made for; None: all rows."""
+
+    fpp: float
+    ndv: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetOptions:
+    """How a Parquet file is written; columns are named by their paths in it, such as `st.p` and `a.list.element`.
+
+    Args:
+        codec: in lower case; `uncompressed` for none.
+        level: of the codec; None: it has none, or its own default.
+        row_group_bytes: of a row group, encoded.
+        page_bytes: of a page before compression.
+        page_rows: at most, of a page.
+        page_version: Arrow's text for it.
+        dictionary_bytes: at most, of a dictionary.
+        bloom_bytes: at most, of a Bloom filter.
+        with_dictionary: columns that are encoded by one; True: all.
+        with_statistics: columns whose footers have minimum, maximum and count of nulls; True: all.
+        bloom_filters: by column.
+        metadata: of the footer, by its keys.
+    """
+
+    codec: str
+    level: int | None
+    row_group_bytes: int
+    page_bytes: int
+    page_rows: int
+    page_version: str
+    dictionary_bytes: int
+    bloom_bytes: int
+    with_dictionary: bool | list[str] = True
+    with_statistics: bool | list[str] = True
+    bloom_filters: Mapping[str, BloomFilter] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+Measured_co = TypeVar("Measured_co", covariant=True)
+
+
+class Measure(Protocol[Measured_co]):
+    """What a table is to say of a file, found while its rows are written."""
+
+    def see(self, rows: pa.Table) -> None:
+        """Take note of rows, which become one row group."""
+        ...
+
+    def measured(self, footer: Any, path: str) -> Measured_co:
+        """What is said of the file.
+
+        Args:
+            footer: as `pyarrow.parquet` has it.
+            path: of the file, for messages.
+
+        Raises:
+            CorruptFile: it has other columns than were written.
+        """
+        ...
+
+
+class ParquetWriter(Generic[Measured_co]):
     """Writes one file, a row group at a time.
 
     Args:
         sink: gets the bytes, and stays open; the new object of a storage is not committed.
         path: of the file, for messages.
-        fields: the columns, those of row lineage among them where rows keep their ids.
-        properties: how it is written.
-        modes: of metrics, by field id.
+        schema: of the file.
+        options: how it is written.
+        measure: of the file.
         bytes_per_row: about, encoded, as a writer of such rows measured it; None: some rows are encoded twice to find
             out.
         most_held_bytes: of rows that are not written yet; a row group that would need more is closed early.
@@ -68,19 +122,17 @@ class ParquetWriter:
         sink: BinaryIO | Writer,
         path: str,
         *,
-        fields: Sequence[NestedField],
-        properties: ParquetProperties,
-        modes: Mapping[int, MetricsMode],
+        schema: pa.Schema,
+        options: ParquetOptions,
+        measure: Measure[Measured_co],
         bytes_per_row: float | None = None,
         most_held_bytes: int,
     ) -> None:
         self._sink = sink
         self._path = path
-        self._schema = arrow_schema(fields)
-        self._document = json.dumps(StructType(fields=tuple(fields)).to_json())
-        self._leaves = leaf_columns(fields)
-        self._properties = properties
-        self._seen = SeenValues(leaves=self._leaves, modes=modes)
+        self._schema = schema
+        self._options = options
+        self._measure = measure
         self._bytes_per_row = bytes_per_row
         self._most_held_bytes = most_held_bytes
         self._held: list[pa.Table] = []
@@ -123,7 +175,7 @@ class ParquetWriter:
         self._held.append(rows)
         self._held_rows += rows.num_rows
         self._held_bytes += rows.nbytes
-        enough = min(_TRIAL_BYTES, self._properties.row_group_bytes, self._most_held_bytes)
+        enough = min(_TRIAL_BYTES, self._options.row_group_bytes, self._most_held_bytes)
         if self._bytes_per_row is None and self._held_bytes >= enough:
             self._bytes_per_row = self._tried()
 
@@ -151,7 +203,7 @@ class ParquetWriter:
 
     def _group_rows(self) -> int:
         assert self._bytes_per_row is not None
-        return max(1, int(self._properties.row_group_bytes * _AIMED_AT / self._bytes_per_row))
+        return max(1, int(self._options.row_group_bytes * _AIMED_AT / self._bytes_per_row))
 
     def _tried(self) -> float:
         """Bytes per row that some of the rows take, encoded for nothing else."""
@@ -169,7 +221,7 @@ class ParquetWriter:
         if self._writer is None:
             self._writer = self._opened(self._sink, rows, self._footers)
         before = self._sink.tell()
-        self._seen.see(rows)
+        self._measure.see(rows)
         self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._bytes_per_row = max((self._sink.tell() - before) / rows.num_rows, _LEAST_BYTES_PER_ROW)
         self._written_rows += rows.num_rows
@@ -178,20 +230,20 @@ class ParquetWriter:
         """A writer of files such as these; where it is closed, its footer is in `footers`."""
         import pyarrow.parquet as pq
 
-        properties = self._properties
+        options = self._options
         return pq.ParquetWriter(
             sink,
             self._schema,
             version="2.6",
             store_schema=False,
-            compression="none" if properties.codec == "uncompressed" else properties.codec,
-            compression_level=properties.level,
-            use_dictionary=self._without(properties.without_dictionary),
-            dictionary_pagesize_limit=properties.dictionary_bytes,
-            write_statistics=self._without(properties.without_statistics),
-            data_page_size=properties.page_bytes,
-            data_page_version=properties.page_version,
-            max_rows_per_page=properties.page_rows,
+            compression="none" if options.codec == "uncompressed" else options.codec,
+            compression_level=options.level,
+            use_dictionary=options.with_dictionary,
+            dictionary_pagesize_limit=options.dictionary_bytes,
+            write_statistics=options.with_statistics,
+            data_page_size=options.page_bytes,
+            data_page_version=options.page_version,
+            max_rows_per_page=options.page_rows,
             write_batch_size=self._values_at_once(rows),
             write_page_index=True,
             write_page_checksum=True,
@@ -200,24 +252,18 @@ class ParquetWriter:
             metadata_collector=footers,
         )
 
-    def _without(self, field_ids: frozenset[int]) -> bool | list[str]:
-        """All columns but some, as Arrow takes it."""
-        return not field_ids or [leaf.path for leaf in self._leaves if leaf.field_id not in field_ids]
-
     def _values_at_once(self, rows: pa.Table) -> int:
         """So many that a page of large values does not become many times as large as it should be."""
         largest = max(column.nbytes for column in rows.columns) / rows.num_rows
-        return max(1, min(_VALUES_AT_ONCE, int(self._properties.page_bytes / max(largest, 1.0))))
+        return max(1, min(_VALUES_AT_ONCE, int(self._options.page_bytes / max(largest, 1.0))))
 
     def _bloom_filters(self, rows: int) -> dict[str, dict[str, float | int]]:
-        found: dict[str, dict[str, float | int]] = {}
-        for leaf in self._leaves:
-            if (bloom := self._properties.bloom_filters.get(leaf.field_id)) is not None:
-                values = distinct_values_within(bloom, rows, self._properties.bloom_bytes)
-                found[leaf.path] = {"ndv": values, "fpp": bloom.fpp}
-        return found
+        return {
+            path: {"ndv": distinct_values_within(bloom, rows, self._options.bloom_bytes), "fpp": bloom.fpp}
+            for path, bloom in self._options.bloom_filters.items()
+        }
 
-    def close(self) -> FileMetrics | None:
+    def close(self) -> Measured_co | None:
         """Write what is left and the footer; None where there was no row, and so nothing is written.
 
         Raises:
@@ -227,7 +273,7 @@ class ParquetWriter:
             self._write_group(self._held_rows)
         return self.close_at_group_end()
 
-    def close_at_group_end(self) -> FileMetrics | None:
+    def close_at_group_end(self) -> Measured_co | None:
         """Write the footer, and none of the rows that are in no row group yet: they are for another file.
 
         Raises:
@@ -235,9 +281,9 @@ class ParquetWriter:
         """
         if self._writer is None:
             return None
-        self._writer.add_key_value_metadata({_SCHEMA_KEY: self._document})
+        self._writer.add_key_value_metadata(dict(self._options.metadata))
         self._writer.close()
-        return file_metrics(self._footers[0], self._seen, self._path)
+        return self._measure.measured(self._footers[0], self._path)
 
     def abandon(self) -> None:
         """Write nothing more: Arrow would write a footer when the writer is no longer used."""

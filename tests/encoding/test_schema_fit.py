@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.iceberg.rows.schema_fit import MisfitError, fit
+from iceberg_cli.encoding.schema_fit import MisfitError, fit
 
 
 def of(name: str, type_: pa.DataType, *, required: bool = False) -> pa.Field:

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from functools import partial
+from typing import Protocol, TypeVar
 
 from iceberg_cli.encoding.row_batches import SMALL_BYTES
 from iceberg_cli.engines import FileParts, Source
 from iceberg_cli.engines.read_ahead import read_ahead
-from iceberg_cli.iceberg.rows.data_files import DataFile
 from iceberg_cli.storage import Storage
+
+
+class StoredFile(Protocol):
+    """A data file as the table's metadata names it."""
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """As the metadata says."""
+        ...
+
+
+File = TypeVar("File", bound=StoredFile)
 
 
 def parts_of(storage: Storage, path: str) -> FileParts:
@@ -27,8 +44,8 @@ def _span(storage: Storage, path: str, offset: int, length: int) -> bytes:
 
 
 def inputs_ahead(
-    storage: Storage, inputs: Sequence[DataFile], *, threads: int, most_bytes: int
-) -> Generator[tuple[DataFile, FileParts], None, None]:
+    storage: Storage, inputs: Sequence[File], *, threads: int, most_bytes: int
+) -> Generator[tuple[File, FileParts], None, None]:
     """Inputs in their order, of which parts can be read; small ones are read whole, side by side, before their turn.
 
     Args:
@@ -43,11 +60,11 @@ def inputs_ahead(
     return read_ahead(inputs, _source, partial(_input_parts, storage), threads=threads, most_bytes=most_bytes)
 
 
-def _source(file: DataFile) -> Source:
+def _source(file: StoredFile) -> Source:
     return Source(file.path, file.size_bytes if file.size_bytes <= SMALL_BYTES else 0)
 
 
-def _input_parts(storage: Storage, file: DataFile) -> FileParts:
+def _input_parts(storage: Storage, file: StoredFile) -> FileParts:
     if 0 < file.size_bytes <= SMALL_BYTES:
         data = storage.read(file.path, (0, file.size_bytes + 1))
         if len(data) <= file.size_bytes:  # it ends there, and is no larger than its entry says

@@ -1,34 +1,47 @@
-"""The new files of a group: rows on their way to one partition, written to one file after the other.
-
-Spec: "Data File Fields"; Appendix A, "Parquet".
-"""
+"""The new files of a group: rows on their way to one partition, written to one file after the other."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from iceberg_cli.errors import GroupLeftOut
-from iceberg_cli.iceberg.rows.data_locations import DataLocations
-from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode
-from iceberg_cli.iceberg.rows.parquet_properties import ParquetProperties
-from iceberg_cli.iceberg.rows.parquet_writer import ParquetWriter
-from iceberg_cli.iceberg.rows.row_partitions import StoredPartition
-from iceberg_cli.iceberg.spec.types.schema import NestedField
-from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask, OutputFile
-from iceberg_cli.iceberg.verbs.rewrite_data_files.outputs import Sink, check_stored
+from iceberg_cli.layout.files.outputs import Sink, check_stored
+from iceberg_cli.layout.files.parquet_writer import Measured_co, ParquetWriter
 from iceberg_cli.layout.position_map import PositionMapBuilder
+from iceberg_cli.layout.rolling import Rolling
 from iceberg_cli.layout.row_order import OrderCheck, OrderedColumn
 from iceberg_cli.layout.row_proof import RowProof, row_proof
 from iceberg_cli.operation.groups.creator import Creator, NewFile
-from iceberg_cli.plan.text import count
+
+Measured = TypeVar("Measured")
+
+
+class FileWriters(Protocol[Measured_co]):
+    """How a table's data files are written."""
+
+    @property
+    def row_group_bytes(self) -> int:
+        """Of a row group, encoded, as the table asks for it."""
+        ...
+
+    def writer(
+        self,
+        sink: Any,
+        path: str,
+        *,
+        row_group_bytes: int,
+        bytes_per_row: float | None,
+        most_held_bytes: int,
+    ) -> ParquetWriter[Measured_co]:
+        """A writer of one file; see `ParquetWriter`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +53,33 @@ class Piece:
     rows: pa.Table
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedFile(Generic[Measured]):
+    """A new file that is finished.
+
+    Args:
+        path: of the file.
+        size_bytes: that were written.
+        measured: what the table is to say of it.
+        is_sorted: whether its rows were seen to be in the order that was asked for.
+        partition: as `PartitionWriter` has it.
+    """
+
+    path: str
+    size_bytes: int
+    measured: Measured
+    is_sorted: bool
+    partition: Any
+
+
 @dataclass(slots=True, kw_only=True)
-class _Output:
+class _Output(Generic[Measured]):
     """The output that is open."""
 
     number: int  # among those of the group, in the order in which they are opened
     writer: NewFile
     sink: Sink
-    parquet: ParquetWriter
+    parquet: ParquetWriter[Measured]
     rows: int = 0  # of its row groups
     proof: RowProof = field(default_factory=RowProof)  # likewise
     order: OrderCheck | None  # likewise; None: the rows are of none
@@ -72,18 +104,22 @@ class RowsRead:
         return self.left * rows / self.read
 
 
+def _any_number(_: int) -> None:
+    """A group may become any number of files."""
+
+
 @dataclass(slots=True, kw_only=True)
-class NewFiles:
+class NewFiles(Generic[Measured]):
     """The new files of a group, and what is known of their rows.
 
     Args:
-        task: of the group.
         creator: of the files.
-        fields: that they have.
-        properties: how they are written.
-        modes: of metrics, by field id.
-        locations: where they are.
-        order: by which rows may be sorted.
+        writers: of their rows.
+        place: where a file is, by the folder of its partition and its name.
+        expected_bytes: of all files, about.
+        rolling: where files end.
+        order: by which rows may be sorted; None: it is not looked for.
+        allow: raises GroupLeftOut where the file of some number, from 0 on, would be one too many.
         is_proved: whether rows are read back and compared, or counted alone.
         batch_bytes: of a file, for the rows that are decoded at once.
         most_held_bytes: of rows that are in no row group yet.
@@ -94,18 +130,18 @@ class NewFiles:
         proof: of the rows in them.
     """
 
-    task: GroupTask
     creator: Creator
-    fields: tuple[NestedField, ...]
-    properties: ParquetProperties
-    modes: Mapping[int, MetricsMode]
-    locations: DataLocations
-    order: tuple[OrderedColumn, ...]
+    writers: FileWriters[Measured]
+    place: Callable[[str, str], str]
+    expected_bytes: int
+    rolling: Rolling
+    order: tuple[OrderedColumn, ...] | None
+    allow: Callable[[int], None] = _any_number
     is_proved: bool
     batch_bytes: int
     most_held_bytes: int
     read: RowsRead
-    finished: dict[int, OutputFile] = field(default_factory=dict)
+    finished: dict[int, FinishedFile[Measured]] = field(default_factory=dict)
     unchecked: list[Callable[[], None]] = field(default_factory=list)
     positions: PositionMapBuilder = field(default_factory=PositionMapBuilder)
     proof: RowProof = field(default_factory=RowProof)
@@ -117,14 +153,9 @@ class NewFiles:
         Raises:
             GroupLeftOut: it would be one too many.
         """
-        move, number = self.task.move, self._opened
-        if move is not None and move.most_files is not None and number >= move.most_files:
-            raise GroupLeftOut(
-                f"its {count(len(self.task.inputs), 'files')} would become more: their rows are in too many partitions "
-                f"of spec {self.task.spec_id} (--rewrite-all moves them all the same)"
-            )
+        self.allow(self._opened)
         self._opened += 1
-        return number
+        return self._opened - 1
 
     def check(self) -> None:
         """Look at the files that are finished."""
@@ -132,21 +163,21 @@ class NewFiles:
             self.unchecked.pop(0)()
 
 
-class PartitionWriter:
+class PartitionWriter(Generic[Measured]):
     """The rows of a group that go to one partition, on their way to one new file after the other.
 
     Args:
         files: of the group.
         folder: of the partition, by which its files may be together.
-        partition: where the group is moved to another spec, else None.
+        partition: what its files are told to be of; None where a group is of one.
     """
 
-    def __init__(self, files: NewFiles, folder: str, partition: StoredPartition | None) -> None:
+    def __init__(self, files: NewFiles[Measured], folder: str, partition: Any) -> None:
         self._files = files
         self._partition = partition
         self._folder = folder
         self._pending: deque[Piece] = deque()
-        self._output: _Output | None = None
+        self._output: _Output[Measured] | None = None
         self._bytes_per_row: float | None = None
         self._rows = 0  # that it was given
 
@@ -193,11 +224,11 @@ class PartitionWriter:
             self._output.parquet.abandon()
             self._output.sink.abort()
 
-    def _after_group(self, output: _Output) -> None:
+    def _after_group(self, output: _Output[Measured]) -> None:
         """Take note of a row group that was written, and end the file where it should end."""
         self._settle(output)
         self._bytes_per_row = output.parquet.bytes_per_row
-        if self._files.task.rolling.closes(output.parquet.written_bytes, self._left_bytes()):
+        if self._files.rolling.closes(output.parquet.written_bytes, self._left_bytes()):
             self._close(output, whole=False)
             if self._pending:
                 self._open()
@@ -205,37 +236,33 @@ class PartitionWriter:
     def _left_bytes(self) -> int:
         """About how many bytes the rows take that are in no row group yet, if as many are live as were until now."""
         if self._bytes_per_row is None:
-            return self._files.task.expected_bytes
+            return self._files.expected_bytes
         held = sum(piece.rows.num_rows for piece in self._pending)
         return int((held + self._files.read.share_left(self._rows)) * self._bytes_per_row)
 
     def _open(self) -> None:
         """Begin an output with the rows that are in none yet."""
         files = self._files
-        row_group_bytes = files.task.rolling.row_group_bytes(
-            self._left_bytes(), files.properties.row_group_bytes
-        )
+        row_group_bytes = files.rolling.row_group_bytes(self._left_bytes(), files.writers.row_group_bytes)
         number = files.next_number()
         writer = files.creator.create(self._place)
         sink = Sink(writer)
-        parquet = ParquetWriter(
-            cast("Any", sink),
+        parquet = files.writers.writer(
+            sink,
             writer.path,
-            fields=files.fields,
-            properties=replace(files.properties, row_group_bytes=row_group_bytes),
-            modes=files.modes,
+            row_group_bytes=row_group_bytes,
             bytes_per_row=self._bytes_per_row,
             most_held_bytes=files.most_held_bytes,
         )
-        order = OrderCheck(files.order) if files.task.sort_order_id else None
+        order = None if files.order is None else OrderCheck(files.order)
         self._output = _Output(number=number, writer=writer, sink=sink, parquet=parquet, order=order)
         for piece in self._pending:
             parquet.add(piece.rows)
 
     def _place(self, name: str) -> str:
-        return self._files.locations.path(self._folder, name)
+        return self._files.place(self._folder, name)
 
-    def _settle(self, output: _Output) -> None:
+    def _settle(self, output: _Output[Measured]) -> None:
         """Take note of the rows that are in row groups by now: where they are, and of what they are proved by."""
         settled = []
         while output.rows < output.parquet.written_rows:
@@ -254,11 +281,11 @@ class PartitionWriter:
         if settled and self._files.is_proved:  # of small files many at once
             output.proof += row_proof(pa.concat_tables(settled))
 
-    def _close(self, output: _Output, *, whole: bool) -> None:
+    def _close(self, output: _Output[Measured], *, whole: bool) -> None:
         """Finish an output, with all rows that it was given or its row groups alone; it is looked at later."""
         files = self._files
-        metrics = output.parquet.close() if whole else output.parquet.close_at_group_end()
-        assert metrics is not None
+        measured = output.parquet.close() if whole else output.parquet.close_at_group_end()
+        assert measured is not None
         self._settle(output)
         size_bytes, path = output.writer.size_bytes, output.writer.path
         output.writer.commit()
@@ -276,11 +303,10 @@ class PartitionWriter:
             )
         )
         files.proof += output.proof
-        is_sorted = output.order is not None and output.order.holds
-        files.finished[output.number] = OutputFile(
+        files.finished[output.number] = FinishedFile(
             path=path,
             size_bytes=size_bytes,
-            metrics=metrics,
-            sort_order_id=files.task.sort_order_id if is_sorted else 0,
+            measured=measured,
+            is_sorted=output.order is not None and output.order.holds,
             partition=self._partition,
         )

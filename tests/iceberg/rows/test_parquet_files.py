@@ -20,8 +20,8 @@ from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.rows.file_metrics import FileMetrics, SeenValues, file_metrics
 from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema, leaf_columns
 from iceberg_cli.iceberg.rows.metrics_modes import FULL, metrics_modes
+from iceberg_cli.iceberg.rows.parquet_files import ParquetFiles
 from iceberg_cli.iceberg.rows.parquet_properties import parquet_properties
-from iceberg_cli.iceberg.rows.parquet_writer import ParquetWriter
 from iceberg_cli.iceberg.spec.table_metadata.columns import ROW_LINEAGE
 from iceberg_cli.iceberg.spec.types.schema import ListType, MapType, NestedField, StructType, Type
 from iceberg_cli.storage.local import LocalStorage
@@ -34,6 +34,14 @@ def field(field_id: int, name: str, type_: Type, *, required: bool = False) -> N
     return NestedField(field_id=field_id, name=name, required=required, type=type_)
 
 
+def files_of(fields: Sequence[NestedField], properties: dict[str, str]) -> ParquetFiles:
+    return ParquetFiles(
+        fields=tuple(fields),
+        properties=parquet_properties(leaf_columns(fields), properties),
+        modes=metrics_modes(fields, properties)[0],
+    )
+
+
 def write(
     fields: Sequence[NestedField],
     batches: Sequence[pa.Table],
@@ -43,14 +51,7 @@ def write(
     """The file that is made of some rows, and what is said of it."""
     given = {"write.parquet.compression-codec": "zstd", **(properties or {})}
     sink = io.BytesIO()
-    writer = ParquetWriter(
-        sink,
-        "new.parquet",
-        fields=fields,
-        properties=parquet_properties(leaf_columns(fields), given),
-        modes=metrics_modes(fields, given)[0],
-        **{"most_held_bytes": 64 * MIB, **options},
-    )
+    writer = files_of(fields, given).writer(sink, "new.parquet", **{"most_held_bytes": 64 * MIB, **options})
     for rows in batches:
         writer.write(rows)
     metrics = writer.close()
@@ -65,14 +66,7 @@ def test_the_new_object_of_a_storage_gets_the_same_bytes_and_is_committed_by_who
     expected, _ = write(fields, [rows])
     given = {"write.parquet.compression-codec": "zstd"}
     with LocalStorage().create(f"{tmp_path}/new.parquet") as sink:
-        writer = ParquetWriter(
-            sink,
-            "new.parquet",
-            fields=fields,
-            properties=parquet_properties(leaf_columns(fields), given),
-            modes=metrics_modes(fields, given)[0],
-            most_held_bytes=64 * MIB,
-        )
+        writer = files_of(fields, given).writer(sink, "new.parquet", most_held_bytes=64 * MIB)
         writer.write(rows)
         writer.close()
         assert list(tmp_path.iterdir()) == []
@@ -380,15 +374,7 @@ def test_a_row_group_is_closed_before_more_is_held_than_may_be() -> None:
 def test_a_file_may_end_with_a_row_group_and_leave_the_rows_after_it_to_another() -> None:
     sink = io.BytesIO()
     fields = [WIDE[0]]
-    writer = ParquetWriter(
-        sink,
-        "new.parquet",
-        fields=fields,
-        properties=parquet_properties(leaf_columns(fields), {}),
-        modes=metrics_modes(fields, {})[0],
-        bytes_per_row=8.0,
-        most_held_bytes=8 * 300,
-    )
+    writer = files_of(fields, {}).writer(sink, "new.parquet", bytes_per_row=8.0, most_held_bytes=8 * 300)
     rows = many_rows(0, 1000).select(["id"])
     writer.add(rows.slice(0, 299))
     assert (writer.write_group(), writer.written_rows, writer.written_bytes) == (False, 0, 0)
@@ -413,14 +399,7 @@ def test_no_row_group_is_written_of_no_rows_however_little_may_be_held() -> None
 
 def test_without_a_row_group_there_is_no_file_that_ends_with_one() -> None:
     sink = io.BytesIO()
-    writer = ParquetWriter(
-        sink,
-        "new.parquet",
-        fields=WIDE,
-        properties=parquet_properties(leaf_columns(WIDE), {}),
-        modes=metrics_modes(WIDE, {})[0],
-        most_held_bytes=MIB,
-    )
+    writer = files_of(WIDE, {}).writer(sink, "new.parquet", most_held_bytes=MIB)
     writer.add(many_rows(0, 10))
     assert writer.close_at_group_end() is None
     assert sink.getvalue() == b""

@@ -2,8 +2,6 @@
 
 They are read by the plain library and by field ids, and not by what reads the inputs: so what is proved of them
 holds for the writer and for the storage alike.
-
-Spec: Appendix A, "Parquet".
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import pyarrow as pa
 
 from iceberg_cli.encoding.row_batches import columns_at_once, fit_in, readable, rows_at_once, stream_of
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.verbs.rewrite_data_files.inputs import parts_of
+from iceberg_cli.layout.files.inputs import parts_of
 from iceberg_cli.layout.row_proof import RowHashes, RowProof, hash_order, row_proof
 from iceberg_cli.operation.groups.creator import NewFile
 from iceberg_cli.storage import Storage
