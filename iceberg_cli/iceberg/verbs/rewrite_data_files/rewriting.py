@@ -68,9 +68,7 @@ from iceberg_cli.operation.groups.creator import Creator
 from iceberg_cli.plan.text import count
 
 _SHARES: Final = 3  # of memory: rows that are held, what they are encoded into, and what is read meanwhile
-_WAITING: Final = (
-    4  # of what is read meanwhile: files before their turn, and few rows until more are with them
-)
+_WAITING: Final = 4  # of what is read meanwhile: what waits for its turn, or for rows to be with
 _BATCHES: Final = 16  # of memory: what is decoded at once, as it is in the file
 _COLUMN_BYTES: Final = 8 << 10  # of a column that are worth being decoded at once
 _MOST_HELD_BYTES: Final = 1 << 30  # a column of text has no more than 2 GiB in one piece

@@ -410,6 +410,20 @@ def test_a_file_whose_rows_have_other_values_than_its_partition_stays(
     assert run.report.counts["conflicted_groups_count"] == run.report.counts["failed_groups_count"] == 0
 
 
+@pytest.mark.parametrize(("names", "wrong"), [("ab", "b"), ("abc", "b"), ("abc", "c")])
+def test_of_several_files_the_one_is_named_whose_rows_have_other_values(names: str, wrong: str) -> None:
+    """C6"""
+    table = RowsTable(format_version=2)
+    for name in names:
+        texts = ["y" if name == wrong else "x"] * 2
+        in_spec(table, name, [(N, [1, 2]), (K, texts)], spec_id=1, partition={"k": "x"})
+    table.commit(1)
+    evolved(table, by_n())
+    run = rewrite(table, **CURRENT)
+    assert f"rows of {table.path(wrong)} have other values" in notes_of(run)
+    assert run.left == [*names]
+
+
 def test_a_group_that_would_become_more_files_stays_unless_all_are_to_move() -> None:
     """I25"""
     table = RowsTable(format_version=2)
