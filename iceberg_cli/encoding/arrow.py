@@ -91,7 +91,7 @@ def plain(array: pa.Array) -> pa.Array:
         inner = (array.keys.slice(begin, end - begin), array.items.slice(begin, end - begin))
         return pa.MapArray.from_arrays(_offsets(array), *map(plain, inner), type=target)
     if _is_any_list(kind):
-        return pa.ListArray.from_arrays(_offsets(array), plain(array.flatten()), type=target)
+        return pa.ListArray.from_arrays(_offsets(array), plain(elements_of(array)), type=target)
     return array.cast(target)
 
 
@@ -125,6 +125,14 @@ def lists_of_entries(maps: pa.Array) -> pa.Array:
     return maps.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
 
 
+def elements_of(lists: pa.Array) -> pa.Array:
+    """The elements of lists, one list after the other, and none of what is behind a list that is null."""
+    # Arrow fails to make an empty array of some types, where none of the lists has an element.
+    if lists.null_count and not pc.sum(pc.list_value_length(lists)).as_py():
+        return lists.values.slice(0, 0)
+    return lists.flatten()
+
+
 def leaf_arrays(array: pa.Array) -> list[pa.Array]:
     """The values of each field in an array that has no others in it, in the order of fields; of lists all of them."""
     kind = array.type
@@ -133,9 +141,9 @@ def leaf_arrays(array: pa.Array) -> list[pa.Array]:
     if pa.types.is_struct(kind):
         inner = array.flatten()
     elif pa.types.is_map(kind):
-        inner = lists_of_entries(array).flatten().flatten()
+        inner = elements_of(lists_of_entries(array)).flatten()
     elif pa.types.is_list(kind):
-        inner = [array.flatten()]
+        inner = [elements_of(array)]
     else:
         return [array]
     return [leaf for each in inner for leaf in leaf_arrays(each)]

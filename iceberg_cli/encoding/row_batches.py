@@ -6,6 +6,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, BinaryIO, Final, Protocol
 
 import numpy as np
@@ -22,6 +23,7 @@ SMALL_BYTES: Final = 4 << 20  # of a file that is read in one go
 COLUMNS_AT_ONCE: Final = 128  # of a file of very many
 BATCH_BYTES: Final = 8 << 20  # of a file, for the rows that are decoded at once
 _MOST_ROWS: Final = 1 << 16
+_FEW_ROWS: Final = 1 << 12
 _UNKNOWN_ROWS: Final = 1 << 12  # at once, of a file that does not say how many it has
 _SPLIT_BYTES: Final = 32 << 20
 _NANOSECONDS_WITHIN: Final = (1 << 63) // 1000  # of 1970, in microseconds
@@ -192,6 +194,7 @@ def parquet_batches(
     with readable(path, "Parquet"):
         fields = chosen_fields(list(opened.schema_arrow), choose, path)
         groups = [opened.metadata.row_group(index).num_rows for index in range(opened.num_row_groups)]
+        batch_rows = min(batch_rows, rows_that_fit(opened.metadata, file.size_bytes))
         times = _with_int96(opened.metadata, fields) if exact else []
         fine = _opened(file, "ns") if times else None
     if most_page_bytes is not None:
@@ -221,6 +224,11 @@ def parquet_batches(
             if found != count:
                 raise CorruptFile(path, None, f"row group {index} has {found} rows, its footer says {count}")
         first += count
+
+
+def rows_that_fit(footer: Any, size_bytes: int) -> int:
+    """How many rows of a file are decoded at once at most: few where values take much more then than in the file."""
+    return _FEW_ROWS if size_bytes < footer.num_rows * footer.num_columns else _MOST_ROWS
 
 
 def _page_bytes(footer: Any, streamed: Sequence[int], path: str, most_bytes: int) -> int:
@@ -275,6 +283,7 @@ def _opened(file: RandomAccess, unit: str, *, whole_groups_of: Any = None) -> An
         metadata=whole_groups_of,
         buffer_size=_BUFFER_BYTES,
         pre_buffer=whole_groups_of is not None,
+        page_checksum_verification=True,
         coerce_int96_timestamp_unit=unit,
     )
 
@@ -307,9 +316,12 @@ def _check_microseconds(opened: Any, fine: Any, names: Sequence[str], index: int
     Arrow has nanoseconds of some three centuries around 1970, and wraps other times: those are not looked at.
     """
     with readable(path, "Parquet"):
-        tables = [each.read_row_group(index, columns=names) for each in (opened, fine)]
-        for name in names:
-            columns = [leaf_arrays(one_array(table.column(name))) for table in tables]
+        both = (
+            each.iter_batches(_MOST_ROWS, row_groups=[index], columns=names, use_threads=False)
+            for each in (opened, fine)
+        )
+        for tables, name in product(zip(*both, strict=True), names):
+            columns = [leaf_arrays(table.column(table.schema.get_field_index(name))) for table in tables]
             for micros, nanos in zip(*columns, strict=True):
                 if pa.types.is_timestamp(nanos.type) and nanos.type.unit == "ns":
                     known, exact = (

@@ -20,6 +20,7 @@ _MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9)
 _FINAL = np.uint64(0x94D049BB133111EB)
 _TAIL_MASKS = np.array([(1 << 8 * n) - 1 for n in range(8)], np.uint64)
 _WORD_BYTES = 8
+_BLOCK_BYTES = 4_096  # of longer strings each block is hashed by itself, many at a time
 
 
 def hash_strings(
@@ -35,6 +36,12 @@ def hash_strings(
     Returns:
         n hashes.
     """
+    is_long = lengths > _BLOCK_BYTES
+    if is_long.any():
+        hashes = np.empty(len(starts), np.uint64)
+        hashes[is_long] = _hash_blocks(buffer, starts[is_long], lengths[is_long])
+        hashes[~is_long] = hash_strings(buffer, starts[~is_long], lengths[~is_long])
+        return hashes
     words = words_of(buffer)
     hashes = np.empty(len(starts), np.uint64)
     for begin in range(0, len(starts), _CHUNK_ROWS):
@@ -81,6 +88,20 @@ def _hash_array(array: pa.Array) -> Hashes:
     if array.null_count:
         lengths = np.where(array.is_valid().to_numpy(zero_copy_only=False), lengths, 0)
     return hash_strings(padded, offsets[:-1] - first, lengths)
+
+
+def _hash_blocks(
+    buffer: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> Hashes:
+    """Hashes of strings by those of their blocks, for which one pass over all of them is enough for each word."""
+    counts = -(-lengths // _BLOCK_BYTES)
+    firsts = np.cumsum(counts) - counts
+    at = (np.arange(counts.sum()) - np.repeat(firsts, counts)) * _BLOCK_BYTES
+    sizes = np.minimum(np.repeat(lengths, counts) - at, _BLOCK_BYTES)
+    blocks = hash_strings(buffer, np.repeat(starts, counts) + at, sizes)
+    joined = np.append(blocks, np.uint64(0)).view(np.uint8)
+    found: Hashes = hash_strings(joined, firsts * _WORD_BYTES, counts * _WORD_BYTES)
+    return found ^ (lengths.astype(np.uint64) * _MULTIPLIER)
 
 
 def _hash_chunk(words: Any, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Hashes:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.encoding.arrow import lists_of_entries, one_array, plain
+from iceberg_cli.encoding.arrow import elements_of, lists_of_entries, one_array, plain
 from iceberg_cli.encoding.projection import field_id_of
 from iceberg_cli.encoding.string_hash import hash_column
 
@@ -190,7 +190,7 @@ def _of_lists(array: pa.Array, element: pa.Field, salt: np.uint64) -> Hashes:
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy().astype(np.int64)
     ends = np.cumsum(lengths)
     starts = ends - lengths
-    elements = _hashes(array.flatten(), element)
+    elements = _hashes(elements_of(array), element)
     places = np.arange(len(elements), dtype=np.int64) - np.repeat(starts, lengths)
     mixed = _mixed(elements + places.astype(np.uint64) * _GOLDEN)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed)])
@@ -201,7 +201,7 @@ def _of_lists(array: pa.Array, element: pa.Field, salt: np.uint64) -> Hashes:
 def _words(array: pa.Array) -> Sequence[Hashes]:
     """Each of n values that have no others in them, as one number or more of 64 bits; of a null they mean nothing."""
     kind, types = array.type, pa.types
-    if types.is_null(kind):
+    if types.is_null(kind) or not len(array):
         return [np.zeros(len(array), np.uint64)]
     if types.is_boolean(kind):
         return [pc.fill_null(array, False).to_numpy(zero_copy_only=False).astype(np.uint64)]  # noqa: FBT003

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iceberg_cli.encoding.arrow import leaf_arrays
 from iceberg_cli.layout.row_proof import RowProof, row_proof
 
 MAP = pa.map_(pa.string(), pa.int32())
@@ -38,6 +39,37 @@ def table(columns: dict[str, pa.Array], **field_ids: int) -> pa.Table:
 
 
 @pytest.mark.parametrize(
+    "type_",
+    [
+        pa.map_(pa.string(), pa.uuid()),
+        pa.list_(pa.list_(pa.uuid())),
+        pa.list_(pa.struct([("u", pa.uuid())])),
+        pa.list_(pa.map_(pa.string(), pa.decimal128(30, 2))),
+    ],
+    ids=str,
+)
+def test_lists_and_maps_of_any_type_that_are_all_null_have_a_proof(type_: pa.DataType) -> None:
+    """H31: Arrow makes no empty array of some types."""
+    nulls = pa.nulls(2, type_)
+    assert row_proof(table({"c": nulls}, c=1)) == proof([None, None], pa.int64())
+    assert not any(len(leaf) for leaf in leaf_arrays(nulls))
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        pa.list_(pa.map_(pa.string(), pa.int64())),
+        pa.list_(pa.map_(pa.string(), pa.decimal128(30, 2))),
+        pa.list_(pa.struct([("l", pa.list_(pa.map_(pa.string(), pa.binary(16))))])),
+    ],
+    ids=str,
+)
+def test_a_null_list_is_no_empty_one_where_no_list_has_an_element(type_: pa.DataType) -> None:
+    values: list[list[list[Any] | None]] = [[None, None], [[], None], [[], []], [None]]
+    assert len({proof(each, type_) for each in values}) == len(values)
+
+
+@pytest.mark.parametrize(
     ("type_", "one", "other"),
     [
         (pa.int64(), [1, 2], [1, 3]),
@@ -53,6 +85,10 @@ def table(columns: dict[str, pa.Array], **field_ids: int) -> pa.Table:
         (pa.string(), ["a", "b"], ["ab", ""]),
         (pa.string(), [""], [None]),
         (pa.string(), ["a"], ["a\0"]),
+        (pa.string(), ["x" * 9_000 + "a"], ["x" * 9_000 + "b"]),
+        (pa.string(), ["a" * 4_096 + "b" * 4_096], ["b" * 4_096 + "a" * 4_096]),
+        (pa.string(), ["x" * 4_097, ""], ["x" * 4_096, "x"]),
+        (pa.string(), ["a" + "x" * 9_000], ["b" + "x" * 9_000]),
         (pa.binary(3), [b"abc"], [b"abd"]),
         (pa.decimal128(38, 2), [Decimal("1e30")], [Decimal("1" + "0" * 30 + ".01")]),
         (pa.decimal128(38, 2), [Decimal("-0.01")], [Decimal("0.01")]),

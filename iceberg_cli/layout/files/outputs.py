@@ -11,7 +11,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from iceberg_cli.encoding.row_batches import columns_at_once, fit_in, readable, rows_at_once, stream_of
+from iceberg_cli.encoding.row_batches import (
+    columns_at_once,
+    fit_in,
+    readable,
+    rows_at_once,
+    rows_that_fit,
+    stream_of,
+)
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.layout.files.inputs import parts_of
 from iceberg_cli.layout.row_proof import RowHashes, RowProof, hash_order, row_proof
@@ -139,6 +146,7 @@ def check_stored(
             pre_buffer=fit_in(footer, size_bytes, most_stored_bytes),
         )
         rows = rows_at_once(size_bytes, count, None, batch_bytes=batch_bytes)
+        rows = min(rows, rows_that_fit(footer, size_bytes))
         found = _stored_proof(opened, rows)
     if found != proof:
         reason = f"read back they are not the {count} rows that were written: their hashes are others"

@@ -168,6 +168,17 @@ def columns_x_x_and_y(kind: str) -> bytes:
     return sink.getvalue()
 
 
+def test_of_a_file_that_has_few_bytes_for_many_rows_few_rows_are_decoded_at_once() -> None:
+    """H35: 20,000 lists of a thousand zeros are 10 KB in a file, and 160 MB in memory."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"c1": [7] * 20_000}), sink)
+    data = sink.getvalue()
+    assert len(data) < 20_000
+    found = [*parquet_batches(reader_of(data), "f", lambda _: [0], batch_rows=1 << 16)]
+    assert max(each.count for each in found) <= 4_096
+    assert [value for each in found for value in each.columns[0].to_pylist()] == [7] * 20_000
+
+
 @pytest.mark.parametrize("columns", [4, 200])
 @pytest.mark.parametrize(("most_page_bytes", "in_one_go"), [(4 << 20, True), (2 << 20, False), (None, False)])
 def test_a_row_group_that_fits_as_it_is_stored_is_read_by_one_request(

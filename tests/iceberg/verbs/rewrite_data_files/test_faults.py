@@ -409,6 +409,21 @@ def test_a_column_of_another_type_is_an_error(field: pa.Field, values: Sequence[
     )
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_bit_that_flipped_in_a_page_with_a_checksum_is_an_error(codec: str) -> None:
+    """C32: what is written anew would have a checksum that is right."""
+    sink = io.BytesIO()
+    columns = pa.table([pa.array(range(1000)), pa.array(["x"] * 1000)], schema=pa.schema([N, K]))
+    pq.write_table(columns, sink, write_page_checksum=True, use_dictionary=False, compression=codec)
+    data = bytearray(sink.getvalue())
+    start = pq.ParquetFile(pa.BufferReader(bytes(data))).metadata.row_group(0).column(0)
+    data[start.data_page_offset + start.total_compressed_size - 9] ^= 0x40
+    table = RowsTable(format_version=2)
+    table.stored("a", bytes(data), 1000)
+    table.commit(1)
+    assert "data/a.parquet: no readable Parquet file" in failure(table)
+
+
 def test_nanoseconds_that_would_be_cut_off_are_an_error() -> None:
     """H26"""
     table = RowsTable(format_version=2, schema=schema(*NK["fields"], column(3, "t", "timestamp")))
