@@ -201,6 +201,20 @@ def size_bytes(text: str, option: str) -> int:
     return int(float(match[1]) * _SIZES[unit])
 
 
+def size_or_duration(text: str | None, option: str) -> tuple[int | None, int | None]:
+    """The bytes and the ms of an option that is given in either; None both where it is not given.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if text is None:
+        return None, None
+    try:
+        return None, duration_ms(text, option)
+    except UsageError:
+        return size_bytes(text, option), None
+
+
 def comma_separated(text: str) -> list[str]:
     r"""The values of a text that has commas between them; `\,` is a comma of a value.
 

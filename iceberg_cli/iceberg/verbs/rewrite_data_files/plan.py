@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -11,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.engines import Engine
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.iceberg.branch.entry_columns import Ints
 from iceberg_cli.iceberg.branch.file_filter import file_filter
@@ -49,28 +47,19 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.strands import stranded
 from iceberg_cli.iceberg.verbs.rewrite_data_files.tasks import tasks_of
 from iceberg_cli.layout.choice import choose
 from iceberg_cli.layout.compaction import (
-    Compaction,
     CompactionInputs,
     CompactionSettings,
-    RewriteReason,
     reason_text,
 )
-from iceberg_cli.layout.files.parquet_writer import obstacle_of
+from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old
 from iceberg_cli.operation.groups.ports import Batch, CommitPace, GroupTasks, GroupVerb
 from iceberg_cli.operation.groups.results import GroupResult
-from iceberg_cli.operation.history import rewritten_bytes_per_s
 from iceberg_cli.operation.ports import Build, Planned, Verb
-from iceberg_cli.plan.groups import GROUPS_SCHEMA, Groups
+from iceberg_cli.plan.groups import Groups
 from iceberg_cli.plan.plan import PARTITION, Option, Plan, Step, Verdict
 from iceberg_cli.plan.text import count, size
 
 _READ_FORMATS: Final = ("parquet", "avro", "orc")
-_REASONS: Final = {
-    RewriteReason.SIZE: "size",
-    RewriteReason.DELETES: "deletes",
-    RewriteReason.REWRITE_ALL: "rewrite-all",
-    RewriteReason.MOVED: "spec",
-}
 
 
 class RewriteDataFilesVerb(GroupVerb):
@@ -215,7 +204,7 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
         *lost.blocked_by,
         *given_again(table, metadata, head),
     )
-    blocked += (*_no_room(table, policy, groups), *_too_old(table.engine))
+    blocked += (*_no_room(table, policy, groups), *library_too_old(table.engine))
     return replace(
         plan,
         verdicts=(*assignment.verdicts, *plan.verdicts),
@@ -298,21 +287,6 @@ def _obstacles(table: IcebergTable, policy: RewriteDataFiles) -> tuple[tuple[str
     return blocked, tuple(warnings)
 
 
-def _too_old(engine: Engine) -> tuple[str, ...]:
-    """That the library which writes files is too old, where the engine's tasks run."""
-    ends = engine.run(_pyarrow_version, [None], may_begin=lambda: True, processes=1)
-    (end,) = (each for each in ends if each is not None)
-    if end.error is not None:
-        raise end.error
-    assert end.result is not None
-    found = obstacle_of(end.result, "on Spark's workers" if engine.is_distributed else "here")
-    return () if found is None else (found,)
-
-
-def _pyarrow_version(_: object) -> str:
-    return str(pa.__version__)
-
-
 def _no_room(table: IcebergTable, policy: RewriteDataFiles, groups: Groups) -> tuple[str, ...]:
     """That the new files will not fit, as far as that can be seen."""
     folder = data_locations(table.metadata.location, table.metadata.properties).root
@@ -389,11 +363,11 @@ def _chosen(
         until=until,
     )
     groups = Groups(
-        rows=_group_rows(found, names, inputs["path"]),
+        rows=group_rows(found, names.of, inputs["path"]),
         deletes_applied=int(applied.delete_files[found.file].sum()),
         delete_files_that_go=int(dead.sum()),
         comes_back=freed_later(table, files.head, inputs) if len(inputs) else (),
-        expected_duration_ms=_expected_duration_ms(table, inputs["size_bytes"]),
+        expected_duration_ms=expected_duration_ms(table, VERB_NAME, inputs["size_bytes"]),
         inputs=inputs.select(rules.INPUTS_SCHEMA.names).cast(rules.INPUTS_SCHEMA),
         base={
             "ref": files.head.ref,
@@ -477,43 +451,6 @@ def _doubts(data: pa.Table, doubts: Any, names: _PartitionNames, codes: Ints) ->
             yield _LeftOut(
                 f"Not rewritten: {what}.", (names.of(int(codes[rows[0]])), what), doubt in rules.BROKEN
             )
-
-
-def _expected_duration_ms(table: IcebergTable, sizes: pa.ChunkedArray) -> int | None:
-    """How long files of these sizes take to be rewritten; None where none are, or no run here was measured."""
-    if not len(sizes):
-        return None
-    per_s = rewritten_bytes_per_s(table.storage, table.location, table.base().table_uuid, VERB_NAME)
-    return None if per_s is None else round(pc.sum(sizes).as_py() * 1_000 / per_s)
-
-
-def _group_rows(found: Compaction, names: _PartitionNames, paths: pa.ChunkedArray) -> pa.Table:
-    groups = found.groups
-    ends = np.cumsum(groups.files)
-    columns = {
-        "number": np.arange(len(groups.files), dtype=np.int64),
-        "partition": pa.array([names.of(code) for code in groups.partition.tolist()], pa.string()),
-        "files": groups.files,
-        "bytes": groups.size_bytes,
-        "rows": groups.record_count,
-        "expected_files": groups.expected_files,
-        "expected_bytes": groups.expected_bytes,
-        "leaves_rest": groups.leaves_rest,
-        "reason": pa.array([_REASONS[RewriteReason(code)] for code in groups.reason.tolist()], pa.string()),
-        "inputs_digest": pa.array(
-            [
-                _digest(paths.slice(int(end - length), int(length)))
-                for end, length in zip(ends, groups.files, strict=True)
-            ],
-            pa.string(),
-        ),
-    }
-    return pa.table(columns, schema=GROUPS_SCHEMA)
-
-
-def _digest(paths: pa.ChunkedArray) -> str:
-    """Of the paths of some files, with a newline after each."""
-    return hashlib.sha256("".join(f"{path}\n" for path in paths.to_pylist()).encode()).hexdigest()
 
 
 class _PartitionNames:

@@ -7,7 +7,7 @@ from typing import ClassVar, Final, cast
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.policy import Choice, Policy, Ratio, Several, Size, Switch, Text, Whole, option
-from iceberg_cli.plan.text import duration_ms, size_bytes
+from iceberg_cli.plan.text import size_or_duration
 from iceberg_cli.plan.verb_place import VerbPlace
 
 VERB_NAME: Final = "rewrite-data-files"
@@ -162,17 +162,8 @@ class RewriteDataFiles(Policy):
 
     @property
     def commit_pace(self) -> tuple[int | None, int | None]:
-        """The bytes and the ms of `commit_every`, of which one is given at most.
-
-        Raises:
-            UsageError: it is neither.
-        """
-        if self.commit_every is None:
-            return None, None
-        try:
-            return None, duration_ms(self.commit_every, "--commit-every")
-        except UsageError:
-            return size_bytes(self.commit_every, "--commit-every"), None
+        """See `size_or_duration`."""
+        return size_or_duration(self.commit_every, "--commit-every")
 
     def check_together(self) -> None:
         """Refuse an expression that cannot be read, and numbers that exclude each other."""

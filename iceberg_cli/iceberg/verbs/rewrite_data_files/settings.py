@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
-from iceberg_cli.engines.machine import processors, rows_by_default
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.rows.data_locations import DataLocations, data_locations
 from iceberg_cli.iceberg.rows.leaf_columns import leaf_columns
@@ -17,16 +16,13 @@ from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.schema import NestedField
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.layout.compaction import CompactionSettings, GroupOrder, compaction_settings
+from iceberg_cli.layout.files import budget
 from iceberg_cli.operation.groups.ports import CommitPace
 from iceberg_cli.plan.plan import Option
 
 _TARGET: Final = "write.target-file-size-bytes"
 _FORMAT: Final = "write.format.default"
 _DEFAULT_TARGET_BYTES: Final = 512 << 20
-_DEFAULT_COMMITS: Final = 10
-_DEFAULT_COMMIT_MS: Final = 600_000
-_PROCESS_BYTES: Final = 384 << 20  # for row groups as large as they are by default
-_WORKER_BYTES: Final = 1 << 30  # for a group on a machine of which nothing is known
 WITH_NULL_SNAPSHOTS: Final = (
     2  # the first format version whose entries inherit the id of the commit's snapshot
 )
@@ -58,7 +54,7 @@ def compaction_of(
             max_files=policy.max_files,
             max_rewrite_bytes=policy.bytes_of("max_rewrite_bytes"),
             group_order=cast("GroupOrder | None", policy.group_order),
-            processes=processes_of(policy),
+            processes=budget.processes_of(policy.processes, memory_of(policy)),
         )
     except ValueError as error:
         raise UsageError(f"--{error}") from error
@@ -79,7 +75,7 @@ def compaction_of(
         **policy.chosen_or_none("output_spec"),
         "output_format": policy.chosen("output_format"),
         "commit_every": policy.chosen("commit_every"),
-        "max_commits": policy.chosen("max_commits", 1 if policy.single_commit else _DEFAULT_COMMITS),
+        "max_commits": policy.chosen("max_commits", 1 if policy.single_commit else budget.DEFAULT_COMMITS),
         "single_commit": policy.chosen("single_commit"),
         # What this machine has decides where nobody says, and a plan is the same on each.
         "processes": policy.chosen("processes"),
@@ -91,32 +87,12 @@ def compaction_of(
 
 def memory_of(policy: RewriteDataFiles) -> int:
     """The bytes that all rows may take which are held at a time on this machine."""
-    chosen = policy.bytes_of("memory")
-    return rows_by_default() if chosen is None else chosen
-
-
-def memory_of_worker(policy: RewriteDataFiles) -> int:
-    """The bytes that rows of a group may take on another machine, where it is the only one of a task."""
-    chosen = policy.bytes_of("memory")
-    return _WORKER_BYTES if chosen is None else chosen
-
-
-def processes_of(policy: RewriteDataFiles) -> int:
-    """How many groups are rewritten side by side on this machine: no more than there is memory for."""
-    if policy.processes is not None:
-        return policy.processes
-    return max(1, min(processors(), memory_of(policy) // _PROCESS_BYTES))
+    return budget.memory_of(policy.bytes_of("memory"))
 
 
 def pace_of(policy: RewriteDataFiles) -> CommitPace:
     """How often finished groups are committed."""
-    every_bytes, every_ms = policy.commit_pace
-    commits = _DEFAULT_COMMITS if policy.max_commits is None else policy.max_commits
-    return CommitPace(
-        every_bytes=every_bytes,
-        every_ms=_DEFAULT_COMMIT_MS if every_ms is None else every_ms,
-        most_commits=1 if policy.single_commit else commits,
-    )
+    return budget.pace_of(policy.commit_pace, policy.max_commits, single_commit=policy.single_commit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,9 +35,9 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
     WITH_ROW_IDS,
     compaction_of,
     memory_of,
-    memory_of_worker,
     write_settings,
 )
+from iceberg_cli.layout.files.budget import memory_of_worker
 from iceberg_cli.layout.rolling import Rolling
 from iceberg_cli.operation.groups.creator import Creator, Written
 from iceberg_cli.operation.groups.ports import GroupTasks
@@ -124,7 +124,9 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         order=order,
         equality=hidden.columns,
         deleted=DeletedKeys.of(hidden.keys),
-        memory_bytes=memory_of_worker(policy) if is_alone else memory_of(policy) // side_by_side,
+        memory_bytes=memory_of_worker(policy.bytes_of("memory"))
+        if is_alone
+        else memory_of(policy) // side_by_side,
         side_by_side=side_by_side,
         is_proved=not policy.no_verify_rows,
         threads=table.engine.threads,

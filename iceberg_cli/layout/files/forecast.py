@@ -1,0 +1,87 @@
+"""What a plan says of a rewrite of files: its groups, how long it takes, whether files can be written at all."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.layout.compaction import Compaction, RewriteReason
+from iceberg_cli.layout.files.parquet_writer import obstacle_of
+from iceberg_cli.operation.history import rewritten_bytes_per_s
+from iceberg_cli.plan.groups import GROUPS_SCHEMA
+
+if TYPE_CHECKING:
+    from iceberg_cli.engines import Engine
+    from iceberg_cli.table.table import OpenTable
+
+_REASONS: Final = {
+    RewriteReason.SIZE: "size",
+    RewriteReason.DELETES: "deletes",
+    RewriteReason.REWRITE_ALL: "rewrite-all",
+    RewriteReason.MOVED: "spec",
+}
+
+
+def group_rows(found: Compaction, name_of: Callable[[int], str], paths: pa.ChunkedArray) -> pa.Table:
+    """The groups of a plan: `GROUPS_SCHEMA`.
+
+    Args:
+        found: the files that are rewritten.
+        name_of: the name of a partition, by its code.
+        paths: of these files.
+    """
+    groups = found.groups
+    ends = np.cumsum(groups.files)
+    columns = {
+        "number": np.arange(len(groups.files), dtype=np.int64),
+        "partition": pa.array([name_of(code) for code in groups.partition.tolist()], pa.string()),
+        "files": groups.files,
+        "bytes": groups.size_bytes,
+        "rows": groups.record_count,
+        "expected_files": groups.expected_files,
+        "expected_bytes": groups.expected_bytes,
+        "leaves_rest": groups.leaves_rest,
+        "reason": pa.array([_REASONS[RewriteReason(code)] for code in groups.reason.tolist()], pa.string()),
+        "inputs_digest": pa.array(
+            [
+                _digest(paths.slice(int(end - length), int(length)))
+                for end, length in zip(ends, groups.files, strict=True)
+            ],
+            pa.string(),
+        ),
+    }
+    return pa.table(columns, schema=GROUPS_SCHEMA)
+
+
+def _digest(paths: pa.ChunkedArray) -> str:
+    """Of the paths of some files, with a newline after each."""
+    return hashlib.sha256("".join(f"{path}\n" for path in paths.to_pylist()).encode()).hexdigest()
+
+
+def expected_duration_ms(table: OpenTable, verb: str, sizes: pa.ChunkedArray) -> int | None:
+    """How long files of these sizes take to be rewritten; None where none are, or no run here was measured."""
+    if not len(sizes):
+        return None
+    location = table.workspace.location
+    per_s = rewritten_bytes_per_s(table.storage, location, table.base().table_uuid, verb)
+    return None if per_s is None else round(pc.sum(sizes).as_py() * 1_000 / per_s)
+
+
+def library_too_old(engine: Engine) -> tuple[str, ...]:
+    """That the library which writes files is too old, where the engine's tasks run."""
+    ends = engine.run(_pyarrow_version, [None], may_begin=lambda: True, processes=1)
+    (end,) = (each for each in ends if each is not None)
+    if end.error is not None:
+        raise end.error
+    assert end.result is not None
+    found = obstacle_of(end.result, "on Spark's workers" if engine.is_distributed else "here")
+    return () if found is None else (found,)
+
+
+def _pyarrow_version(_: object) -> str:
+    return str(pa.__version__)
