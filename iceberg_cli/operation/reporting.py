@@ -54,7 +54,7 @@ def report_of(
         status=status,
         metadata_location=_last([state.metadata_location for state in states]),
         committed_snapshot_id=_last([added_snapshot(intent) for intent in intents]),
-        committed_version=_last([_version(intent) for intent in intents]),
+        committed_version=_last([added_version(intent) for intent in intents]),
         counts=_counts(columns, states, journal),
         reclaimed_bytes=sum(state.deleted_bytes for state in states),
         earlier_deleted_files=earlier.files,
@@ -108,7 +108,7 @@ def added_snapshot(intent: CommitIntent) -> int | None:
     return snapshot_id
 
 
-def _version(intent: CommitIntent) -> int | None:
+def added_version(intent: CommitIntent) -> int | None:
     """The version of a Delta table that a commit made."""
     versions = [update["version"] for update in intent.updates if update["action"] == "delta-commit"]
     return versions[-1] if versions else None

@@ -97,7 +97,7 @@ class Report(Shown):
     earlier_deleted_files: int = 0
     earlier_reclaimed_bytes: int = 0
     failed_deletes: tuple[Mapping[str, str], ...] = ()
-    # Of an operation of many commits: `snapshot_id` and `groups` of each, and groups whose files are broken.
+    # Of an operation of many commits: `snapshot_id` or `version`, and `groups` of each; groups whose files are broken.
     commits: tuple[Mapping[str, Any], ...] = ()
     failed_groups: tuple[Mapping[str, str | None], ...] = ()
     verified: bool | None = None  # whether all rows that it wrote were compared; None: it writes none
@@ -131,7 +131,8 @@ class Report(Shown):
             return ()
         done = sum(each["groups"] for each in self.commits)
         snapshots = sum(each["groups"] > 0 for each in self.commits)
-        words = [f"{count(done, 'groups')} committed by {count(snapshots, 'snapshots')}"]
+        noun = "versions" if any("version" in each for each in self.commits) else "snapshots"
+        words = [f"{count(done, 'groups')} committed by {count(snapshots, noun)}"]
         if left := self.counts.get("conflicted_groups_count"):
             words.append(
                 f"{count(left, 'groups')} left to the next run, for another writer changed their files"
@@ -145,7 +146,10 @@ class Report(Shown):
         if self.verified is None:
             return {}
         return {
-            "commits": [{**each, "snapshot_id": str(each["snapshot_id"])} for each in self.commits],
+            "commits": [
+                {name: str(value) if name == "snapshot_id" else value for name, value in each.items()}
+                for each in self.commits
+            ],
             "failed_groups": [dict(each) for each in self.failed_groups],
             "verified": self.verified,
         }

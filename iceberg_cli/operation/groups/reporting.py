@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from iceberg_cli.operation.groups.states import folded, groups_of
 from iceberg_cli.operation.operation_state import committed_counts
-from iceberg_cli.operation.reporting import added_snapshot
+from iceberg_cli.operation.reporting import added_snapshot, added_version
 from iceberg_cli.plan.report import Report
 from iceberg_cli.plan.text import count
 
 if TYPE_CHECKING:
     from iceberg_cli.operation.groups.ports import GroupVerb
     from iceberg_cli.operation.journal import Journal
+    from iceberg_cli.operation.records import CommitIntent
     from iceberg_cli.plan.plan import Plan
 
 CONFLICTED: Final = "conflicted_groups_count"
@@ -83,11 +84,16 @@ def report_of_groups(
         metadata_location=next((each.metadata_location for each in reversed(steps)), None),
         committed_snapshot_id=next((added_snapshot(each) for each in reversed(intents)), None),
         counts=counts,
-        commits=tuple(
-            {"snapshot_id": added_snapshot(each), "groups": len(each.groups or ())} for each in intents
-        ),
+        committed_version=next((added_version(each) for each in reversed(intents)), None),
+        commits=tuple({**_made_by(each), "groups": len(each.groups or ())} for each in intents),
         failed_groups=failed,
         verified=verb.compares_rows(shown),
         notes=(*every_note, *vouchers),
         duration_ms=duration_ms,
     )
+
+
+def _made_by(intent: CommitIntent) -> dict[str, int | None]:
+    """What a commit made of the table: a version of a Delta table, else a snapshot."""
+    version = added_version(intent)
+    return {"snapshot_id": added_snapshot(intent)} if version is None else {"version": version}
