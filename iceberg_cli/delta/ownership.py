@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from collections.abc import Sequence
 
@@ -53,6 +54,8 @@ CHECKPOINT = "checkpoint"  # kind of a task whose file is a checkpoint, or its t
 DELETION_VECTOR = "deletion-vector"  # kind of a task whose file is one of deletion vectors
 LOG_KINDS = ("compacted_file", "checksum_file", "commit_file", "checkpoint_file", "sidecar_file")
 _DV_NAME = "deletion_vector_{uuid}.bin"
+DATA_SUFFIX = ".parquet"
+_DATA_NAME = re.compile(r"part-\d{5}-(?P<operation>.+)-\d+-\d+x[0-9a-f]{8}\.parquet")
 
 
 def own_removals(rows: pa.Table, *, root: str, roots: Roots) -> pa.Array:
@@ -95,10 +98,10 @@ def staging_path(root: str, mark: str, task: Task) -> str:
 
 
 def discardable(path: str, root: str, *, marks: Sequence[str]) -> bool:
-    """Whether a file is an operation's own and may be unreferenced: a kept commit, or deletion vectors.
+    """Whether a file is an operation's own and may be unreferenced: a kept commit, data, or deletion vectors.
 
-    Kept commits go by a mark in their name, deletion vectors by the proof in their UUID. Files of the log never do: a
-    checkpoint is sound once it is there, and a log cleanup takes sidecars that no checkpoint names.
+    Kept commits and data go by a mark in their name, deletion vectors by the proof in their UUID. Files of the log
+    never do: a checkpoint is sound once it is there, and a log cleanup takes sidecars that no checkpoint names.
 
     Args:
         path: canonical.
@@ -108,6 +111,8 @@ def discardable(path: str, root: str, *, marks: Sequence[str]) -> bool:
     folder, _, name = path.rpartition("/")
     if folder.startswith(f"{root}/{OPERATIONS_FOLDER}/"):
         return any(mark in name for mark in marks)
+    if (data := _DATA_NAME.fullmatch(name)) is not None:
+        return data["operation"] in marks and f"{folder}/".startswith(f"{root}/")
     before, _, after = _DV_NAME.partition("{uuid}")
     text = name.removeprefix(before).removesuffix(after)
     ours = any(is_marked(text, mark) for mark in marks)

@@ -23,6 +23,7 @@ from iceberg_cli.delta.log_commit import DeltaLogCommitter
 from iceberg_cli.delta.log_reader import DeltaLog
 from iceberg_cli.delta.ownership import (
     CHECKPOINT,
+    DATA_SUFFIX,
     discardable,
     kept_commit,
     own_removals,
@@ -36,6 +37,7 @@ from iceberg_cli.delta.spec.commit_parsing import CommitBytes, unreadable_reason
 from iceberg_cli.delta.spec.features import new_features, supports, write_refusal
 from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps
 from iceberg_cli.delta.spec.log import LOG, SIDECARS
+from iceberg_cli.delta.spec.paths import physical_column
 from iceberg_cli.delta.spec.protocol import Protocol
 from iceberg_cli.delta.spec.snapshot import Snapshot, repeated_add
 from iceberg_cli.engines import Engine
@@ -114,7 +116,16 @@ class DeltaWorkspace(Workspace):
                 self.newest(), self.root
             )  # not loaded: a plan was made of the table as it is loaded
             own = [path for path in own if path not in named]
+        if any(path.endswith(DATA_SUFFIX) for path in own):
+            named = self._named_data()
+            own = [path for path in own if path not in named]
         self.storage.delete(own)
+
+    def _named_data(self) -> frozenset[str]:
+        """The data files that an add or a tombstone of the newest version names."""
+        newest = self.newest()
+        columns = (physical_column(files["path"], self.root) for files in (newest.adds, newest.removes))
+        return frozenset(path for column in columns for path in column.to_pylist())
 
 
 @dataclass(kw_only=True)
@@ -238,7 +249,7 @@ class DeltaTable(OpenTable):
         """Refuse an object store that is seen not to keep conditional creates; see `OpenTable`."""
         self.committer.probe(path)
 
-    def _refusal(self, step: Step) -> str | None:
+    def refusal(self, step: Step) -> str | None:
         """Why one step is not carried out on the table as loaded last, or None."""
         snapshot = self.snapshot
         if step.change is not None and supports(snapshot.protocol, "inCommitTimestamp"):
@@ -299,7 +310,7 @@ class DeltaTable(OpenTable):
             CorruptFile: a commit cannot be read.
         """
         blocked = super().blocked(plan)
-        reasons = [reason for step in plan.steps if (reason := self._refusal(step))]
+        reasons = [reason for step in plan.steps if (reason := self.refusal(step))]
         clients = self.clients(self._new_features(plan))
         lost = [client for client in clients if client.lacks]
         reasons += [
@@ -372,7 +383,7 @@ class DeltaTable(OpenTable):
             Refused: the table must not be written to any more, or not this.
         """
         assert step.change is not None
-        if reason := self.read_only_reason() or self._refusal(step):
+        if reason := self.read_only_reason() or self.refusal(step):
             raise Refused(f"Cannot commit to {self.name}: {reason}")
         commit = bind(
             step.change,

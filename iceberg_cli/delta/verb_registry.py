@@ -10,6 +10,7 @@ VERBS: Final = Verbs(
     "iceberg_cli.delta.verbs",
     "expire-snapshots",
     "rewrite-manifests",
+    "rewrite-data-files",
     "merge-dvs",
     "upgrade-v3",
     "assign-row-ids",

@@ -38,6 +38,7 @@ reason = "litigation hold"
 BY_DEFAULT: dict[tuple[str, str], dict[str, Any]] = {
     ("expire-snapshots", "iceberg"): {"keep_writer_state": True},
     ("rewrite-data-files", "iceberg"): {"processes": 1, "no_assign_row_ids": True},
+    ("rewrite-data-files", "delta"): {"processes": 1},
 }
 
 

@@ -14,6 +14,7 @@ from json.encoder import encode_basestring
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -427,3 +428,24 @@ def _objects(column: Any, name: str) -> list[str | None]:
         f"{{{','.join(filter(None, values))}}}" if valid else None
         for valid, *values in zip(there, *fields, strict=True)
     ]
+
+
+def removes_of(adds: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
+    """The removes of n adds, as Delta Lake writes them; the time is the commit's.
+
+    Args:
+        adds: as the table has them.
+        rows: of each file.
+    """
+    count = adds.num_rows
+    columns = {name: adds.column(name) for name in REMOVE.names if name in adds.schema.names}
+    columns["deletionTimestamp"] = pa.nulls(count, pa.int64())
+    columns["extendedFileMetadata"] = pa.array([True] * count)
+    columns["stats"] = pa.array([f'{{"numRecords":{number}}}' for number in rows.tolist()], pa.string())
+    return without_data_change(pa.table([columns[name] for name in REMOVE.names], schema=REMOVE), REMOVE)
+
+
+def without_data_change(files: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same with `dataChange` false."""
+    index = schema.get_field_index("dataChange")
+    return files.set_column(index, "dataChange", pa.array([False] * files.num_rows, pa.bool_()))

@@ -166,6 +166,7 @@ def test_plan_without_a_verb_surveys_what_the_format_has(visits: str) -> None:
     assert operations == {
         "expire-snapshots",
         "rewrite-manifests",
+        "rewrite-data-files",
         "merge-dvs",
         "upgrade-v3",
         "assign-row-ids",

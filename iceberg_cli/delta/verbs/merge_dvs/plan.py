@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from iceberg_cli.delta.commit import CommitDraft
 from iceberg_cli.delta.ownership import DELETION_VECTOR
+from iceberg_cli.delta.spec.columns import removes_of
 from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.row_ids import (
     ENABLED,
@@ -350,7 +351,7 @@ def _step(
     }
     if snapshot.metadata.property_bool(ENABLED, default=False):
         info["tags"] = {PRESERVED: "true"}
-    removes = rules.removes_of(before, vectors.rows[moved])
+    removes = removes_of(before, vectors.rows[moved])
     counts = {
         "rewritten_deletion_vectors_count": count,
         "rewritten_deletion_vector_files_count": int(choice.files.sum()),

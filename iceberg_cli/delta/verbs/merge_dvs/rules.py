@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.spec.columns import ADD, DELETION_VECTOR, REMOVE
+from iceberg_cli.delta.spec.columns import ADD, DELETION_VECTOR, without_data_change
 from iceberg_cli.delta.spec.paths import dv_path_column
 from iceberg_cli.delta.spec.row_ids import UNKNOWN, record_counts
 from iceberg_cli.delta.spec.vectors import FIRST_OFFSET, FRAME_BYTES
@@ -216,30 +216,9 @@ def with_vectors(adds: pa.Table, name: str, offsets: Sequence[int]) -> pa.Table:
     fields["offset"] = pa.array(offsets, pa.int32())
     columns = [fields[field.name] for field in DELETION_VECTOR]
     vectors = pa.StructArray.from_arrays(columns, fields=list(DELETION_VECTOR))
-    return _unchanged(
+    return without_data_change(
         adds.set_column(ADD.get_field_index("deletionVector"), ADD.field("deletionVector"), vectors), ADD
     )
-
-
-def removes_of(adds: pa.Table, rows: Int64s) -> pa.Table:
-    """The removes of n adds, as Delta Lake writes them; the time is the commit's.
-
-    Args:
-        adds: as the table has them.
-        rows: of each file.
-    """
-    count = adds.num_rows
-    columns = {name: adds.column(name) for name in REMOVE.names if name in adds.schema.names}
-    columns["deletionTimestamp"] = pa.nulls(count, pa.int64())
-    columns["extendedFileMetadata"] = pa.array([True] * count)
-    columns["stats"] = pa.array([f'{{"numRecords":{number}}}' for number in rows.tolist()], pa.string())
-    return _unchanged(pa.table([columns[name] for name in REMOVE.names], schema=REMOVE), REMOVE)
-
-
-def _unchanged(files: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same with `dataChange` false."""
-    index = schema.get_field_index("dataChange")
-    return files.set_column(index, "dataChange", pa.array([False] * files.num_rows, pa.bool_()))
 
 
 def _numbers(adds: pa.Table, name: str, default: int) -> Int64s:

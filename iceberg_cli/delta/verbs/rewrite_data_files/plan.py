@@ -1,0 +1,262 @@
+"""rewrite-data-files on Delta: which groups of data files are rewritten, and why the others are not.
+
+Spec: Delta protocol, "Add File and Remove File", "Deletion Vectors", "Partition Value Serialization".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.delta.commit import CommitDraft
+from iceberg_cli.delta.spec.columns import DELETION_VECTOR, dv_ids
+from iceberg_cli.delta.spec.paths import physical_column
+from iceberg_cli.delta.spec.protocol import FILES_DEFAULT_MS, FILES_PROPERTY, Metadata, schema_fields
+from iceberg_cli.delta.spec.row_ids import UNKNOWN, record_counts
+from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.spec.statistics_columns import physical_name
+from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs.rewrite_data_files.batch import batch_of, changed
+from iceberg_cli.delta.verbs.rewrite_data_files.policy import VERB_NAME, RewriteDataFiles
+from iceberg_cli.delta.verbs.rewrite_data_files.settings import compaction_of, obstacles
+from iceberg_cli.delta.verbs.rewrite_data_files.tasks import tasks_of
+from iceberg_cli.layout.choice import choose
+from iceberg_cli.layout.compaction import CompactionInputs, CompactionSettings, reason_text
+from iceberg_cli.layout.files import budget
+from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old
+from iceberg_cli.layout.rolling import Ints
+from iceberg_cli.operation.groups.ports import Batch, CommitPace, GroupTasks, GroupVerb
+from iceberg_cli.operation.groups.results import GroupResult
+from iceberg_cli.operation.ports import Build, Planned
+from iceberg_cli.plan.groups import FreedLater, Groups
+from iceberg_cli.plan.plan import PARTITION, Change, Option, Plan, Step, Verdict
+from iceberg_cli.plan.text import age, count, size
+
+INPUTS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("group", pa.int64(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("log_path", pa.string(), nullable=False),
+        pa.field("record_count", pa.int64()),
+        pa.field("deletion_vector", DELETION_VECTOR),
+        pa.field("dv_id", pa.string()),
+        pa.field("base_row_id", pa.int64()),
+        pa.field("row_commit_version", pa.int64()),
+    ]
+)
+"""Of the files of groups: where they are, and what their adds say that must not have changed at the commit."""
+
+
+class RewriteDataFilesVerb(GroupVerb):
+    """Few files of a good size, without deletion vectors."""
+
+    name: Final = VERB_NAME
+    policy: Final = RewriteDataFiles
+    result_columns: Final = (
+        "rewritten_data_files_count",
+        "added_data_files_count",
+        "rewritten_bytes_count",
+        "added_bytes_count",
+        "removed_delete_files_count",
+        "rewritten_rows_count",
+        "dropped_rows_count",
+        "remapped_deletes_count",
+    )
+
+    def plan(
+        self,
+        table: DeltaTable,
+        policy: RewriteDataFiles,
+        *,
+        as_of_ms: int,
+        within: Plan | None = None,
+        earlier: Build | None = None,  # noqa: ARG002 - the groups of `within` are compared with the table as it is
+    ) -> Planned:
+        """The plan for the newest version; where there is another one, its groups, of which none is planned anew.
+
+        Raises:
+            UsageError: the policy makes no sense. CorruptFile: something that must be read cannot be read whole.
+        """
+        return Planned(plan=table.resolve(_plan(table, policy, as_of_ms=as_of_ms, within=within)))
+
+    def options(
+        self,
+        table: DeltaTable,
+        policy: RewriteDataFiles,
+        *,
+        as_of_ms: int,  # noqa: ARG002 - no age decides
+    ) -> Mapping[str, Option]:
+        """As `Verb`."""
+        return compaction_of(table.snapshot.metadata, policy)[1]
+
+    def tasks(self, table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> GroupTasks:
+        """As `GroupVerb`."""
+        return tasks_of(table, plan, numbers)
+
+    def pace(self, plan: Plan) -> CommitPace:
+        """As `GroupVerb`."""
+        policy = RewriteDataFiles.of_plan(plan)
+        return budget.pace_of(policy.commit_pace, policy.max_commits, single_commit=policy.single_commit)
+
+    def changed(self, table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:
+        """As `GroupVerb`."""
+        return changed(table, plan, numbers)
+
+    def batch(
+        self,
+        table: DeltaTable,
+        plan: Plan,
+        results: Sequence[GroupResult],
+        *,
+        committed: Collection[int],
+        earlier: Batch | None = None,  # noqa: ARG002 - the log is read no further than it was not read
+    ) -> Batch:
+        """As `GroupVerb`."""
+        return batch_of(table, plan, results, committed=committed)
+
+    def compares_rows(self, plan: Plan) -> bool:
+        """As `GroupVerb`."""
+        return not RewriteDataFiles.of_plan(plan).no_verify_rows
+
+
+VERB: Final = RewriteDataFilesVerb()
+
+
+def _plan(table: DeltaTable, policy: RewriteDataFiles, *, as_of_ms: int, within: Plan | None) -> Plan:
+    snapshot = table.snapshot
+    settings, options = compaction_of(snapshot.metadata, policy)
+    plan = Plan(
+        verb=VERB_NAME,
+        table=table.describe(),
+        base=table.base(),
+        as_of_ms=as_of_ms,
+        options=options,
+        policy=policy.to_json(),
+    )
+    if not len(snapshot.adds):
+        return replace(plan, not_applicable="the table has no data file")
+    blocked = obstacles(snapshot)
+    if within is not None:
+        if within.groups is None:  # it lists nothing
+            return within
+        return replace(within, blocked_by=(*blocked, *_no_room(table, policy, within.groups)))
+    groups, verdicts = _chosen(table, snapshot, settings)
+    plan = replace(plan, verdicts=verdicts, groups=groups)
+    if not len(groups):
+        return plan
+    draft = CommitDraft(adds=snapshot.adds)
+    refused = table.refusal(Step(name=VERB_NAME, change=Change(draft=draft)))
+    blocked += () if refused is None else (refused,)
+    blocked += (*_no_room(table, policy, groups), *library_too_old(table.engine))
+    return replace(
+        plan,
+        blocked_by=tuple(dict.fromkeys(blocked)),
+        steps=(Step(name=VERB_NAME),),
+        reason=f"{count(len(groups.inputs), 'data files')} of {size(groups.size_bytes)} where about "
+        f"{groups.sum_of('expected_files'):,} would do",
+        early="it rewrites rows, which is done by name, or where a policy file names it",
+    )
+
+
+def _no_room(table: DeltaTable, policy: RewriteDataFiles, groups: Groups) -> tuple[str, ...]:
+    """That the new files will not fit, as far as that can be seen."""
+    free_bytes, needed = table.storage.free_bytes(table.root), groups.peak_extra_bytes
+    if policy.unsafe_accept_space or free_bytes is None or needed <= free_bytes:
+        return ()
+    what = f"new files take about {size(needed)}, and {size(free_bytes)} are free where they go"
+    return (f"{what} (--unsafe-accept-space carries on)",)
+
+
+def _chosen(
+    table: DeltaTable, snapshot: Snapshot, settings: CompactionSettings
+) -> tuple[Groups, tuple[Verdict, ...]]:
+    adds = snapshot.adds.take(
+        pc.sort_indices(snapshot.adds, [("modificationTime", "ascending"), ("path", "ascending")])
+    ).combine_chunks()
+    codes, names = _partitions(adds, snapshot.metadata)
+    rows = record_counts(adds)
+    vectors = adds["deletionVector"].combine_chunks()
+    deleted = pc.fill_null(pc.struct_field(vectors, "cardinality"), 0).to_numpy().astype(np.int64)
+    found = choose(
+        CompactionInputs(
+            partition=codes,
+            size_bytes=adds["size"].to_numpy(),
+            record_count=np.maximum(rows, 0),
+            delete_files=np.asarray(vectors.is_valid().to_numpy(zero_copy_only=False), np.int64),
+            deleted_rows=deleted,
+            eligible=np.ones(len(adds), np.bool_),
+            moves=np.zeros(len(adds), np.bool_),
+        ),
+        settings,
+    )
+    own = adds.take(pa.array(found.file))
+    inputs = pa.table(
+        {
+            "group": pa.array(found.group, pa.int64()),
+            "path": physical_column(own["path"], table.root),
+            "size_bytes": own["size"],
+            "log_path": own["path"],
+            "record_count": pa.array(rows[found.file], mask=rows[found.file] == UNKNOWN),
+            "deletion_vector": own["deletionVector"],
+            "dv_id": dv_ids(own),
+            "base_row_id": own["baseRowId"],
+            "row_commit_version": own["defaultRowCommitVersion"],
+        },
+        schema=INPUTS_SCHEMA,
+    )
+    has_vector = len(own) - own["deletionVector"].null_count
+    kept_ms = snapshot.metadata.property_interval_ms(FILES_PROPERTY, FILES_DEFAULT_MS)
+    freed = FreedLater(
+        int(pc.sum(own["size"]).as_py() or 0),
+        f"the tombstones of this are {age(kept_ms)} old",
+    )
+    groups = Groups(
+        rows=group_rows(found, names.__getitem__, inputs["path"]),
+        inputs=inputs,
+        base={"version": str(snapshot.version)},
+        deletes_applied=has_vector,
+        delete_files_that_go=0,
+        comes_back=(freed,) if len(own) else (),
+        expected_duration_ms=expected_duration_ms(table, VERB_NAME, inputs["size_bytes"]),
+    )
+    verdicts = tuple(
+        Verdict(
+            subject=PARTITION,
+            id=names[int(code)],
+            keep=True,
+            reason=reason_text(found.reasons, row, settings, fits_nothing=not len(found.groups.files)),
+        )
+        for row, code in enumerate(found.reasons.partition.tolist())
+    )
+    return groups, verdicts
+
+
+def _partitions(adds: pa.Table, metadata: Metadata) -> tuple[Ints, list[str]]:
+    """A code for the partition of each file, and the name of each: files of one have the same texts in the log.
+
+    The empty text is null, as the protocol has it. One value that is spelled in two ways is taken for two: nothing that
+    is not equal becomes one.
+    """
+    by_name = {field["name"]: physical_name(field) for field in schema_fields(metadata)}
+    codes = np.zeros(len(adds), np.int64)
+    texts = []
+    for name in metadata.partition_columns:
+        own = pc.map_lookup(adds["partitionValues"].combine_chunks(), by_name.get(name, name), "first")
+        own = pc.if_else(pc.equal(own, ""), pa.scalar(None, pa.string()), own)
+        encoded = own.dictionary_encode(null_encoding="encode")
+        width = len(encoded.dictionary) + 1
+        codes = np.unique(codes * width + encoded.indices.to_numpy(), return_inverse=True)[1]
+        texts.append((name, own))
+    first = np.unique(codes, return_index=True)[1] if len(codes) else codes
+    names = ["/".join(f"{name}={_shown(own[int(row)].as_py())}" for name, own in texts) for row in first]
+    return codes, names
+
+
+def _shown(text: str | None) -> str:
+    return "null" if text is None else text

@@ -1,0 +1,211 @@
+"""The rows of one group of data files, written anew: read without deleted ones, written to new files, and proved.
+
+Rows keep their order: by their file, and their position in it. One output is open at a time. What is held of rows is
+bounded, and so is what a finished file is read back by.
+
+Spec: Delta protocol, "Deletion Vectors", "Row Tracking", "Column Mapping".
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from iceberg_cli.delta.rows.file_statistics import FileStatistics
+from iceberg_cli.delta.rows.parquet_files import ParquetFiles
+from iceberg_cli.delta.rows.stored_rows import InputFile, RowIdColumns, StoredRowReader
+from iceberg_cli.delta.rows.table_columns import file_schema
+from iceberg_cli.delta.verbs.rewrite_data_files.group import GroupTask, OutputFile, RewrittenGroup
+from iceberg_cli.encoding.projection import Field
+from iceberg_cli.encoding.row_batches import BATCH_BYTES
+from iceberg_cli.encoding.schema_fit import MisfitError, fit
+from iceberg_cli.engines import FileParts
+from iceberg_cli.engines.read_ahead import AHEAD_BYTES
+from iceberg_cli.errors import CorruptFile, Refused, TakenOver, TooLittleMemory
+from iceberg_cli.layout.files.inputs import inputs_ahead
+from iceberg_cli.layout.files.partition_writer import FinishedFile, NewFiles, PartitionWriter, Piece, RowsRead
+from iceberg_cli.operation.groups.creator import Creator, Written
+
+_SHARES: Final = 3  # of memory: rows that are held, what they are encoded into, and what is read meanwhile
+_WAITING: Final = 4  # of what is read meanwhile: files before their turn
+_MOST_HELD_BYTES: Final = 1 << 30  # a column of text has no more than 2 GiB in one piece
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFilePlace:
+    """Where new files are: in a folder below the table's root."""
+
+    root: str
+
+    def __call__(self, folder: str, name: str) -> str:
+        """The path of a file."""
+        return f"{self.root}/{folder}part-{name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRewriter:
+    """Writes the rows of a group anew, where an engine runs it; all groups of an operation share one.
+
+    Args:
+        root: of the table.
+        fields: of the table, see `stored_columns`.
+        by_ids: whether columns are found by their ids alone.
+        row_ids: where rows keep their ids; None: they have none.
+        codec: of new files.
+        statistics: of new files, see `statistics_type`.
+        table_digest: see `RewrittenGroup`.
+        memory_bytes: for all that is held of one group at a time, about.
+        side_by_side: groups that share what memory there is.
+        is_proved: whether rows are read back and compared, or counted alone.
+        threads: that read small inputs before their turn.
+    """
+
+    root: str
+    fields: tuple[Field, ...]
+    by_ids: bool
+    row_ids: RowIdColumns | None
+    codec: str
+    statistics: pa.StructType
+    table_digest: str
+    memory_bytes: int
+    side_by_side: int
+    is_proved: bool
+    threads: int
+
+    def __call__(self, creator: Creator, task: GroupTask) -> Written:
+        """Write the rows of a group anew, and say what was written.
+
+        Raises:
+            CorruptFile: an input cannot be read, is gone, or is not what the log says; or an output is not what was
+            written. TooLittleMemory: an input has too many columns. BackendUnavailable.
+        """
+        try:
+            result = self.rewritten(creator, task)
+        except FileNotFoundError as error:
+            path = error.filename or task.inputs[0].path
+            raise CorruptFile(path, None, "the table needs this file and it is not there") from error
+        except (TakenOver, TooLittleMemory):
+            raise
+        except Refused as error:
+            reason = f"it is rewritten with a file that is not read here: {error.message}. {error.next_step}"
+            raise CorruptFile(task.inputs[0].path, None, reason) from error
+        return Written(paths=tuple(each.path for each in result.outputs), content=result.to_json())
+
+    def rewritten(self, creator: Creator, task: GroupTask) -> RewrittenGroup:
+        """Write the rows of a group anew; see `__call__`.
+
+        On any error the output that is open is aborted. Outputs that were committed before stay, for whoever journals
+        them to discard.
+
+        Raises:
+            FileNotFoundError: an input is gone. Refused: one is encrypted.
+        """
+        return _Rewriting(self, creator, task).result()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of new files."""
+        own = [*file_schema(self.fields)]
+        return pa.schema([*own, *self.row_ids.fields()] if self.row_ids is not None else own)
+
+
+class _Rewriting:
+    """One group while it is written."""
+
+    def __init__(self, rewriter: GroupRewriter, creator: Creator, task: GroupTask) -> None:
+        self._rewriter, self._creator, self._task = rewriter, creator, task
+        self._schema = rewriter.schema
+        share = rewriter.memory_bytes // _SHARES
+        self._reader = StoredRowReader(
+            fields=rewriter.fields,
+            by_ids=rewriter.by_ids,
+            row_ids=rewriter.row_ids,
+            batch_bytes=BATCH_BYTES,
+            most_page_bytes=max(BATCH_BYTES, share),
+        )
+        self._files: NewFiles[FileStatistics] = NewFiles(
+            creator=creator,
+            writers=ParquetFiles(schema=self._schema, codec=rewriter.codec, statistics=rewriter.statistics),
+            place=NewFilePlace(root=rewriter.root),
+            expected_bytes=task.expected_bytes,
+            rolling=task.rolling,
+            order=None,
+            is_proved=rewriter.is_proved,
+            batch_bytes=BATCH_BYTES,
+            most_held_bytes=min(share, _MOST_HELD_BYTES),
+            read=RowsRead(left=sum(each.record_count or 0 for each in task.inputs)),
+        )
+        self._writer = PartitionWriter(self._files, task.folder, None)
+        self._input_rows: list[int] = []
+
+    def result(self) -> RewrittenGroup:
+        """Do all of it; see `GroupRewriter`."""
+        rewriter, task = self._rewriter, self._task
+        inputs = inputs_ahead(
+            self._creator.storage,
+            task.inputs,
+            threads=rewriter.threads,
+            most_bytes=min(AHEAD_BYTES, rewriter.memory_bytes // _SHARES // _WAITING),
+        )
+        try:
+            with closing(inputs):
+                for number, (file, parts) in enumerate(inputs):
+                    self._add(number, file, parts)
+                    # While no input is open: pages of all columns of both take memory.
+                    self._files.check()
+            self._writer.end()
+            self._files.check()
+        except BaseException:
+            self._writer.abort()
+            raise
+        outputs = [_output(self._files.finished[number]) for number in sorted(self._files.finished)]
+        read, written = self._files.read, sum(each.record_count for each in outputs)
+        if read.live != written:
+            reason = f"{read.live} rows of the group are live, {written} were written"
+            raise CorruptFile(task.inputs[0].path, "rows", reason)
+        return RewrittenGroup(
+            outputs=tuple(outputs),
+            input_rows=tuple(self._input_rows),
+            rows_deleted=read.read - read.live,
+            rows_written=written,
+            table_digest=rewriter.table_digest,
+            proof=self._files.proof if rewriter.is_proved else None,
+        )
+
+    def _add(self, number: int, file: InputFile, parts: FileParts) -> None:
+        """Take the live rows of an input, and write the row groups that they complete."""
+        read = self._files.read
+        before = read.read
+        try:
+            for batch in self._reader(file, parts):
+                read.left = max(0, read.left - batch.count)
+                read.read += batch.count
+                read.live += len(batch.positions)
+                if len(batch.positions):
+                    inputs = np.full(len(batch.positions), number, np.int64)
+                    rows = self._fitted(batch.rows, file.path)
+                    self._writer.add(Piece(inputs, batch.positions, rows))
+        except TooLittleMemory as error:
+            mebibytes = -(-error.needed_bytes * _SHARES * self._rewriter.side_by_side // (1 << 20))
+            error.next_step = f"Run it with --memory {mebibytes}MiB, or with fewer --processes."
+            raise
+        self._input_rows.append(read.read - before)
+
+    def _fitted(self, rows: pa.Table, path: str) -> pa.Table:
+        try:
+            return fit(rows, self._schema)
+        except MisfitError as error:
+            raise CorruptFile(path, "rows", str(error)) from error
+
+
+def _output(file: FinishedFile[FileStatistics]) -> OutputFile:
+    return OutputFile(
+        path=file.path,
+        size_bytes=file.size_bytes,
+        record_count=file.measured.record_count,
+        stats=file.measured.json,
+    )

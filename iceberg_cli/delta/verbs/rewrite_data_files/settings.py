@@ -1,0 +1,169 @@
+"""What a rewrite of data files goes by: its policy, the table's properties, and documented defaults, in this order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Final, cast
+
+from iceberg_cli.delta.rows.table_columns import MODE, stored_columns
+from iceberg_cli.delta.spec.features import supports
+from iceberg_cli.delta.spec.protocol import Metadata
+from iceberg_cli.delta.spec.row_ids import ENABLED, FEATURE, MATERIALIZED, SUSPENDED, ids_problem
+from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
+from iceberg_cli.encoding.projection import Field, ListOf, MapOf, StructOf
+from iceberg_cli.errors import UsageError
+from iceberg_cli.layout.compaction import CompactionSettings, GroupOrder, compaction_settings
+from iceberg_cli.layout.files import budget
+from iceberg_cli.plan.plan import Option
+from iceberg_cli.plan.text import size_bytes
+
+TARGET: Final = "delta.targetFileSize"
+_DEFAULT_TARGET_BYTES: Final = 1 << 30  # as Delta Spark: it would rewrite smaller ones again
+_DELETE_RATIO: Final = 0.05
+_CLUSTERING: Final = "delta.clustering"
+_UNIFORM: Final = "delta.universalFormat.enabledFormats"
+_COMPAT: Final = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2", "delta.enableIcebergCompatV3")
+_IN_FILES: Final = "materializePartitionColumns"
+# Of the configuration, what decides how files are written and what rows in them are.
+_DECIDES: Final = (
+    MODE, ENABLED, SUSPENDED, _UNIFORM, *_COMPAT, *(name for name, _ in MATERIALIZED),
+    "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns",
+)  # fmt: skip
+
+
+def compaction_of(
+    metadata: Metadata, policy: RewriteDataFiles
+) -> tuple[CompactionSettings, Mapping[str, Option]]:
+    """Which files are chosen, and the options that say so.
+
+    Raises:
+        UsageError: sizes do not go together.
+    """
+    target = policy.chosen("target_size", _DEFAULT_TARGET_BYTES)
+    if policy.target_size is None and (text := metadata.configuration.get(TARGET)) is not None:
+        target = Option(
+            value=size_bytes(text.strip(), f"table property {TARGET}"), source=f"table property {TARGET}"
+        )
+    memory_bytes = budget.memory_of(policy.bytes_of("memory"))
+    try:
+        settings = compaction_settings(
+            target.value,
+            min_bytes=policy.bytes_of("min_size"),
+            max_bytes=policy.bytes_of("max_size"),
+            min_input_files=policy.chosen("min_input_files", 5).value,
+            delete_ratio=policy.chosen("delete_ratio", _DELETE_RATIO).value,
+            rewrite_all=policy.rewrite_all,
+            max_group_bytes=policy.bytes_of("max_group_size"),
+            max_files=policy.max_files,
+            max_rewrite_bytes=policy.bytes_of("max_rewrite_bytes"),
+            group_order=cast("GroupOrder | None", policy.group_order),
+            processes=budget.processes_of(policy.processes, memory_bytes),
+        )
+    except ValueError as error:
+        raise UsageError(f"--{error}") from error
+    commits = 1 if policy.single_commit else budget.DEFAULT_COMMITS
+    options = {
+        "target_size_bytes": target,
+        "min_size_bytes": policy.chosen("min_size", settings.min_bytes),
+        "max_size_bytes": policy.chosen("max_size", settings.max_bytes),
+        "min_input_files": policy.chosen("min_input_files", settings.min_input_files),
+        "delete_ratio": policy.chosen("delete_ratio", _DELETE_RATIO),
+        "rewrite_all": policy.chosen("rewrite_all"),
+        "max_group_size_bytes": policy.chosen("max_group_size", settings.max_group_bytes),
+        "max_files": policy.chosen("max_files"),
+        "max_rewrite_bytes": policy.chosen("max_rewrite_bytes"),
+        "group_order": policy.chosen("group_order"),
+        "commit_every": policy.chosen("commit_every"),
+        "max_commits": policy.chosen("max_commits", commits),
+        "single_commit": policy.chosen("single_commit"),
+        # What this machine has decides where nobody says, and a plan is the same on each.
+        "processes": policy.chosen("processes"),
+        "memory_bytes": policy.chosen("memory"),
+        "no_verify_rows": policy.chosen("no_verify_rows"),
+    }
+    return settings, options
+
+
+def keeps_row_ids(snapshot: Snapshot) -> bool:
+    """Whether rows have ids, which stay theirs."""
+    return supports(snapshot.protocol, FEATURE) and snapshot.metadata.property_bool(ENABLED, default=False)
+
+
+def table_digest(snapshot: Snapshot) -> str:
+    """Of all that decides how files are written: where it is another one, files that were written are not committed."""
+    metadata = snapshot.metadata.with_plain_schema()
+    value = {
+        "id": metadata.id,
+        "schema": metadata.schema_string,
+        "partition_columns": metadata.partition_columns,
+        "protocol": snapshot.protocol.to_json(),
+        "configuration": {name: metadata.configuration.get(name) for name in _DECIDES},
+        "clustering": snapshot.domains.get(_CLUSTERING),
+    }
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def obstacles(snapshot: Snapshot) -> tuple[str, ...]:
+    """Why the table's files are not written here, in words.
+
+    Raises:
+        CorruptFile: the schema is none. InvalidMetadata: a type is none.
+    """
+    metadata, reasons = snapshot.metadata, []
+    fields = stored_columns(metadata)
+    if not fields:
+        reasons.append("it has no columns besides those of its partitions, so its files have none")
+    if unreadable := sorted(name for field in fields for name in _unreadable(field, "")):
+        reasons.append(f"values of {', '.join(unreadable)} have a type that is not written here")
+    if snapshot.domains.get(_CLUSTERING) is not None:
+        reasons.append(
+            "it is clustered: files that are packed would not be; OPTIMIZE of Delta Spark keeps that"
+        )
+    if formats := metadata.configuration.get(_UNIFORM):
+        reasons.append(f"{_UNIFORM} is {formats}: its Iceberg metadata would be a version behind")
+    reasons += [
+        f"{name} is true, which asks for files that are not written here"
+        for name in _COMPAT
+        if metadata.property_bool(name, default=False)
+    ]
+    if supports(snapshot.protocol, _IN_FILES):
+        reasons.append(f"the table feature {_IN_FILES} asks for files that are not written here")
+    if supports(snapshot.protocol, FEATURE):
+        reasons += _ids_obstacles(snapshot)
+    return tuple(reasons)
+
+
+def _ids_obstacles(snapshot: Snapshot) -> list[str]:
+    metadata = snapshot.metadata
+    if metadata.property_bool(SUSPENDED, default=False):
+        return [f"{SUSPENDED} is true: rows would lose their ids"]
+    reasons = []
+    if metadata.property_bool(ENABLED, default=False):
+        reasons += [
+            f"{ENABLED} is true, and {name} is not set: the ids of rows have no column"
+            for name, _ in MATERIALIZED
+            if not metadata.configuration.get(name)
+        ]
+        if snapshot.adds["baseRowId"].null_count or snapshot.adds["defaultRowCommitVersion"].null_count:
+            reasons.append(
+                "files have no row ids though row tracking is enabled: `inspect --check` shows which"
+            )
+    problem = ids_problem(snapshot)
+    return reasons if problem is None else [*reasons, problem]
+
+
+def _unreadable(field: Field, above: str) -> list[str]:
+    name = above + field.name
+    if not field.is_readable:
+        return [name]
+    match field.type:
+        case StructOf(fields=fields):
+            return [each for inner in fields for each in _unreadable(inner, f"{name}.")]
+        case ListOf(element=element):
+            return _unreadable(element, f"{name}.")
+        case MapOf(key=key, value=value):
+            return [*_unreadable(key, f"{name}."), *_unreadable(value, f"{name}.")]
+    return []

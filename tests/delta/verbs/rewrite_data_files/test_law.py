@@ -1,0 +1,184 @@
+"""Rows, and their ids, are the same before and after; by a reader that replays the log, and by other engines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+import pytest
+
+import iceberg_cli as ic
+from iceberg_cli.delta.verbs.rewrite_data_files.plan import VERB
+from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
+from iceberg_cli.errors import CommitConflict
+from iceberg_cli.formats.open import open_table
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.operation.runtime import system_runtime
+from iceberg_cli.plan.events import COMMIT, AnyEvent, PhaseBegun
+from iceberg_cli.plan.report import Report
+from iceberg_cli.testing.delta_rows import deleted_positions, rows_of, state_of
+from tests.budget import few_or_many, some
+from tests.delta.verbs.rewrite_data_files.drawn import DrawnTable, drawn_table
+
+HISTORIES = range(1_000_000)
+NOW_MS = 1_900_000_000_000
+
+
+def rewritten(root: Path, *, at_commit: Callable[[], None] = lambda: None, **options: Any) -> Report | None:
+    """The report of a run; None where nothing was to be done.
+
+    Args:
+        root: of the table.
+        at_commit: what another writer does before each try to commit.
+        options: of the policy.
+    """
+
+    def see(event: AnyEvent) -> None:
+        if isinstance(event, PhaseBegun) and event.phase == COMMIT:
+            at_commit()
+
+    table = open_table(str(root), storage_options={}, catalog_config=None, on_event=see)
+    planned = VERB.plan(table, RewriteDataFiles(processes=1, **options), as_of_ms=NOW_MS)
+    assert planned.plan.blocked_by == ()
+    if not planned.plan.due:
+        return None
+    runtime = system_runtime(on_event=see, host="test", process_id=1)
+    return apply(planned, table, VERB, replace(runtime, sleep_ms=lambda _: None))
+
+
+def check_versions(root: Path, since: int) -> None:
+    """Of each version of ours: no data is changed, and statistics are what the rows of its files say."""
+    for path in sorted((root / "_delta_log").glob("*.json")):
+        actions = [json.loads(line) for line in path.read_text().splitlines()]
+        if int(path.stem) <= since or actions[0]["commitInfo"]["operation"] != "OPTIMIZE":
+            continue
+        before = state_of(root, int(path.stem) - 1)
+        for action in actions:
+            ((kind, body),) = action.items()
+            assert kind in ("commitInfo", "add", "remove", "domainMetadata")
+            if kind in ("add", "remove"):
+                assert body["dataChange"] is False
+            if kind == "remove":
+                vector = body.get("deletionVector")
+                (add,) = (each for each in before.adds.values() if each["path"] == body["path"])
+                assert vector == add.get("deletionVector")
+            if kind == "add":
+                check_statistics(root, body)
+
+
+def check_statistics(root: Path, add: dict[str, Any]) -> None:
+    """Counts are those of the file, and no value is outside of its bounds."""
+    stats = json.loads(add["stats"])
+    table = pq.ParquetFile(root / unquote(add["path"])).read()
+    assert stats["numRecords"] == len(table)
+    for name, nulls in stats.get("nullCount", {}).items():
+        if isinstance(nulls, int):
+            assert nulls == table.column(name).null_count, name
+    for name, least in stats.get("minValues", {}).items():
+        values = [each for each in table.column(name).to_pylist() if each is not None]
+        if isinstance(least, (int, float)) and values:
+            assert float(least) <= min(map(float, values)), name
+            assert float(stats["maxValues"][name]) >= max(map(float, values)), name
+        elif isinstance(least, str) and isinstance(values[0], str):
+            greatest = stats["maxValues"].get(name)
+            assert least.encode() <= min(each.encode() for each in values)
+            assert greatest is None or greatest.encode() >= max(each.encode() for each in values)
+        elif isinstance(least, str):
+            assert least[:10] <= min(each.isoformat()[:10] for each in values)
+            assert stats["maxValues"][name][:10] >= max(each.isoformat()[:10] for each in values)
+
+
+@few_or_many(30, many=150, all_of=2_000)
+def test_rows_and_their_ids_stay_what_they_are(budget: int, tmp_path: Path) -> None:
+    for seed in some(HISTORIES, budget):
+        root = tmp_path / str(seed)
+        table = drawn_table(root, seed)
+        before = rows_of(root)
+        report = rewritten(root, rewrite_all=True)
+        assert rows_of(root) == before, seed
+        check_versions(root, table.version)
+        if report is not None:
+            assert report.status == "done", (seed, report)
+            assert not any(add.get("deletionVector") for add in state_of(root).adds.values()), seed
+
+
+@few_or_many(20, many=100, all_of=500)
+def test_they_do_beside_another_writer(budget: int, tmp_path: Path) -> None:
+    """Who commits right before ours, and maybe again before the next try."""
+    for seed in some(HISTORIES, budget):
+        root = tmp_path / str(seed)
+        table = drawn_table(root, seed)
+        writer = Writer(table)
+        since = table.version
+        options = {"rewrite_all": True, "commit_every": "1B", "max_group_size": 4096, "target_size": 4096}
+        with suppress(CommitConflict):
+            rewritten(root, at_commit=writer.commit, **options)
+        assert rows_of(root) == writer.rows_now(), seed
+        check_versions(root, since)
+
+
+class Writer:
+    """Another writer of a table, which knows what others have committed."""
+
+    def __init__(self, table: DrawnTable) -> None:
+        self._table = table
+        self._rows = rows_of(table.root)
+
+    def commit(self) -> None:
+        """Do something, now and then nothing; what others did since must have changed no row."""
+        table = self._table
+        assert rows_of(table.root) == self._rows
+        if table.drawn.random() < 0.7:
+            table.reload()
+            table.step()
+            self._rows = rows_of(table.root)
+
+    def rows_now(self) -> list[str]:
+        """The rows as it left them."""
+        return self._rows
+
+
+def test_deleted_rows_of_the_only_file_are_gone_and_so_is_the_file(tmp_path: Path) -> None:
+    """Hazard 6: removes alone, and the table reads empty."""
+    seed = next(
+        each
+        for each in range(200)
+        if (table := drawn_table(tmp_path / str(each), each)).live and table.tracking == "enabled"
+    )
+    root = tmp_path / str(seed)
+    table = drawn_table(tmp_path / "again", seed)
+    root = table.root
+    for _ in range(200):
+        if not rows_of(root):
+            break
+        table.delete_rows()
+    assert rows_of(root) == []
+    assert [len(deleted_positions(root, add)) > 0 for add in state_of(root).adds.values()]
+    report = rewritten(root)
+    assert report is not None
+    assert (report.status, report.counts["added_data_files_count"]) == ("done", 0)
+    assert (state_of(root).adds, rows_of(root)) == ({}, [])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_second_run_finds_nothing(seed: int, tmp_path: Path) -> None:
+    table = drawn_table(tmp_path / "t", seed)
+    for _ in range(6):
+        table.append()
+    assert rewritten(table.root, min_input_files=2) is not None
+    assert rewritten(table.root, min_input_files=2) is None
+
+
+def test_from_python_it_is_a_policy_of_delta(tmp_path: Path) -> None:
+    table = drawn_table(tmp_path / "t", 0)
+    for _ in range(6):
+        table.append()
+    opened = ic.open_table(str(table.root))
+    report = opened.apply(opened.plan(ic.delta.RewriteDataFiles(min_input_files=2)))
+    assert report.counts["rewritten_data_files_count"] > report.counts["added_data_files_count"] > 0

@@ -1,0 +1,159 @@
+"""What a plan says of a Delta table: what is blocked and why, and groups that another writer has changed."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iceberg_cli.delta.verbs.rewrite_data_files.plan import VERB
+from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
+from iceberg_cli.errors import CommitConflict
+from iceberg_cli.formats.open import open_table
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.testing.delta_rows import rows_of
+from iceberg_cli.testing.delta_writer import Action, a_domain, a_field, a_metadata, a_protocol_with
+from tests.cli.running import iceberg_cli
+from tests.delta.verbs.rewrite_data_files.drawn import DrawnTable
+from tests.delta.verbs.rewrite_data_files.test_law import NOW_MS, rewritten
+
+
+def a_table(root: Path, *, files: int = 6, tracking: str = "none", mode: str = "none") -> DrawnTable:
+    table = DrawnTable(root, random.Random(3), mode=mode, tracking=tracking)
+    table.found()
+    table.write([table.new_file(4) for _ in range(files)])
+    return table
+
+
+def plan_of(root: Path, **options: Any) -> Plan:
+    table = open_table(str(root), storage_options={}, catalog_config=None, on_event=lambda _: None)
+    return VERB.plan(table, RewriteDataFiles(**options), as_of_ms=NOW_MS).plan
+
+
+FEATURES = ("deletionVectors", "appendOnly", "invariants", "timestampNtz", "typeWidening", "columnMapping")
+
+
+def with_(*features: str, **configuration: str) -> Callable[[DrawnTable], list[Action]]:
+    def actions(table: DrawnTable) -> list[Action]:
+        table.configuration |= {
+            f"delta.{name.replace('_', '.')}": text for name, text in configuration.items()
+        }
+        return [a_protocol_with(*FEATURES, *features), table.metadata()]
+
+    return actions
+
+
+def variant(table: DrawnTable) -> list[Action]:
+    fields = json.loads(table.metadata()["metaData"]["schemaString"])["fields"]
+    return [
+        a_protocol_with(*FEATURES, "variantType"),
+        a_metadata(*fields, a_field("v", "variant"), configuration=table.configuration),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (with_("icebergCompatV2", enableIcebergCompatV2="true"), "delta.enableIcebergCompatV2 is true"),
+        (with_("icebergCompatV1", enableIcebergCompatV1="true"), "delta.enableIcebergCompatV1 is true"),
+        (with_(universalFormat_enabledFormats="iceberg"), "delta.universalFormat.enabledFormats is iceberg"),
+        (with_("materializePartitionColumns"), "the table feature materializePartitionColumns"),
+        (with_("rowTracking", "domainMetadata", rowTrackingSuspended="true"), "rows would lose their ids"),
+        (with_("rowTracking", "domainMetadata", enableRowTracking="true"), "have no column"),
+        (variant, "values of v have a type that is not written here"),
+        (
+            lambda _: [
+                a_protocol_with(*FEATURES, "clustering", "domainMetadata"),
+                a_domain(domain="delta.clustering", configuration='{"clusteringColumns":[["c1"]]}'),
+            ],
+            "it is clustered",
+        ),
+    ],
+)
+def test_what_new_files_would_not_keep_blocks_the_plan(
+    change: Callable[[DrawnTable], list[Action]], sentence: str, tmp_path: Path
+) -> None:
+    """D11, D13, D15, D16, D18, Z5"""
+    table = a_table(tmp_path / "t")
+    assert plan_of(table.root).blocked_by == ()
+    table.commit(change(table))
+    plan = plan_of(table.root)
+    assert plan.due
+    assert any(sentence in each for each in plan.blocked_by), plan.blocked_by
+    ran = iceberg_cli("rewrite-data-files", table.root, "--yes")
+    assert ran.code == 11
+    assert sentence.split(maxsplit=1)[0] in ran.err + ran.out
+
+
+@pytest.mark.parametrize("act", ["delete_rows", "evolve", "drop_file"])
+def test_a_group_that_another_writer_changed_is_left_to_the_next_run(act: str, tmp_path: Path) -> None:
+    """E2, E3, hazards 2, 13, 29, 30"""
+    table = a_table(tmp_path / "t", tracking="enabled", mode="name")
+    before: list[list[str]] = []
+
+    def other() -> None:
+        if not before:
+            getattr(table, act)()
+            before.append(rows_of(table.root))
+
+    with pytest.raises(CommitConflict):
+        rewritten(table.root, at_commit=other)
+    assert rows_of(table.root) == before[0]
+    assert not list(table.root.rglob("part-*.parquet"))  # what was written for it is gone
+    report = rewritten(table.root, rewrite_all=True)
+    assert report is not None
+    assert report.status == "done"
+    assert rows_of(table.root) == before[0]
+
+
+def test_appends_and_other_domains_meanwhile_change_nothing(tmp_path: Path) -> None:
+    """E3, E5: row ids are drawn above the mark that is there then; hazard 12."""
+    table = a_table(tmp_path / "t", tracking="enabled")
+
+    def other() -> None:
+        if table.version == 1:
+            table.append()
+            table.commit([a_domain()])
+
+    report = rewritten(table.root, at_commit=other)
+    assert report is not None
+    assert (report.status, [each["version"] for each in report.commits]) == ("done", [table.version + 1])
+    table.reload()
+    spans = sorted((add["baseRowId"], json.loads(add["stats"])["numRecords"]) for add in table.live.values())
+    assert all(first + rows <= following for (first, rows), (following, _) in pairwise(spans))
+    assert table.mark == spans[-1][0] + spans[-1][1] - 1
+
+
+def test_sizes_are_those_of_the_table_or_as_delta_spark_counts(tmp_path: Path) -> None:
+    """D23"""
+    table = a_table(tmp_path / "t")
+    assert plan_of(table.root).options["target_size_bytes"].value == 1 << 30
+    table.configuration["delta.targetFileSize"] = "64mb"
+    table.commit([table.metadata()])
+    option = plan_of(table.root).options["target_size_bytes"]
+    assert (option.value, option.source) == (64_000_000, "table property delta.targetFileSize")
+
+
+def test_a_damaged_vector_leaves_out_its_group_alone(tmp_path: Path) -> None:
+    """D3, hazard 5"""
+    table = DrawnTable(tmp_path / "t", random.Random(5), partitioned=True)
+    table.found()
+    for part in ("x", "y"):
+        actions = [table.new_file(4) for _ in range(5)]
+        for action in actions:
+            action["add"]["partitionValues"] = {"part": part}
+        table.write(actions)
+    while not list(table.root.glob("*.bin")):
+        table.delete_rows()
+    (vector, *_) = table.root.glob("*.bin")
+    vector.write_bytes(vector.read_bytes()[:-3] + b"abc")
+    ran = iceberg_cli("rewrite-data-files", table.root, "--yes", "--format", "json")
+    assert ran.code == 15
+    assert (ran.json["status"], len(ran.json["failed_groups"]), len(ran.json["commits"])) == ("partial", 1, 1)
+    assert vector.name in ran.json["failed_groups"][0]["reason"]
+    assert len(list(table.root.rglob("part-*.parquet"))) == 1
