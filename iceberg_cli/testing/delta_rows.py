@@ -50,10 +50,15 @@ class LiteralState:
         return found
 
 
+def commits_of(root: Path) -> list[Path]:
+    """The commits in a log, in their order."""
+    return sorted(path for path in (root / "_delta_log").glob("*.json") if path.stem.isdigit())
+
+
 def state_of(root: Path, version: int | None = None) -> LiteralState:
     """The table as of a version, None: the newest."""
     state = LiteralState()
-    for path in sorted((root / "_delta_log").glob("*.json")):
+    for path in commits_of(root):
         if version is not None and int(path.stem) > version:
             break
         actions = [json.loads(line) for line in path.read_text().splitlines()]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +31,6 @@ from iceberg_cli.plan.plan import Change, Plan, Step
 COMMITTED_AS: Final = "OPTIMIZE"
 _CHANGED: Final = "the table has another schema, protocol or configuration by now"
 _PARAMETERS: Final = {"predicate": "[]", "auto": "false", "clusterBy": "[]", "zOrderBy": "[]"}
-_SAFE: Final = "/-_.~!*'()=+,;@$&"
 
 
 def changed(table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:
@@ -141,7 +139,7 @@ def _adds(
     modified = {path: info.modified_ms for path, info in zip(paths, found, strict=True) if info is not None}
     rows = [
         {
-            "path": quote(each.path.removeprefix(f"{table.root}/"), safe=_SAFE),
+            "path": each.log_path,
             "partitionValues": {name: text or None for name, text in values[first[number]]},
             "size": each.size_bytes,
             "modificationTime": modified.get(each.path, table.snapshot.timestamp_ms),

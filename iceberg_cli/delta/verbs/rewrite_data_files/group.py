@@ -12,7 +12,7 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.layout.rolling import Rolling
 from iceberg_cli.layout.row_proof import RowProof
 
-_OUTPUT: Final = {"path": str, "size_bytes": int, "record_count": int, "stats": str}
+_OUTPUT: Final = {"path": str, "log_path": str, "size_bytes": int, "record_count": int, "stats": str}
 _SHAPE: Final[Mapping[str, Any]] = {
     "outputs": [_OUTPUT],
     "input_rows": [int],
@@ -28,7 +28,8 @@ class GroupTask:
 
     Args:
         number: of the group in its operation.
-        folder: where its new files go, below the table's root; empty, or with a slash last.
+        folder: where its new files go, below the table's root, as the log spells it; empty, or with a slash last. One
+            that is spelled otherwise is another one to others: Delta Spark's VACUUM would delete the files in it.
         inputs: in the order of their rows.
         expected_bytes: of all outputs, about.
         rolling: where outputs end.
@@ -46,6 +47,7 @@ class OutputFile:
     """A new data file: its storage path, and what its add says."""
 
     path: str
+    log_path: str
     size_bytes: int
     record_count: int
     stats: str

@@ -19,6 +19,7 @@ from iceberg_cli.delta.rows.file_statistics import FileStatistics
 from iceberg_cli.delta.rows.parquet_files import ParquetFiles
 from iceberg_cli.delta.rows.stored_rows import InputFile, RowIdColumns, StoredRowReader
 from iceberg_cli.delta.rows.table_columns import file_schema
+from iceberg_cli.delta.spec.paths import decode
 from iceberg_cli.delta.verbs.rewrite_data_files.group import GroupTask, OutputFile, RewrittenGroup
 from iceberg_cli.encoding.projection import Field
 from iceberg_cli.encoding.row_batches import BATCH_BYTES
@@ -42,8 +43,8 @@ class NewFilePlace:
     root: str
 
     def __call__(self, folder: str, name: str) -> str:
-        """The path of a file."""
-        return f"{self.root}/{folder}part-{name}"
+        """The path of a file, by the folder as the log spells it."""
+        return f"{self.root}/{decode(folder)}part-{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +163,8 @@ class _Rewriting:
         except BaseException:
             self._writer.abort()
             raise
-        outputs = [_output(self._files.finished[number]) for number in sorted(self._files.finished)]
+        finished = [self._files.finished[number] for number in sorted(self._files.finished)]
+        outputs = [_output(each, task.folder) for each in finished]
         read, written = self._files.read, sum(each.record_count for each in outputs)
         if read.live != written:
             reason = f"{read.live} rows of the group are live, {written} were written"
@@ -202,9 +204,10 @@ class _Rewriting:
             raise CorruptFile(path, "rows", str(error)) from error
 
 
-def _output(file: FinishedFile[FileStatistics]) -> OutputFile:
+def _output(file: FinishedFile[FileStatistics], folder: str) -> OutputFile:
     return OutputFile(
         path=file.path,
+        log_path=folder + file.path.rpartition("/")[2],
         size_bytes=file.size_bytes,
         record_count=file.measured.record_count,
         stats=file.measured.json,

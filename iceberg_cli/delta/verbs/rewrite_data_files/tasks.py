@@ -14,7 +14,6 @@ from iceberg_cli.delta.rows.parquet_files import CODECS
 from iceberg_cli.delta.rows.stored_rows import InputFile, RowIdColumns
 from iceberg_cli.delta.rows.table_columns import MODE, stored_columns
 from iceberg_cli.delta.spec.features import supports
-from iceberg_cli.delta.spec.paths import decode
 from iceberg_cli.delta.spec.row_ids import MATERIALIZED
 from iceberg_cli.delta.spec.statistics_columns import statistics_type
 from iceberg_cli.delta.table import DeltaTable
@@ -128,9 +127,9 @@ def _input(row: dict[str, Any], frame: bytes) -> InputFile:
 
 
 def _folder(paths: Sequence[str]) -> str:
-    """Where files of a partition are below the table's root: where the first one is that is there itself."""
+    """Where new files go: where the first file of a group is that is below the table's root; see `GroupTask`."""
     own = next((path for path in paths if "/" in path and ":" not in path and not path.startswith("/")), "")
-    return decode(own[: own.rfind("/") + 1])
+    return own[: own.rfind("/") + 1]
 
 
 def _codec(table: DeltaTable, inputs: pa.Table) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iceberg_cli.testing.delta_rows import deleted_positions, state_of
+from iceberg_cli.testing.delta_rows import commits_of, deleted_positions, state_of
 from iceberg_cli.testing.delta_vectors import an_inline_vector
 from iceberg_cli.testing.delta_writer import (
     Action,
@@ -177,7 +177,7 @@ class DrawnTable:
             store_schema=False,
             compression=drawn.choice(["snappy", "zstd", "none"]),
         )
-        name = f"{drawn.choice(['', 'some folder/'])}f-{len(list(self.root.rglob('*.parquet')))}.parquet"
+        name = f"{drawn.choice(['', 'some folder/', 'ü 漢/'])}f-{len(list(self.root.rglob('*.parquet')))}.parquet"
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(sink.getvalue())
@@ -316,7 +316,7 @@ class DrawnTable:
         """Go on from what others committed."""
         state = state_of(self.root)
         self.live = {add["path"]: add for add in state.adds.values()}
-        self.version = max(int(path.stem) for path in (self.root / "_delta_log").glob("*.json"))
+        self.version = int(commits_of(self.root)[-1].stem)
         if (mark := state.domains.get("delta.rowTracking")) is not None:
             self.mark = json.loads(mark["configuration"])["rowIdHighWaterMark"]
 

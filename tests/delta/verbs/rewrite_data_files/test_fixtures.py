@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from iceberg_cli.testing.delta_rows import commits_of
 from tests.delta.inspect.test_sample import counted, duckdb_with_delta, sampled
 from tests.delta.verbs.rewrite_data_files.test_law import NOW_MS, check_versions, rewritten
 from tests.fixtures.delta_tables import a_copy, sound_tables
@@ -21,7 +22,7 @@ def test_rows_are_those_that_others_read_before(folder: str, tmp_path: Path) -> 
     root = a_copy(folder, tmp_path / "t")
     if reasons := obstacles_of(root):
         pytest.skip(f"blocked: {reasons[0][:80]}")
-    versions = sorted((root / "_delta_log").glob("*.json"))
+    versions = commits_of(root)
     ours = sampled(root)
     try:
         theirs = counted(by_kernel(root))
