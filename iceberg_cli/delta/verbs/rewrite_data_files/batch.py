@@ -101,31 +101,30 @@ def _in_order(groups: Mapping[int, RewrittenGroup], numbers: Any) -> list[Rewrit
 def _compared(snapshot: Snapshot, inputs: pa.Table) -> tuple[dict[int, str], Any]:
     """The groups that cannot be committed any more, each with the reason, and where inputs are among the adds."""
     adds = snapshot.adds
-    places = pc.fill_null(pc.index_in(inputs["log_path"], value_set=adds["path"].combine_chunks()), -1)
-    found = np.asarray(places.to_numpy())
-    there = adds.take(pa.array(np.maximum(found, 0))) if len(adds) else adds.schema.empty_table()
+    places = pc.fill_null(
+        pc.index_in(inputs["log_path"], value_set=adds["path"].combine_chunks()), -1
+    ).to_numpy()
+    gone = places < 0
+    there = adds.take(pa.array(np.where(gone, None, places), pa.int64()))
     dropped: dict[int, str] = {}
-    columns: list[tuple[Any, list[Any], list[Any]]] = []
-    if len(adds):
-        columns = [
-            ("is deleted from by now", inputs["dv_id"].to_pylist(), dv_ids(there).to_pylist()),
-            ("has other row ids by now", inputs["base_row_id"].to_pylist(), there["baseRowId"].to_pylist()),
-            (
-                "has another row commit version by now",
-                inputs["row_commit_version"].to_pylist(),
-                there["defaultRowCommitVersion"].to_pylist(),
-            ),
-            ("has another size by now", inputs["size_bytes"].to_pylist(), there["size"].to_pylist()),
-        ]
-    paths, numbers = inputs["path"].to_pylist(), inputs["group"].to_pylist()
-    for row, number in enumerate(numbers):
-        if found[row] < 0:
-            dropped.setdefault(number, f"{paths[row]} is not live any more")
-            continue
-        for reason, then, now in columns:
-            if then[row] != now[row]:
-                dropped.setdefault(number, f"{paths[row]} {reason}")
-    return dropped, found
+    for reason, differs in (
+        ("is not live any more", gone),
+        ("is deleted from by now", _differ(inputs["dv_id"], dv_ids(there))),
+        ("has other row ids by now", _differ(inputs["base_row_id"], there["baseRowId"])),
+        ("has other row ids by now", _differ(inputs["row_commit_version"], there["defaultRowCommitVersion"])),
+        ("has another size by now", _differ(inputs["size_bytes"], there["size"])),
+    ):
+        for row in np.flatnonzero(differs).tolist():
+            dropped.setdefault(inputs["group"][row].as_py(), f"{inputs['path'][row].as_py()} {reason}")
+    return dropped, places
+
+
+def _differ(one: pa.ChunkedArray, other: pa.Array | pa.ChunkedArray) -> Any:
+    """Where two columns have another value, or only one of them has none."""
+    is_same = pc.or_(pc.fill_null(pc.equal(one, other), False), pc.and_(one.is_null(), other.is_null()))  # noqa: FBT003
+    return ~np.asarray(
+        is_same.to_numpy(zero_copy_only=False) if isinstance(is_same, pa.Array) else is_same.to_numpy()
+    )
 
 
 def _adds(

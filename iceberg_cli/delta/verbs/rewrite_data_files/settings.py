@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from iceberg_cli.delta.rows.table_columns import MODE, stored_columns
+from iceberg_cli.delta.spec.columns import ADD
 from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.protocol import Metadata
 from iceberg_cli.delta.spec.row_ids import ENABLED, FEATURE, MATERIALIZED, SUSPENDED, ids_problem
@@ -113,6 +114,11 @@ def obstacles(snapshot: Snapshot) -> tuple[str, ...]:
         CorruptFile: the schema is none. InvalidMetadata: a type is none.
     """
     metadata, reasons = snapshot.metadata, []
+    unknown = [name for name in snapshot.adds.schema.names if name not in ADD.names]
+    if unknown:
+        reasons.append(
+            f"adds have {', '.join(unknown)}, which Delta's protocol does not name: new files would not"
+        )
     fields = stored_columns(metadata)
     if not fields:
         reasons.append("it has no columns besides those of its partitions, so its files have none")

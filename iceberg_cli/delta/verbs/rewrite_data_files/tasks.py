@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from iceberg_cli.delta.rows.data_files import vector_frames
 from iceberg_cli.delta.rows.parquet_files import CODECS
@@ -43,15 +42,13 @@ def tasks_of(table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> GroupTask
     inputs = plan.groups.inputs_of(numbers)
     frames, broken = _frames(table, inputs)
     rows = plan.groups.rows.to_pylist()
+    members: dict[int, list[tuple[dict[str, Any], bytes]]] = {}
+    for row, frame in zip(inputs.to_pylist(), frames, strict=True):
+        members.setdefault(row["group"], []).append((row, frame))
     groups: dict[int, GroupTask] = {}
-    for number in pc.unique(inputs["group"]).to_pylist():
+    for number, own in members.items():
         if number in broken:
             continue
-        own = [
-            (row, frame)
-            for row, frame in zip(inputs.to_pylist(), frames, strict=True)
-            if row["group"] == number
-        ]
         groups[number] = GroupTask(
             number=number,
             folder=_folder([row["log_path"] for row, _ in own]),

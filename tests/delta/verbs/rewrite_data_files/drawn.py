@@ -150,8 +150,8 @@ class DrawnTable:
 
     # -- files -----------------------------------------------------------------------------------------------------
 
-    def new_file(self, rows: int) -> Action:
-        """A file of drawn rows in a drawn partition."""
+    def new_file(self, rows: int, **more: Any) -> Action:
+        """A file of drawn rows in a drawn partition; `more` has further fields of its add."""
         drawn = self.drawn
         stored = [each for each in self.columns if each.name != "part"]
         if drawn.random() < 0.3:
@@ -192,7 +192,7 @@ class DrawnTable:
             others |= {"baseRowId": self.mark + 1, "defaultRowCommitVersion": self.version + 1}
             self.mark += rows
         is_counted = drawn.random() < 0.85 or self.tracking != "none"
-        return an_add(path=name.replace(" ", "%20"), rows=rows if is_counted else None, **others)
+        return an_add(path=name.replace(" ", "%20"), rows=rows if is_counted else None, **others, **more)
 
     def value(self, kind: Any) -> Any:  # noqa: PLR0911 - one for each type
         """A drawn value of a type, often null."""

@@ -65,6 +65,7 @@ def variant(table: DrawnTable) -> list[Action]:
         (with_("materializePartitionColumns"), "the table feature materializePartitionColumns"),
         (with_("rowTracking", "domainMetadata", rowTrackingSuspended="true"), "rows would lose their ids"),
         (with_("rowTracking", "domainMetadata", enableRowTracking="true"), "have no column"),
+        (lambda table: [table.new_file(2, note="x")], "adds have note, which Delta's protocol does not name"),
         (variant, "values of v have a type that is not written here"),
         (
             lambda _: [
