@@ -9,7 +9,7 @@ function __iceberg_cli_at --description 'Is it the command and the position, or 
         if test $awaiting = 1
             set awaiting 0
         else if string match -q -- '-*' $word
-            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --snapshots --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --strategy --branch --where --target-size --min-size --max-size --min-input-files --delete-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --output-spec --output-format --group-order --commit-every --max-commits --processes --memory --unsafe-ignore-property --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --sort-by --min-manifests --checkpoint --part-size --compact-log --older-than --retain-last --snapshot-id --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --operation --from --kind --policy --prices --jobs --sort --only --max-bytes
+            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --snapshots --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --strategy --branch --where --target-size --min-size --max-size --min-input-files --delete-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --output-spec --output-format --group-order --commit-every --max-commits --processes --memory --unsafe-ignore-property --older-than --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --sort-by --min-manifests --checkpoint --part-size --compact-log --retain-last --snapshot-id --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --operation --from --kind --policy --prices --jobs --sort --only --max-bytes
                 set awaiting 1
             end
         else if test -z "$command"
@@ -130,6 +130,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-accept-space -d 'Be
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-ignore-property -x -d 'Write files although this property of the table cannot be obeyed.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-ignore-upserts -d 'Move files by --output-spec though jobs write equality deletes for their partitions, which miss moved rows.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-strand-branches -d 'Commit although an audit branch, or a staged snapshot, can then not be published as it is.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l older-than -x -d 'Expire what is older; default: history.expire.max-snapshot-age-ms, else 5d.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l ref -x -k -a '(__iceberg_cli_several __iceberg_cli_ask refs)' -d 'These branches; default: main, then every other.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l share-ids -d 'Rows that main has too get main\'s ids; writes the manifests anew that hold them.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l batch-size -x -d 'Delta: files in one commit; default: 22,000.'
@@ -150,7 +151,6 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -l all-manifests -d 'Write ev
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l checkpoint -x -a 'classic v2' -d 'Delta: the kind of checkpoint; default: delta.checkpointPolicy.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l part-size -x -d 'Delta: actions in one sidecar of a V2 checkpoint; default: 50,000.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l compact-log -x -d 'Delta: also write a log compaction file for these versions, both included.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l older-than -x -d 'Expire what is older; default: history.expire.max-snapshot-age-ms, else 5d.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l retain-last -x -d 'Keep the newest N of each branch; default: history.expire.min-snapshots-to-keep, else 1.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l snapshot-id -x -k -a '(__iceberg_cli_several __iceberg_cli_ask snapshots)' -d 'Expire these snapshots. Alone, only the named ones go (Spark also applies the age rule); with --older-than or --retain-last, both.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l clean-metadata -d 'Also drop schemas and partition specs that nothing kept needs.'
@@ -423,6 +423,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l unsafe-accep
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l unsafe-ignore-property -x -d 'Write files although this property of the table cannot be obeyed.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l unsafe-ignore-upserts -d 'Move files by --output-spec though jobs write equality deletes for their partitions, which miss moved rows.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l unsafe-strand-branches -d 'Commit although an audit branch, or a staged snapshot, can then not be published as it is.'
+complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l older-than -x -d 'Delta: only files that were written before: writers change young ones the most.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -s n -l dry-run -d 'Show the plan, write nothing.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l exit-code -d 'With --dry-run: exit 3 if something is due.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l files -d 'Show each file that goes or is rewritten, with its size and the reason; as JSON, a line for each before the document\'s.'

@@ -341,6 +341,7 @@ WRITTEN: dict[str, dict[str, tuple[str, Any]]] = {
         "allow-writer-loss": ('"delta-rs:py-1.6.6"', ["delta-rs:py-1.6.6"]),
     },
     "rewrite-data-files": {
+        "older-than": ('"P7D"', NOW_MS - 7 * DAY_MS),
         "strategy": ('"bin-pack"', "bin-pack"),
         "branch": ('"audit"', "audit"),
         "where": ("\"day = '2026-11-01'\"", "day = '2026-11-01'"),
@@ -532,7 +533,7 @@ REFUSED = [
      "policy.toml: tables[0].merge-dvs.target-size must be between 4KiB and 1TiB, not '8', which is 8 bytes"),
     (ENTRY + "merge-dvs.target-size = 8",
      "policy.toml: tables[0].merge-dvs.target-size must be between 4KiB and 1TiB, not '8', which is 8 bytes"),
-    (ENTRY + 'merge-dvs.where = "day <"', "policy.toml: tables[0].merge-dvs: "),
+    (ENTRY + 'merge-dvs.where = "day <"', "policy.toml: tables[0].merge-dvs.where: cannot read 'day <': "),
     (ENTRY + 'expire-snapshots.older-than = "7 days"',
      ("policy.toml: tables[0].expire-snapshots.older-than: '7 days' is no time; write 2026-05-01T00:00:00Z, "
       "2026-05-01, epoch milliseconds, or a duration such as 7d")),

@@ -113,14 +113,16 @@ GIVEN: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "assign-row-ids-delta": ({"--batch-size": 5, "--count-rows": True}, {"batch_size": 5, "count_rows": True}),
     "rewrite-data-files-delta": (
         {
-            "--strategy": "bin-pack", "--target-size": "64MiB", "--min-size": "48MB", "--max-size": "100MiB",
+            "--strategy": "bin-pack", "--where": "day = '2026-11-01'", "--older-than": "7d",
+            "--target-size": "64MiB", "--min-size": "48MB", "--max-size": "100MiB",
             "--min-input-files": 3, "--delete-ratio": "0.25", "--rewrite-all": True, "--max-group-size": "1GiB",
             "--max-files": 500, "--max-rewrite-bytes": "2GiB", "--group-order": "bytes-desc", "--commit-every": "15m",
             "--max-commits": 4, "--processes": 2, "--memory": "512MiB", "--no-verify-rows": True,
             "--unsafe-accept-space": True,
         },
         {
-            "strategy": "bin-pack", "target_size_bytes": 64 << 20, "min_size_bytes": 48_000_000,
+            "strategy": "bin-pack", "where": "day = '2026-11-01'", "older_than_ms": NOW_MS - 7 * DAY_MS,
+            "target_size_bytes": 64 << 20, "min_size_bytes": 48_000_000,
             "max_size_bytes": 100 << 20, "min_input_files": 3, "delete_ratio": 0.25, "rewrite_all": True,
             "max_group_size_bytes": 1 << 30, "max_files": 500, "max_rewrite_bytes": 2 << 30,
             "group_order": "bytes-desc", "commit_every": "15m", "max_commits": 4, "single_commit": False,
@@ -170,7 +172,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "assign-row-ids-iceberg": {"refs": [], "share_ids": False},
     "assign-row-ids-delta": {"batch_size": None, "count_rows": False},
     "rewrite-data-files-delta": {
-        "strategy": None, "target_size_bytes": None, "min_size_bytes": None, "max_size_bytes": None,
+        "strategy": None, "where": None, "older_than_ms": None, "target_size_bytes": None, "min_size_bytes": None,
+        "max_size_bytes": None,
         "min_input_files": None, "delete_ratio": None, "rewrite_all": False, "max_group_size_bytes": None,
         "max_files": None, "max_rewrite_bytes": None, "group_order": None, "commit_every": None, "max_commits": None,
         "single_commit": False, "processes": None, "memory_bytes": None, "no_verify_rows": False,

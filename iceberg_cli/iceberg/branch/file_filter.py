@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.branch.where import Condition, value_of
+from iceberg_cli.iceberg.branch.literal_values import value_of
 from iceberg_cli.iceberg.spec.manifests.manifest import ManifestSource
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionField, PartitionSpec
@@ -29,6 +29,7 @@ from iceberg_cli.iceberg.spec.types.schema import NestedField, StructType, Type
 from iceberg_cli.iceberg.spec.types.single_value import decimal_parts, from_bytes, make_decimal
 from iceberg_cli.iceberg.spec.types.transforms import Transform, apply, parse, result_type
 from iceberg_cli.plan.text import did_you_mean
+from iceberg_cli.plan.where import Condition
 
 Bools = npt.NDArray[np.bool_]
 

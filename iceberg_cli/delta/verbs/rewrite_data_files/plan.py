@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from iceberg_cli.delta.commit import CommitDraft
 from iceberg_cli.delta.spec.columns import DELETION_VECTOR, dv_ids
 from iceberg_cli.delta.spec.paths import physical_column
-from iceberg_cli.delta.spec.protocol import FILES_DEFAULT_MS, FILES_PROPERTY, Metadata, schema_fields
+from iceberg_cli.delta.spec.protocol import FILES_DEFAULT_MS, FILES_PROPERTY
 from iceberg_cli.delta.spec.row_ids import UNKNOWN, record_counts
 from iceberg_cli.delta.spec.snapshot import Snapshot
-from iceberg_cli.delta.spec.statistics_columns import physical_name
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.rewrite_data_files.batch import batch_of, changed
+from iceberg_cli.delta.verbs.rewrite_data_files.partitions import chosen_files, partitions_of
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import VERB_NAME, RewriteDataFiles
 from iceberg_cli.delta.verbs.rewrite_data_files.settings import compaction_of, obstacles
 from iceberg_cli.delta.verbs.rewrite_data_files.tasks import tasks_of
@@ -29,13 +29,14 @@ from iceberg_cli.layout.choice import choose
 from iceberg_cli.layout.compaction import CompactionInputs, CompactionSettings, reason_text
 from iceberg_cli.layout.files import budget
 from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old
-from iceberg_cli.layout.rolling import Ints
+from iceberg_cli.layout.rolling import Bools
 from iceberg_cli.operation.groups.ports import Batch, CommitPace, GroupTasks, GroupVerb
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.groups import FreedLater, Groups
 from iceberg_cli.plan.plan import PARTITION, Change, Option, Plan, Step, Verdict
-from iceberg_cli.plan.text import age, count, size
+from iceberg_cli.plan.text import age, count, iso, size
+from iceberg_cli.plan.where import parse_where
 
 INPUTS_SCHEMA: Final = pa.schema(
     [
@@ -139,14 +140,15 @@ def _plan(table: DeltaTable, policy: RewriteDataFiles, *, as_of_ms: int, within:
         options=options,
         policy=policy.to_json(),
     )
-    if not len(snapshot.adds):
-        return replace(plan, not_applicable="the table has no data file")
+    eligible = _eligible(snapshot, policy)
+    if not eligible.any():
+        return replace(plan, not_applicable=f"the table has no data file{_which(policy)}")
     blocked = obstacles(snapshot)
     if within is not None:
         if within.groups is None:  # it lists nothing
             return within
         return replace(within, blocked_by=(*blocked, *_no_room(table, policy, within.groups)))
-    groups, verdicts = _chosen(table, snapshot, settings)
+    groups, verdicts = _chosen(table, snapshot, settings, eligible)
     plan = replace(plan, verdicts=verdicts, groups=groups)
     if not len(groups):
         return plan
@@ -164,6 +166,23 @@ def _plan(table: DeltaTable, policy: RewriteDataFiles, *, as_of_ms: int, within:
     )
 
 
+def _eligible(snapshot: Snapshot, policy: RewriteDataFiles) -> Bools:
+    """Which live files the policy's filters leave."""
+    eligible = np.ones(len(snapshot.adds), np.bool_)
+    if policy.where is not None:
+        eligible &= chosen_files(parse_where(policy.where), snapshot.adds, snapshot.metadata)
+    if policy.older_than_ms is not None:
+        eligible &= snapshot.adds["modificationTime"].to_numpy() < policy.older_than_ms
+    return eligible
+
+
+def _which(policy: RewriteDataFiles) -> str:
+    where = None if policy.where is None else f"--where {policy.where} is about"
+    older = None if policy.older_than_ms is None else f"was written before {iso(policy.older_than_ms)}"
+    conditions = " and ".join(each for each in (where, older) if each is not None)
+    return f" that {conditions}" if conditions else ""
+
+
 def _no_room(table: DeltaTable, policy: RewriteDataFiles, groups: Groups) -> tuple[str, ...]:
     """That the new files will not fit, as far as that can be seen."""
     free_bytes, needed = table.storage.free_bytes(table.root), groups.peak_extra_bytes
@@ -174,12 +193,13 @@ def _no_room(table: DeltaTable, policy: RewriteDataFiles, groups: Groups) -> tup
 
 
 def _chosen(
-    table: DeltaTable, snapshot: Snapshot, settings: CompactionSettings
+    table: DeltaTable, snapshot: Snapshot, settings: CompactionSettings, eligible: Bools
 ) -> tuple[Groups, tuple[Verdict, ...]]:
-    adds = snapshot.adds.take(
-        pc.sort_indices(snapshot.adds, [("modificationTime", "ascending"), ("path", "ascending")])
+    adds = snapshot.adds.filter(pa.array(eligible))
+    adds = adds.take(
+        pc.sort_indices(adds, [("modificationTime", "ascending"), ("path", "ascending")])
     ).combine_chunks()
-    codes, names = _partitions(adds, snapshot.metadata)
+    codes, names = partitions_of(adds, snapshot.metadata)
     rows = record_counts(adds)
     vectors = adds["deletionVector"].combine_chunks()
     deleted = pc.fill_null(pc.struct_field(vectors, "cardinality"), 0).to_numpy().astype(np.int64)
@@ -235,28 +255,3 @@ def _chosen(
         for row, code in enumerate(found.reasons.partition.tolist())
     )
     return groups, verdicts
-
-
-def _partitions(adds: pa.Table, metadata: Metadata) -> tuple[Ints, list[str]]:
-    """A code for the partition of each file, and the name of each: files of one have the same texts in the log.
-
-    The empty text is null, as the protocol has it. One value that is spelled in two ways is taken for two: nothing that
-    is not equal becomes one.
-    """
-    by_name = {field["name"]: physical_name(field) for field in schema_fields(metadata)}
-    codes = np.zeros(len(adds), np.int64)
-    texts = []
-    for name in metadata.partition_columns:
-        own = pc.map_lookup(adds["partitionValues"].combine_chunks(), by_name.get(name, name), "first")
-        own = pc.if_else(pc.equal(own, ""), pa.scalar(None, pa.string()), own)
-        encoded = own.dictionary_encode(null_encoding="encode")
-        width = len(encoded.dictionary) + 1
-        codes = np.unique(codes * width + encoded.indices.to_numpy(), return_inverse=True)[1]
-        texts.append((name, own))
-    first = np.unique(codes, return_index=True)[1] if len(codes) else codes
-    names = ["/".join(f"{name}={_shown(own[int(row)].as_py())}" for name, own in texts) for row in first]
-    return codes, names
-
-
-def _shown(text: str | None) -> str:
-    return "null" if text is None else text

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan.policy import Choice, Policy, Ratio, Size, Switch, Text, Whole, option
+from iceberg_cli.plan.policy import Choice, Moment, Policy, Ratio, Size, Switch, Text, Whole, option
 from iceberg_cli.plan.text import size_or_duration
+from iceberg_cli.plan.times import Time
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.where import Where
 
 VERB_NAME: Final = "rewrite-data-files"
 
@@ -21,6 +23,14 @@ class RewriteDataFiles(Policy):
     place: ClassVar = VerbPlace(order=3, only_by_policy=True)
 
     strategy: str | None = option(Choice(("bin-pack",)))
+    where: str | None = option(Where())
+    older_than: Time | None = option(
+        Moment(),
+        "Delta: only files that were written before: writers change young ones the most.",
+        json_name="older_than_ms",
+        own=True,
+        elsewhere="--where",
+    )
     target_size: int | str | None = option(Size(), json_name="target_size_bytes", own=True)
     min_size: int | str | None = option(Size(), json_name="min_size_bytes")
     max_size: int | str | None = option(Size(), json_name="max_size_bytes")
@@ -42,6 +52,11 @@ class RewriteDataFiles(Policy):
     def bytes_of(self, name: str) -> int | None:
         """A size, in bytes; None where it was not given."""
         return cast("int | None", getattr(self, name))
+
+    @property
+    def older_than_ms(self) -> int | None:
+        """`older_than` in ms since the epoch."""
+        return cast("int | None", self.older_than)
 
     @property
     def commit_pace(self) -> tuple[int | None, int | None]:

@@ -67,6 +67,8 @@ def compaction_of(
         raise UsageError(f"--{error}") from error
     commits = 1 if policy.single_commit else budget.DEFAULT_COMMITS
     options = {
+        "where": policy.chosen("where"),
+        "older_than_ms": policy.chosen("older_than"),
         "target_size_bytes": target,
         "min_size_bytes": policy.chosen("min_size", settings.min_bytes),
         "max_size_bytes": policy.chosen("max_size", settings.max_bytes),

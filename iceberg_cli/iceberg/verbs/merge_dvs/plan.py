@@ -14,7 +14,6 @@ from iceberg_cli.iceberg.branch.entry_columns import POSITIONS, VECTOR, Bools, I
 from iceberg_cli.iceberg.branch.head import BranchHead, head_of
 from iceberg_cli.iceberg.branch.manifest_headers import losses
 from iceberg_cli.iceberg.branch.row_ids import given_again
-from iceberg_cli.iceberg.branch.where import parse_where
 from iceberg_cli.iceberg.commit.draft import SnapshotDraft
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
@@ -41,6 +40,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs.vectors import MergedVectors
 from iceberg_cli.iceberg.verbs.merge_dvs.verdicts import delete_file_verdicts, puffin_verdicts, warnings_of
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Base, Change, Option, Plan, Step, Verdict
+from iceberg_cli.plan.where import parse_where
 
 STEP: Final = "merge-dvs main"
 WITH_DELETES: Final = 2  # the first format version that has delete files

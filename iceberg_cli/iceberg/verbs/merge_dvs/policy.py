@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
-from iceberg_cli.plan.policy import Policy, Ratio, Size, Switch, Text, Whole, option
+from iceberg_cli.plan.policy import Policy, Ratio, Size, Switch, Whole, option
 from iceberg_cli.plan.verb_place import VerbPlace, with_many_deletes
+from iceberg_cli.plan.where import Where
 
 VERB_NAME: Final = "merge-dvs"
 
@@ -46,7 +47,7 @@ class MergeDvs(Policy):
         Ratio(), "Rewrite a file from this part of dead bytes on; default: 0.3."
     )
     where: str | None = option(
-        Text("EXPR"),
+        Where(),
         "Only these partitions: field = 'value' AND field IN (1, 2), by partition field or its column.",
     )
     keep_dangling: bool = option(Switch(), "Keep deletes that no data file needs.", default=False)
@@ -55,13 +56,6 @@ class MergeDvs(Policy):
     def target_size_bytes(self) -> int | None:
         """`target_size` in bytes."""
         return cast("int | None", self.target_size)
-
-    def check_together(self) -> None:
-        """Refuse an expression that cannot be read."""
-        if self.where is not None:
-            from iceberg_cli.iceberg.branch.where import parse_where
-
-            parse_where(self.where)
 
 
 POLICY: Final = MergeDvs

@@ -26,7 +26,6 @@ from iceberg_cli.iceberg.branch.entry_columns import (
     lowest_of,
 )
 from iceberg_cli.iceberg.branch.file_filter import file_filter
-from iceberg_cli.iceberg.branch.where import Condition
 from iceberg_cli.iceberg.spec.deletes.position_deletes import PARTS_SCHEMA, rows_differ
 from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
@@ -39,6 +38,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs.partial_vectors import MergeLimits
 from iceberg_cli.iceberg.verbs.merge_dvs.tasks import DeleteFile
 from iceberg_cli.iceberg.verbs.merge_dvs.vectors import DeletionVectors, limits_of, splits_of
 from iceberg_cli.paths import path_key_column
+from iceberg_cli.plan.where import Condition
 
 
 @dataclass(kw_only=True)

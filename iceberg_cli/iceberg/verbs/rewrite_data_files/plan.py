@@ -16,7 +16,6 @@ from iceberg_cli.iceberg.branch.file_filter import file_filter
 from iceberg_cli.iceberg.branch.head import BranchHead, head_of
 from iceberg_cli.iceberg.branch.manifest_headers import losses
 from iceberg_cli.iceberg.branch.row_ids import given_again
-from iceberg_cli.iceberg.branch.where import parse_where
 from iceberg_cli.iceberg.rows.data_locations import data_locations
 from iceberg_cli.iceberg.spec.manifests.manifest import waiting
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
@@ -58,6 +57,7 @@ from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.groups import Groups
 from iceberg_cli.plan.plan import PARTITION, Option, Plan, Step, Verdict
 from iceberg_cli.plan.text import count, size
+from iceberg_cli.plan.where import parse_where
 
 _READ_FORMATS: Final = ("parquet", "avro", "orc")
 

@@ -9,6 +9,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.policy import Choice, Policy, Ratio, Several, Size, Switch, Text, Whole, option
 from iceberg_cli.plan.text import size_or_duration
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.where import Where
 
 VERB_NAME: Final = "rewrite-data-files"
 
@@ -57,7 +58,7 @@ class RewriteDataFiles(Policy):
     )
     branch: str = option(Text("NAME", empty=False), "The branch; default: main.", default="main")
     where: str | None = option(
-        Text("EXPR"),
+        Where(),
         "Only files that may have such rows: field = 'value' AND field IN (1, 2), by partition field or column.",
     )
     target_size: int | str | None = option(
@@ -166,14 +167,10 @@ class RewriteDataFiles(Policy):
         return size_or_duration(self.commit_every, "--commit-every")
 
     def check_together(self) -> None:
-        """Refuse an expression that cannot be read, and numbers that exclude each other."""
+        """Refuse numbers that exclude each other."""
         _ = self.commit_pace
         if self.single_commit and self.max_commits is not None:
             raise UsageError("--single-commit and --max-commits exclude each other")
-        if self.where is not None:
-            from iceberg_cli.iceberg.branch.where import parse_where
-
-            parse_where(self.where)
 
 
 POLICY: Final = RewriteDataFiles

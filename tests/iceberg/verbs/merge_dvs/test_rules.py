@@ -16,13 +16,13 @@ import pytest
 from iceberg_cli.encoding.deletion_vector import decode, encode, unproven
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.iceberg.branch.file_filter import FileFilter
-from iceberg_cli.iceberg.branch.where import parse_where
 from iceberg_cli.iceberg.spec.deletes.dv_blobs import merge_vectors, missing_positions
 from iceberg_cli.iceberg.spec.deletes.position_deletes import named_files, read_position_deletes
 from iceberg_cli.iceberg.spec.types.partition_keys import in_spec_order, partition_keys
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionField, PartitionSpec
 from iceberg_cli.iceberg.verbs.merge_dvs.choice import rolled
 from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
+from iceberg_cli.plan.where import parse_where
 from iceberg_cli.testing.iceberg_files import position_deletes, vector_blob
 from tests.paths import FIXTURES, needs_fixtures
 

@@ -45,13 +45,13 @@ from pyiceberg.types import (
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.branch.file_filter import ColumnCondition, FileFilter, file_filter
-from iceberg_cli.iceberg.branch.where import parse_where
 from iceberg_cli.iceberg.spec.manifests.manifest import ManifestSource
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionField as FieldOfSpec
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec as Spec
 from iceberg_cli.iceberg.verbs.rewrite_data_files.plan import VERB
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
+from iceberg_cli.plan.where import parse_where
 from iceberg_cli.storage.local import LocalStorage
 from tests.manifest_tables import opened
 
