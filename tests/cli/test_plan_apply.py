@@ -24,6 +24,7 @@ from tests.cli.lakes import (
     CatalogTable,
     FolderTable,
     catalog_table,
+    delta_with_removed_files,
     edited,
     four_snapshots,
     listing,
@@ -112,6 +113,27 @@ def test_plan_without_a_verb_surveys_all_and_says_what_is_due(table: FolderTable
         ).code
         == 0
     )
+
+
+def test_an_option_that_means_something_else_in_one_verb_is_for_it_only_by_its_name(
+    table: FolderTable,
+) -> None:
+    words = ("plan", table.folder, *AS_OF, "--target-size", "9MiB", "--format", "json")
+    plans = {each["operation"]: each["options"]["target_size_bytes"] for each in iceberg_cli(*words).json["plans"]
+             if "target_size_bytes" in each["options"]}  # fmt: skip
+    assert plans["rewrite-manifests"] == {"value": 9 << 20, "source": "--target-size"}
+    assert plans["rewrite-data-files"]["value"] == 512 << 20
+    named = iceberg_cli("plan", table.folder, "rewrite-data-files", *words[2:]).json["options"]
+    assert named["target_size_bytes"] == {"value": 9 << 20, "source": "--target-size"}
+
+
+def test_the_age_of_snapshots_is_none_of_a_delta_table_s_files(tmp_path: Path) -> None:
+    root = delta_with_removed_files(tmp_path)
+    ran = iceberg_cli("plan", root, "--older-than", "7d")
+    assert ran.code == 2
+    assert "--older-than is an option of Iceberg tables" in ran.err
+    assert "Use --retention." in ran.err
+    assert iceberg_cli("plan", root, "rewrite-data-files", "--older-than", "7d").code == 0
 
 
 # -- carrying out ----------------------------------------------------------------------------------------------

@@ -60,6 +60,8 @@ def register(app: typer.Typer) -> None:
         if output is not None and verb is None:
             raise UsageError("--output needs a verb: a file holds one verb's plan")
         _refuse_strays(chosen, verb)
+        if verb is None:
+            chosen = {name: options.without_own() for name, options in chosen.items()}
         _check_report(report)
         opened = run.open(table)
         policies = {

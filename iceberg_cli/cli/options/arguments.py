@@ -288,6 +288,16 @@ class VerbOptions:
                     )
         return own.from_options(self.given, now_ms=now_ms, sources=self.sources)
 
+    def without_own(self) -> VerbOptions:
+        """The same for a command line that names no verb: what means something else there than here is not for this."""
+        own = {flag for flag, each in self.typed.items() if each.own}
+        return VerbOptions(
+            self.policies,
+            {flag: value for flag, value in self.given.items() if flag not in own},
+            {flag: source for flag, source in self.sources.items() if flag not in own},
+            {flag: each for flag, each in self.typed.items() if flag not in own},
+        )
+
     @property
     def words(self) -> list[str]:
         """The options that were on the command line as words of another one."""

@@ -105,7 +105,7 @@ def _compared(snapshot: Snapshot, inputs: pa.Table) -> tuple[dict[int, str], Any
         pc.index_in(inputs["log_path"], value_set=adds["path"].combine_chunks()), -1
     ).to_numpy()
     gone = places < 0
-    there = adds.take(pa.array(np.where(gone, None, places), pa.int64()))
+    there = adds.take(pa.array(places, pa.int64(), mask=gone))
     dropped: dict[int, str] = {}
     for reason, differs in (
         ("is not live any more", gone),
