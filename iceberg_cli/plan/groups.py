@@ -111,6 +111,11 @@ class Groups:
         """Bytes of the files of some groups."""
         return int(pc.sum(self.rows["bytes"].take(pa.array(numbers, pa.int64()))).as_py() or 0)
 
+    def rows_of(self, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Some groups by their numbers: the values of `GROUPS_SCHEMA`."""
+        found = self.rows.take(pa.array(numbers, pa.int64())).to_pylist()
+        return dict(zip(numbers, found, strict=True))
+
     def inputs_of(self, numbers: Sequence[int]) -> pa.Table:
         """The files of some groups."""
         mask = pc.is_in(self.inputs["group"], value_set=pa.array(numbers, pa.int64()))

@@ -28,6 +28,8 @@ _BMP: Final = 0x10000
 _MS: Final = 1_000  # microseconds
 _FIRST_YEAR, _LAST_YEAR = 1, 9999  # that every reader of text has
 _EPOCH: Final = date(1970, 1, 1).toordinal()
+_TIGHT: Final = '"tightBounds":true'
+_WIDE: Final = '"tightBounds":false'
 Column = tuple[str, ...]
 
 
@@ -42,6 +44,12 @@ class FileStatistics:
 
     record_count: int
     json: str
+
+
+def with_wide_bounds(text: str) -> str:
+    """`FileStatistics.json` of a file with a deletion vector: its bounds need not be values of rows that are left."""
+    members = text.removesuffix("}").removesuffix(_TIGHT).removesuffix(",")
+    return f"{members},{_WIDE}}}"
 
 
 @dataclass(kw_only=True)
@@ -100,7 +108,7 @@ class StatisticsOfRows:
             nulls = {column: str(count) for column, count in self._nulls.items()}
             members.append(f'"nullCount":{_object(nulls)}')
         if "tightBounds" in self._names:
-            members.append('"tightBounds":true')
+            members.append(_TIGHT)
         return FileStatistics(record_count=self._records, json="{" + ",".join(members) + "}")
 
     @property

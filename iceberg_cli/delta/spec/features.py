@@ -53,6 +53,9 @@ WRITER_FEATURES: Final = READER_FEATURES | {
 }
 """All features that are known here."""
 
+VECTORS: Final = "deletionVectors"
+VECTORS_PROPERTY: Final = "delta.enableDeletionVectors"
+
 ADAPTIVE: Final = "adaptiveMetadata-preview"
 """Commits may hold what the table is, and all of its files, in one action: who passes over it reads another table."""
 
@@ -101,6 +104,14 @@ def reader_features(protocol: Protocol) -> frozenset[str]:
 def writer_features(protocol: Protocol) -> frozenset[str]:
     """All features that a writer must know, listed or implied."""
     return implied_features(protocol) | (protocol.writer_features or frozenset())
+
+
+def takes_deletion_vectors(protocol: Protocol, metadata: Metadata) -> bool:
+    """Whether commits may have new deletion vectors.
+
+    Spec: "Deletion Vectors", writer requirements.
+    """
+    return supports(protocol, VECTORS) and metadata.property_bool(VECTORS_PROPERTY, default=False)
 
 
 def new_features(protocol: Protocol, then: Protocol) -> frozenset[str]:

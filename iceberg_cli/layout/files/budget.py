@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from iceberg_cli.engines.machine import processors, rows_by_default
+from iceberg_cli.errors import TooLittleMemory
 from iceberg_cli.operation.groups.ports import CommitPace
 
 DEFAULT_COMMITS: Final = 10
+SHARES: Final = (
+    3  # of the memory of a group: rows that are held, what they are encoded into, and what is read meanwhile
+)
+WAITING: Final = 4  # of what is read meanwhile: what waits for its turn, or for rows to be with
+_MOST_HELD_BYTES: Final = 1 << 30  # a column of text has no more than 2 GiB in one piece
 _DEFAULT_COMMIT_MS: Final = 600_000
 _PROCESS_BYTES: Final = 384 << 20  # for row groups as large as they are by default
 _WORKER_BYTES: Final = 1 << 30  # for a group on a machine of which nothing is known
@@ -18,9 +26,37 @@ def memory_of(chosen: int | None) -> int:
     return rows_by_default() if chosen is None else chosen
 
 
-def memory_of_worker(chosen: int | None) -> int:
-    """The bytes that rows of a group may take on another machine, where it is the only one of a task."""
-    return _WORKER_BYTES if chosen is None else chosen
+def share_of_group(
+    chosen: int | None, *, processes: int, groups: int, is_distributed: bool
+) -> tuple[int, int]:
+    """How many groups share the memory of a machine, and the bytes of each.
+
+    Args:
+        chosen: the bytes that all rows may take on a machine; None: nobody says.
+        processes: that rewrite groups.
+        groups: that there are.
+        is_distributed: whether groups are rewritten on other machines, where each is the only one of a task.
+    """
+    if is_distributed:
+        return 1, _WORKER_BYTES if chosen is None else chosen
+    side_by_side = max(1, min(processes, groups))
+    return side_by_side, memory_of(chosen) // side_by_side
+
+
+def held_bytes_of(memory_bytes: int) -> int:
+    """Of the memory of a group, what rows may take that are in no row group yet."""
+    return min(memory_bytes // SHARES, _MOST_HELD_BYTES)
+
+
+@contextmanager
+def saying_what_would_do(side_by_side: int) -> Iterator[None]:
+    """Have an error say how much memory would do where so many groups share it."""
+    try:
+        yield
+    except TooLittleMemory as error:
+        mebibytes = -(-error.needed_bytes * SHARES * side_by_side // (1 << 20))
+        error.next_step = f"Run it with --memory {mebibytes}MiB, or with fewer --processes."
+        raise
 
 
 def processes_of(chosen: int | None, memory_bytes: int) -> int:

@@ -14,9 +14,12 @@ from iceberg_cli.layout.compaction import Compaction, RewriteReason
 from iceberg_cli.layout.files.parquet_writer import obstacle_of
 from iceberg_cli.operation.history import rewritten_bytes_per_s
 from iceberg_cli.plan.groups import GROUPS_SCHEMA
+from iceberg_cli.plan.text import size
 
 if TYPE_CHECKING:
     from iceberg_cli.engines import Engine
+    from iceberg_cli.plan.compaction_policy import CompactionPolicy
+    from iceberg_cli.plan.groups import Groups
     from iceberg_cli.table.table import OpenTable
 
 _REASONS: Final = {
@@ -70,6 +73,15 @@ def expected_duration_ms(table: OpenTable, verb: str, sizes: pa.ChunkedArray) ->
     location = table.workspace.location
     per_s = rewritten_bytes_per_s(table.storage, location, table.base().table_uuid, verb)
     return None if per_s is None else round(pc.sum(sizes).as_py() * 1_000 / per_s)
+
+
+def no_room(table: OpenTable, folder: str, policy: CompactionPolicy, groups: Groups) -> tuple[str, ...]:
+    """That the new files, which go below a folder, will not fit, as far as that can be seen."""
+    free_bytes, needed = table.storage.free_bytes(folder), groups.peak_extra_bytes
+    if policy.unsafe_accept_space or free_bytes is None or needed <= free_bytes:
+        return ()
+    what = f"new files take about {size(needed)}, and {size(free_bytes)} are free where they go"
+    return (f"{what} (--unsafe-accept-space carries on)",)
 
 
 def library_too_old(engine: Engine) -> tuple[str, ...]:

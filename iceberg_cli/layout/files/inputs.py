@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Protocol, TypeVar
 
 from iceberg_cli.encoding.row_batches import SMALL_BYTES
 from iceberg_cli.engines import FileParts, Source
 from iceberg_cli.engines.read_ahead import read_ahead
+from iceberg_cli.errors import CorruptFile, GroupLeftOut, Refused, TakenOver, TooLittleMemory
 from iceberg_cli.storage import Storage
 
 
@@ -41,6 +43,25 @@ def parts_of(storage: Storage, path: str) -> FileParts:
 
 def _span(storage: Storage, path: str, offset: int, length: int) -> bytes:
     return storage.read(path, (offset, length))
+
+
+@contextmanager
+def breaking_the_group(inputs: Sequence[StoredFile]) -> Iterator[None]:
+    """Have a file that is gone, or is not read here, break its group alone: the other groups are none the worse.
+
+    Raises:
+        CorruptFile: in place of FileNotFoundError and Refused.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        path = error.filename or inputs[0].path
+        raise CorruptFile(path, None, "the table needs this file and it is not there") from error
+    except (TakenOver, TooLittleMemory, GroupLeftOut):
+        raise
+    except Refused as error:
+        reason = f"it is rewritten with a file that is not read here: {error.message}. {error.next_step}"
+        raise CorruptFile(inputs[0].path, None, reason) from error
 
 
 def inputs_ahead(

@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.delta.commit import CommitDraft
-from iceberg_cli.delta.ownership import DELETION_VECTOR
 from iceberg_cli.delta.spec.columns import removes_of
-from iceberg_cli.delta.spec.features import supports
+from iceberg_cli.delta.spec.features import VECTORS, VECTORS_PROPERTY, supports, takes_deletion_vectors
 from iceberg_cli.delta.spec.row_ids import (
     ENABLED,
     FEATURE,
@@ -37,11 +36,10 @@ from iceberg_cli.delta.spec.vectors import (
     FRAME_BYTES,
     Vector,
     VectorFile,
-    name_in_log,
     read_inline,
     read_vectors,
-    vector_file,
 )
+from iceberg_cli.delta.stored_vectors import vectors_task, write_vectors
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.merge_dvs import rules
 from iceberg_cli.delta.verbs.merge_dvs.policy import VERB_NAME, MergeDvs
@@ -51,7 +49,6 @@ from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
-from iceberg_cli.storage import put_checked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +81,8 @@ class MergeBuild:
         for task in targets:
             output = self.outputs[task]
             taken = [next(frames) for _ in range(len(output.indices))]
-            staged[task] = _write(self.table, self.vectors, output, taken, paths[task])
+            own = [Vector(*each) for each in self.vectors.descriptors(output.indices).tolist()]
+            staged[task] = write_vectors(self.table.storage, paths[task], output.adds, taken, own)
         return staged
 
 
@@ -129,20 +127,6 @@ def _frames(build: MergeBuild, indices: Int64s) -> Iterator[bytes]:
         yield read_inline(text, Vector(*each), vectors.adds.column("path")[index].as_py())
 
 
-def _write(
-    table: DeltaTable, vectors: Vectors, output: MergedFile, frames: Sequence[bytes], path: str
-) -> StagedFile:
-    """Write one file, and say of each data file where its vector is."""
-    data, offsets = vector_file(frames)
-    descriptors = vectors.descriptors(output.indices)
-    descriptors[:, 0] = offsets
-    new_vectors = [Vector(*each) for each in descriptors.tolist()]
-    if read_vectors([VectorFile(path, data, new_vectors)]) != [list(frames)]:
-        raise CorruptFile(path, None, "the new file does not hold the vectors that were read")
-    put_checked(table.storage, path, data)
-    return StagedFile(path=path, row={"adds": rules.with_vectors(output.adds, name_in_log(path), offsets)})
-
-
 COMMITTED_AS: Final = "COMPACT DELETION VECTORS"
 SUBJECT: Final = "deletion-vector-file"
 INLINE_SUBJECT: Final = "deletion-vectors-in-the-log"
@@ -150,8 +134,6 @@ DEFAULT_TARGET_BYTES: Final = 2 << 20  # as Delta Lake packs them
 DEFAULT_MIN_FILES: Final = 5
 DEFAULT_DEAD_RATIO: Final = 0.3
 
-_DV_FEATURE: Final = "deletionVectors"
-_DV_PROPERTY: Final = "delta.enableDeletionVectors"
 _IN_LOG: Final = "_delta_log"
 _EXAMPLES: Final = 3
 
@@ -302,10 +284,9 @@ def _verdicts(
 def _blocked_by(snapshot: Snapshot, vectors: Vectors, choice: MergeChoice) -> tuple[str, ...]:
     """Why nothing may be merged."""
     reasons = []
-    enabled = snapshot.metadata.property_bool(_DV_PROPERTY, default=False)
-    if not supports(snapshot.protocol, _DV_FEATURE) or not enabled:
+    if not takes_deletion_vectors(snapshot.protocol, snapshot.metadata):
         reasons.append(
-            f"new deletion vectors are not enabled: {_DV_PROPERTY} is not true; `upgrade-v3 --feature {_DV_FEATURE}` "
+            f"new deletion vectors are not enabled: {VECTORS_PROPERTY} is not true; `upgrade-v3 --feature {VECTORS}` "
             "sets it"
         )
     moved = vectors.adds.filter(pa.array(choice.moved))
@@ -340,7 +321,7 @@ def _step(
         start += len(indices)
         files = np.unique(vectors.file[indices])
         inputs = tuple(vectors.paths[file] if file != INLINE else _IN_LOG for file in files.tolist())
-        task = Task(name=f"vectors-{rules.digest_of(mine)}", kind=DELETION_VECTOR, inputs=inputs)
+        task = vectors_task(mine, inputs=inputs)
         outputs[task] = MergedFile(indices=indices, adds=mine)
     count = len(moved)
     numbers = dict.fromkeys(("Added", "Removed", "Updated"), count)

@@ -13,17 +13,14 @@ Spec: "Deletion Vectors", "Action Reconciliation", "Add File and Remove File".
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.delta.spec.columns import ADD, DELETION_VECTOR, without_data_change
 from iceberg_cli.delta.spec.paths import dv_path_column
 from iceberg_cli.delta.spec.row_ids import UNKNOWN, record_counts
 from iceberg_cli.delta.spec.vectors import FIRST_OFFSET, FRAME_BYTES
@@ -188,37 +185,6 @@ def outputs(vectors: Vectors, moved: Bools, *, target_bytes: int) -> list[Int64s
         cut.append(indices[start:stop])
         start, base = stop, int(ends[stop - 1])
     return cut
-
-
-def digest_of(adds: pa.Table) -> str:
-    """A name for the work on these files: another one for any other field of any of them.
-
-    The same files may get two names where they were read in two ways; then their work is done once more.
-    """
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, adds.schema) as writer:
-        writer.write_table(adds.combine_chunks())
-    return hashlib.sha256(sink.getvalue()).hexdigest()[:16]
-
-
-def with_vectors(adds: pa.Table, name: str, offsets: Sequence[int]) -> pa.Table:
-    """Adds with vectors at other places, everything else as it was.
-
-    Args:
-        adds: n, of files with vectors.
-        name: `pathOrInlineDv` of the file that holds the vectors.
-        offsets: n.
-    """
-    old = adds.column("deletionVector").combine_chunks()
-    fields: dict[str, Any] = {field.name: pc.struct_field(old, field.name) for field in DELETION_VECTOR}
-    fields["storageType"] = pa.array(["u"] * len(offsets))
-    fields["pathOrInlineDv"] = pa.array([name] * len(offsets))
-    fields["offset"] = pa.array(offsets, pa.int32())
-    columns = [fields[field.name] for field in DELETION_VECTOR]
-    vectors = pa.StructArray.from_arrays(columns, fields=list(DELETION_VECTOR))
-    return without_data_change(
-        adds.set_column(ADD.get_field_index("deletionVector"), ADD.field("deletionVector"), vectors), ADD
-    )
 
 
 def _numbers(adds: pa.Table, name: str, default: int) -> Int64s:

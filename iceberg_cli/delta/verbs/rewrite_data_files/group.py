@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from iceberg_cli.delta.rows.stored_rows import InputFile
 from iceberg_cli.encoding.strict_json import check_shape
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.layout.position_map import PositionMap
 from iceberg_cli.layout.rolling import Rolling
 from iceberg_cli.layout.row_proof import RowProof
 
@@ -18,7 +19,7 @@ _SHAPE: Final[Mapping[str, Any]] = {
     "input_rows": [int],
     "rows_deleted": int,
     "rows_written": int,
-    "table_digest": str,
+    "written_for": str,
 }
 
 
@@ -66,30 +67,32 @@ class RewrittenGroup:
         input_rows: of each input, deleted ones included.
         rows_deleted: those that deletion vectors hid, and that are in no output.
         rows_written: in all outputs.
-        table_digest: of what the table was that decides how files are written.
-        proof: of the rows on both sides; None where they were counted alone, or it was read from a journal.
+        written_for: the digest of what the table was that decides how files are written, see `written_for`.
+        positions: where the rows went; files go by their places in `inputs` of the task and in `outputs`.
+        proof: of the rows on both sides; None where they were counted alone.
     """
 
     outputs: tuple[OutputFile, ...]
     input_rows: tuple[int, ...]
     rows_deleted: int
     rows_written: int
-    table_digest: str
+    written_for: str
+    positions: PositionMap | None = None
     proof: RowProof | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As the result of a group beside the journal."""
+        """As the result of a group beside the journal, without positions and proof."""
         return {
             "outputs": [each.to_json() for each in self.outputs],
             "input_rows": list(self.input_rows),
             "rows_deleted": self.rows_deleted,
             "rows_written": self.rows_written,
-            "table_digest": self.table_digest,
+            "written_for": self.written_for,
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], path: str) -> Self:
-        """Inverse of `to_json`, but for the proof.
+        """Inverse of `to_json`; what that leaves out is None.
 
         Args:
             value: the JSON object.
@@ -107,7 +110,7 @@ class RewrittenGroup:
             input_rows=tuple(value["input_rows"]),
             rows_deleted=value["rows_deleted"],
             rows_written=value["rows_written"],
-            table_digest=value["table_digest"],
+            written_for=value["written_for"],
         )
         written = sum(each.record_count for each in found.outputs)
         if not sum(found.input_rows) - found.rows_deleted == found.rows_written == written:

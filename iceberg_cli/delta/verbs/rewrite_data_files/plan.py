@@ -22,17 +22,18 @@ from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.rewrite_data_files.batch import batch_of, changed
 from iceberg_cli.delta.verbs.rewrite_data_files.partitions import chosen_files, partitions_of
-from iceberg_cli.delta.verbs.rewrite_data_files.policy import VERB_NAME, RewriteDataFiles
+from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.delta.verbs.rewrite_data_files.settings import compaction_of, obstacles
 from iceberg_cli.delta.verbs.rewrite_data_files.tasks import tasks_of
 from iceberg_cli.layout.choice import choose
 from iceberg_cli.layout.compaction import CompactionInputs, CompactionSettings, reason_text
-from iceberg_cli.layout.files import budget
-from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old
+from iceberg_cli.layout.files.compaction_verb import CompactionVerb
+from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old, no_room
 from iceberg_cli.layout.rolling import Bools
-from iceberg_cli.operation.groups.ports import Batch, CommitPace, GroupTasks, GroupVerb
+from iceberg_cli.operation.groups.ports import Batch, GroupTasks
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.operation.ports import Build, Planned
+from iceberg_cli.plan.compaction_policy import VERB_NAME
 from iceberg_cli.plan.groups import FreedLater, Groups
 from iceberg_cli.plan.plan import PARTITION, Change, Option, Plan, Step, Verdict
 from iceberg_cli.plan.text import age, count, iso, size
@@ -54,21 +55,10 @@ INPUTS_SCHEMA: Final = pa.schema(
 """Of the files of groups: where they are, and what their adds say that must not have changed at the commit."""
 
 
-class RewriteDataFilesVerb(GroupVerb):
+class RewriteDataFilesVerb(CompactionVerb):
     """Few files of a good size, without deletion vectors."""
 
-    name: Final = VERB_NAME
-    policy: Final = RewriteDataFiles
-    result_columns: Final = (
-        "rewritten_data_files_count",
-        "added_data_files_count",
-        "rewritten_bytes_count",
-        "added_bytes_count",
-        "removed_delete_files_count",
-        "rewritten_rows_count",
-        "dropped_rows_count",
-        "remapped_deletes_count",
-    )
+    policy = RewriteDataFiles
 
     def plan(
         self,
@@ -100,11 +90,6 @@ class RewriteDataFilesVerb(GroupVerb):
         """As `GroupVerb`."""
         return tasks_of(table, plan, numbers)
 
-    def pace(self, plan: Plan) -> CommitPace:
-        """As `GroupVerb`."""
-        policy = RewriteDataFiles.of_plan(plan)
-        return budget.pace_of(policy.commit_pace, policy.max_commits, single_commit=policy.single_commit)
-
     def changed(self, table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:
         """As `GroupVerb`."""
         return changed(table, plan, numbers)
@@ -116,14 +101,10 @@ class RewriteDataFilesVerb(GroupVerb):
         results: Sequence[GroupResult],
         *,
         committed: Collection[int],
-        earlier: Batch | None = None,  # noqa: ARG002 - the log is read no further than it was not read
+        earlier: Batch | None = None,
     ) -> Batch:
         """As `GroupVerb`."""
-        return batch_of(table, plan, results, committed=committed)
-
-    def compares_rows(self, plan: Plan) -> bool:
-        """As `GroupVerb`."""
-        return not RewriteDataFiles.of_plan(plan).no_verify_rows
+        return batch_of(table, plan, results, committed=committed, earlier=earlier)
 
 
 VERB: Final = RewriteDataFilesVerb()
@@ -147,7 +128,7 @@ def _plan(table: DeltaTable, policy: RewriteDataFiles, *, as_of_ms: int, within:
     if within is not None:
         if within.groups is None:  # it lists nothing
             return within
-        return replace(within, blocked_by=(*blocked, *_no_room(table, policy, within.groups)))
+        return replace(within, blocked_by=(*blocked, *no_room(table, table.root, policy, within.groups)))
     groups, verdicts = _chosen(table, snapshot, settings, eligible)
     plan = replace(plan, verdicts=verdicts, groups=groups)
     if not len(groups):
@@ -155,7 +136,7 @@ def _plan(table: DeltaTable, policy: RewriteDataFiles, *, as_of_ms: int, within:
     draft = CommitDraft(adds=snapshot.adds)
     refused = table.refusal(Step(name=VERB_NAME, change=Change(draft=draft)))
     blocked += () if refused is None else (refused,)
-    blocked += (*_no_room(table, policy, groups), *library_too_old(table.engine))
+    blocked += (*no_room(table, table.root, policy, groups), *library_too_old(table.engine))
     return replace(
         plan,
         blocked_by=tuple(dict.fromkeys(blocked)),
@@ -181,15 +162,6 @@ def _which(policy: RewriteDataFiles) -> str:
     older = None if policy.older_than_ms is None else f"was written before {iso(policy.older_than_ms)}"
     conditions = " and ".join(each for each in (where, older) if each is not None)
     return f" that {conditions}" if conditions else ""
-
-
-def _no_room(table: DeltaTable, policy: RewriteDataFiles, groups: Groups) -> tuple[str, ...]:
-    """That the new files will not fit, as far as that can be seen."""
-    free_bytes, needed = table.storage.free_bytes(table.root), groups.peak_extra_bytes
-    if policy.unsafe_accept_space or free_bytes is None or needed <= free_bytes:
-        return ()
-    what = f"new files take about {size(needed)}, and {size(free_bytes)} are free where they go"
-    return (f"{what} (--unsafe-accept-space carries on)",)
 
 
 def _chosen(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,21 +18,22 @@ from iceberg_cli.delta.rows.file_statistics import FileStatistics
 from iceberg_cli.delta.rows.parquet_files import ParquetFiles
 from iceberg_cli.delta.rows.stored_rows import InputFile, RowIdColumns, StoredRowReader
 from iceberg_cli.delta.rows.table_columns import file_schema
-from iceberg_cli.delta.spec.paths import decode
+from iceberg_cli.delta.spec import paths
 from iceberg_cli.delta.verbs.rewrite_data_files.group import GroupTask, OutputFile, RewrittenGroup
+from iceberg_cli.delta.verbs.rewrite_data_files.written_for import WRITTEN_FOR_FILE
+from iceberg_cli.encoding.deletion_vector import decode
 from iceberg_cli.encoding.projection import Field
 from iceberg_cli.encoding.row_batches import BATCH_BYTES
 from iceberg_cli.encoding.schema_fit import MisfitError, fit
 from iceberg_cli.engines import FileParts
 from iceberg_cli.engines.read_ahead import AHEAD_BYTES
-from iceberg_cli.errors import CorruptFile, Refused, TakenOver, TooLittleMemory
-from iceberg_cli.layout.files.inputs import inputs_ahead
+from iceberg_cli.errors import CorruptFile
+from iceberg_cli.layout.files.budget import SHARES, WAITING, held_bytes_of, saying_what_would_do
+from iceberg_cli.layout.files.inputs import breaking_the_group, inputs_ahead
+from iceberg_cli.layout.files.kept_positions import keep_positions
 from iceberg_cli.layout.files.partition_writer import FinishedFile, NewFiles, PartitionWriter, Piece, RowsRead
 from iceberg_cli.operation.groups.creator import Creator, Written
-
-_SHARES: Final = 3  # of memory: rows that are held, what they are encoded into, and what is read meanwhile
-_WAITING: Final = 4  # of what is read meanwhile: files before their turn
-_MOST_HELD_BYTES: Final = 1 << 30  # a column of text has no more than 2 GiB in one piece
+from iceberg_cli.operation.groups.results import digest_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class NewFilePlace:
 
     def __call__(self, folder: str, name: str) -> str:
         """The path of a file, by the folder as the log spells it."""
-        return f"{self.root}/{decode(folder)}part-{name}"
+        return f"{self.root}/{paths.decode(folder)}part-{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class GroupRewriter:
         row_ids: where rows keep their ids; None: they have none.
         codec: of new files.
         statistics: of new files, see `statistics_type`.
-        table_digest: see `RewrittenGroup`.
+        written_for: see there.
         memory_bytes: for all that is held of one group at a time, about.
         side_by_side: groups that share what memory there is.
         is_proved: whether rows are read back and compared, or counted alone.
@@ -71,29 +71,29 @@ class GroupRewriter:
     row_ids: RowIdColumns | None
     codec: str
     statistics: pa.StructType
-    table_digest: str
+    written_for: bytes
     memory_bytes: int
     side_by_side: int
     is_proved: bool
     threads: int
 
     def __call__(self, creator: Creator, task: GroupTask) -> Written:
-        """Write the rows of a group anew, and say what was written.
+        """Write the rows of a group anew, keep where they went, and say what was written.
 
         Raises:
             CorruptFile: an input cannot be read, is gone, or is not what the log says; or an output is not what was
             written. TooLittleMemory: an input has too many columns. BackendUnavailable.
         """
-        try:
+        with breaking_the_group(task.inputs):
             result = self.rewritten(creator, task)
-        except FileNotFoundError as error:
-            path = error.filename or task.inputs[0].path
-            raise CorruptFile(path, None, "the table needs this file and it is not there") from error
-        except (TakenOver, TooLittleMemory):
-            raise
-        except Refused as error:
-            reason = f"it is rewritten with a file that is not read here: {error.message}. {error.next_step}"
-            raise CorruptFile(task.inputs[0].path, None, reason) from error
+        assert result.positions is not None
+        deleted = {
+            place: decode(each.deleted, each.path).positions().astype(np.int64)
+            for place, each in enumerate(task.inputs)
+            if each.deleted
+        }
+        keep_positions(creator, result.positions, deleted)
+        creator.keep(WRITTEN_FOR_FILE, self.written_for)
         return Written(paths=tuple(each.path for each in result.outputs), content=result.to_json())
 
     def rewritten(self, creator: Creator, task: GroupTask) -> RewrittenGroup:
@@ -120,13 +120,12 @@ class _Rewriting:
     def __init__(self, rewriter: GroupRewriter, creator: Creator, task: GroupTask) -> None:
         self._rewriter, self._creator, self._task = rewriter, creator, task
         self._schema = rewriter.schema
-        share = rewriter.memory_bytes // _SHARES
         self._reader = StoredRowReader(
             fields=rewriter.fields,
             by_ids=rewriter.by_ids,
             row_ids=rewriter.row_ids,
             batch_bytes=BATCH_BYTES,
-            most_page_bytes=max(BATCH_BYTES, share),
+            most_page_bytes=max(BATCH_BYTES, rewriter.memory_bytes // SHARES),
         )
         self._files: NewFiles[FileStatistics] = NewFiles(
             creator=creator,
@@ -137,7 +136,7 @@ class _Rewriting:
             order=None,
             is_proved=rewriter.is_proved,
             batch_bytes=BATCH_BYTES,
-            most_held_bytes=min(share, _MOST_HELD_BYTES),
+            most_held_bytes=held_bytes_of(rewriter.memory_bytes),
             read=RowsRead(left=sum(each.record_count or 0 for each in task.inputs)),
         )
         self._writer = PartitionWriter(self._files, task.folder, None)
@@ -150,7 +149,7 @@ class _Rewriting:
             self._creator.storage,
             task.inputs,
             threads=rewriter.threads,
-            most_bytes=min(AHEAD_BYTES, rewriter.memory_bytes // _SHARES // _WAITING),
+            most_bytes=min(AHEAD_BYTES, rewriter.memory_bytes // SHARES // WAITING),
         )
         try:
             with closing(inputs):
@@ -166,15 +165,17 @@ class _Rewriting:
         finished = [self._files.finished[number] for number in sorted(self._files.finished)]
         outputs = [_output(each, task.folder) for each in finished]
         read, written = self._files.read, sum(each.record_count for each in outputs)
-        if read.live != written:
-            reason = f"{read.live} rows of the group are live, {written} were written"
+        positions = self._files.positions.build()
+        if not read.live == written == positions.rows:
+            reason = f"{read.live} rows of the group are live, {written} were written, {positions.rows} have places"
             raise CorruptFile(task.inputs[0].path, "rows", reason)
         return RewrittenGroup(
             outputs=tuple(outputs),
             input_rows=tuple(self._input_rows),
             rows_deleted=read.read - read.live,
             rows_written=written,
-            table_digest=rewriter.table_digest,
+            written_for=digest_of(rewriter.written_for),
+            positions=positions,
             proof=self._files.proof if rewriter.is_proved else None,
         )
 
@@ -182,7 +183,7 @@ class _Rewriting:
         """Take the live rows of an input, and write the row groups that they complete."""
         read = self._files.read
         before = read.read
-        try:
+        with saying_what_would_do(self._rewriter.side_by_side):
             for batch in self._reader(file, parts):
                 read.left = max(0, read.left - batch.count)
                 read.read += batch.count
@@ -191,10 +192,6 @@ class _Rewriting:
                     inputs = np.full(len(batch.positions), number, np.int64)
                     rows = self._fitted(batch.rows, file.path)
                     self._writer.add(Piece(inputs, batch.positions, rows))
-        except TooLittleMemory as error:
-            mebibytes = -(-error.needed_bytes * _SHARES * self._rewriter.side_by_side // (1 << 20))
-            error.next_step = f"Run it with --memory {mebibytes}MiB, or with fewer --processes."
-            raise
         self._input_rows.append(read.read - before)
 
     def _fitted(self, rows: pa.Table, path: str) -> pa.Table:

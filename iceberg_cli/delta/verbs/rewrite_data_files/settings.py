@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 
-from iceberg_cli.delta.rows.table_columns import MODE, stored_columns
+from iceberg_cli.delta.rows.table_columns import stored_columns
 from iceberg_cli.delta.spec.columns import ADD
 from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.protocol import Metadata
@@ -15,9 +13,8 @@ from iceberg_cli.delta.spec.row_ids import ENABLED, FEATURE, MATERIALIZED, SUSPE
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.encoding.projection import Field, ListOf, MapOf, StructOf
-from iceberg_cli.errors import UsageError
-from iceberg_cli.layout.compaction import CompactionSettings, GroupOrder, compaction_settings
-from iceberg_cli.layout.files import budget
+from iceberg_cli.layout.compaction import CompactionSettings
+from iceberg_cli.layout.files.chosen_by import chosen_by
 from iceberg_cli.plan.plan import Option
 from iceberg_cli.plan.text import size_bytes
 
@@ -28,11 +25,6 @@ _CLUSTERING: Final = "delta.clustering"
 _UNIFORM: Final = "delta.universalFormat.enabledFormats"
 _COMPAT: Final = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2", "delta.enableIcebergCompatV3")
 _IN_FILES: Final = "materializePartitionColumns"
-# Of the configuration, what decides how files are written and what rows in them are.
-_DECIDES: Final = (
-    MODE, ENABLED, SUSPENDED, _UNIFORM, *_COMPAT, *(name for name, _ in MATERIALIZED),
-    "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns",
-)  # fmt: skip
 
 
 def compaction_of(
@@ -48,65 +40,13 @@ def compaction_of(
         target = Option(
             value=size_bytes(text.strip(), f"table property {TARGET}"), source=f"table property {TARGET}"
         )
-    memory_bytes = budget.memory_of(policy.bytes_of("memory"))
-    try:
-        settings = compaction_settings(
-            target.value,
-            min_bytes=policy.bytes_of("min_size"),
-            max_bytes=policy.bytes_of("max_size"),
-            min_input_files=policy.chosen("min_input_files", 5).value,
-            delete_ratio=policy.chosen("delete_ratio", _DELETE_RATIO).value,
-            rewrite_all=policy.rewrite_all,
-            max_group_bytes=policy.bytes_of("max_group_size"),
-            max_files=policy.max_files,
-            max_rewrite_bytes=policy.bytes_of("max_rewrite_bytes"),
-            group_order=cast("GroupOrder | None", policy.group_order),
-            processes=budget.processes_of(policy.processes, memory_bytes),
-        )
-    except ValueError as error:
-        raise UsageError(f"--{error}") from error
-    commits = 1 if policy.single_commit else budget.DEFAULT_COMMITS
-    options = {
-        "where": policy.chosen("where"),
-        "older_than_ms": policy.chosen("older_than"),
-        "target_size_bytes": target,
-        "min_size_bytes": policy.chosen("min_size", settings.min_bytes),
-        "max_size_bytes": policy.chosen("max_size", settings.max_bytes),
-        "min_input_files": policy.chosen("min_input_files", settings.min_input_files),
-        "delete_ratio": policy.chosen("delete_ratio", _DELETE_RATIO),
-        "rewrite_all": policy.chosen("rewrite_all"),
-        "max_group_size_bytes": policy.chosen("max_group_size", settings.max_group_bytes),
-        "max_files": policy.chosen("max_files"),
-        "max_rewrite_bytes": policy.chosen("max_rewrite_bytes"),
-        "group_order": policy.chosen("group_order"),
-        "commit_every": policy.chosen("commit_every"),
-        "max_commits": policy.chosen("max_commits", commits),
-        "single_commit": policy.chosen("single_commit"),
-        # What this machine has decides where nobody says, and a plan is the same on each.
-        "processes": policy.chosen("processes"),
-        "memory_bytes": policy.chosen("memory"),
-        "no_verify_rows": policy.chosen("no_verify_rows"),
-    }
-    return settings, options
+    settings, options = chosen_by(policy, target, delete_ratio=_DELETE_RATIO)
+    return settings, {**options, "older_than_ms": policy.chosen("older_than")}
 
 
 def keeps_row_ids(snapshot: Snapshot) -> bool:
     """Whether rows have ids, which stay theirs."""
     return supports(snapshot.protocol, FEATURE) and snapshot.metadata.property_bool(ENABLED, default=False)
-
-
-def table_digest(snapshot: Snapshot) -> str:
-    """Of all that decides how files are written: where it is another one, files that were written are not committed."""
-    metadata = snapshot.metadata.with_plain_schema()
-    value = {
-        "id": metadata.id,
-        "schema": metadata.schema_string,
-        "partition_columns": metadata.partition_columns,
-        "protocol": snapshot.protocol.to_json(),
-        "configuration": {name: metadata.configuration.get(name) for name in _DECIDES},
-        "clustering": snapshot.domains.get(_CLUSTERING),
-    }
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def obstacles(snapshot: Snapshot) -> tuple[str, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.delta.rows.data_files import vector_frames
@@ -19,11 +20,13 @@ from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.rewrite_data_files.group import GroupTask
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.delta.verbs.rewrite_data_files.rewriting import GroupRewriter
-from iceberg_cli.delta.verbs.rewrite_data_files.settings import compaction_of, keeps_row_ids, table_digest
+from iceberg_cli.delta.verbs.rewrite_data_files.settings import compaction_of, keeps_row_ids
+from iceberg_cli.delta.verbs.rewrite_data_files.written_for import written_for
 from iceberg_cli.encoding.row_batches import readable, stream_of
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.layout.files.budget import memory_of, memory_of_worker
+from iceberg_cli.layout.files.budget import share_of_group
 from iceberg_cli.layout.files.inputs import parts_of
+from iceberg_cli.layout.moved_positions import by_group
 from iceberg_cli.layout.rolling import Rolling
 from iceberg_cli.operation.groups.ports import GroupTasks
 from iceberg_cli.plan.plan import Plan
@@ -40,8 +43,13 @@ def tasks_of(table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> GroupTask
     metadata = snapshot.metadata
     compaction, _ = compaction_of(metadata, policy)
     inputs = plan.groups.inputs_of(numbers)
-    frames, broken = _frames(table, inputs)
-    rows = plan.groups.rows.to_pylist()
+    frames, broken = read_frames(
+        table,
+        inputs["group"].to_pylist(),
+        inputs["log_path"].to_pylist(),
+        inputs["deletion_vector"].to_pylist(),
+    )
+    rows = plan.groups.rows_of(numbers)
     members: dict[int, list[tuple[dict[str, Any], bytes]]] = {}
     for row, frame in zip(inputs.to_pylist(), frames, strict=True):
         members.setdefault(row["group"], []).append((row, frame))
@@ -61,9 +69,12 @@ def tasks_of(table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> GroupTask
                 leaves_rest=rows[number]["leaves_rest"],
             ),
         )
-    is_alone = table.engine.is_distributed
-    side_by_side = 1 if is_alone else max(1, min(compaction.processes, len(groups)))
-    memory = policy.bytes_of("memory")
+    side_by_side, memory_bytes = share_of_group(
+        policy.bytes_of("memory"),
+        processes=compaction.processes,
+        groups=len(groups),
+        is_distributed=table.engine.is_distributed,
+    )
     names = [metadata.configuration.get(name, "") for name, _ in MATERIALIZED]
     rewriter = GroupRewriter(
         root=table.root,
@@ -77,8 +88,8 @@ def tasks_of(table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> GroupTask
             metadata.configuration,
             deletion_vectors=supports(snapshot.protocol, "deletionVectors"),
         ),
-        table_digest=table_digest(snapshot),
-        memory_bytes=memory_of_worker(memory) if is_alone else memory_of(memory) // side_by_side,
+        written_for=written_for(snapshot),
+        memory_bytes=memory_bytes,
         side_by_side=side_by_side,
         is_proved=not policy.no_verify_rows,
         threads=table.engine.threads,
@@ -88,16 +99,25 @@ def tasks_of(table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> GroupTask
     )
 
 
-def _frames(table: DeltaTable, inputs: pa.Table) -> tuple[list[bytes], dict[int, CorruptFile]]:
-    """The frames of the deletion vectors of inputs, and the groups of which one cannot be read."""
-    paths, vectors = inputs["log_path"].to_pylist(), inputs["deletion_vector"].to_pylist()
+def read_frames(
+    table: DeltaTable,
+    numbers: Sequence[int],
+    paths: Sequence[str],
+    vectors: Sequence[Mapping[str, Any] | None],
+) -> tuple[list[bytes], dict[int, CorruptFile]]:
+    """The frames of the deletion vectors of n data files, and the groups of which one cannot be read.
+
+    Args:
+        table: opened.
+        numbers: of the groups of the files.
+        paths: of the files, as the log has them.
+        vectors: as the log has them.
+    """
     try:
         return vector_frames(table, paths, vectors), {}
     except CorruptFile:
         frames, broken = [b""] * len(paths), dict[int, CorruptFile]()
-        numbers = inputs["group"].to_pylist()
-        for number in dict.fromkeys(numbers):
-            places = [place for place, each in enumerate(numbers) if each == number]
+        for number, places in by_group(np.array(numbers, np.int64)).items():
             try:
                 own = vector_frames(
                     table, [paths[each] for each in places], [vectors[each] for each in places]
@@ -105,7 +125,7 @@ def _frames(table: DeltaTable, inputs: pa.Table) -> tuple[list[bytes], dict[int,
             except CorruptFile as error:
                 broken[number] = error
                 continue
-            for place, frame in zip(places, own, strict=True):
+            for place, frame in zip(places.tolist(), own, strict=True):
                 frames[place] = frame
         return frames, broken
 

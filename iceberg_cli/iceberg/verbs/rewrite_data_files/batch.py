@@ -38,11 +38,12 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.manifests import (
     CarriedEntries,
     ManifestsBuild,
 )
-from iceberg_cli.iceberg.verbs.rewrite_data_files.moves import Moved, moved_deletes
+from iceberg_cli.iceberg.verbs.rewrite_data_files.moves import moved_deletes
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import key_and_tuple, unpartitioned
-from iceberg_cli.iceberg.verbs.rewrite_data_files.remap import Positions
 from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import moved_groups, output_spec_id
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import WITH_NULL_SNAPSHOTS, WITH_ROW_IDS
+from iceberg_cli.layout.moved_positions import Moved
+from iceberg_cli.layout.position_map import Positions
 from iceberg_cli.operation.groups.ports import Batch
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.plan.groups import Groups

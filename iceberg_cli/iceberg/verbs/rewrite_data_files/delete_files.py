@@ -22,7 +22,7 @@ from iceberg_cli.iceberg.spec.deletes.dv_blobs import puffin_file
 from iceberg_cli.iceberg.spec.deletes.position_deletes import FILE_PATH_ID, POS_ID
 from iceberg_cli.iceberg.spec.deletes.puffin import read_footer
 from iceberg_cli.iceberg.spec.manifests.manifest import ADDED
-from iceberg_cli.iceberg.verbs.rewrite_data_files.remap import Positions
+from iceberg_cli.layout.position_map import Positions
 from iceberg_cli.storage import Storage, put_checked
 
 _POSITION_DELETES: Final = 1  # content of an entry

@@ -32,14 +32,13 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFile
 from iceberg_cli.iceberg.verbs.rewrite_data_files.freed_later import freed_later
 from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import first_column, in_key_order
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_values, unpartitioned
-from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import VERB_NAME, RewriteDataFiles
+from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import repartitioning
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import fields_in_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
     WITH_NULL_SNAPSHOTS,
     WITH_ROW_IDS,
     compaction_of,
-    pace_of,
     write_settings,
 )
 from iceberg_cli.iceberg.verbs.rewrite_data_files.strands import stranded
@@ -50,10 +49,12 @@ from iceberg_cli.layout.compaction import (
     CompactionSettings,
     reason_text,
 )
-from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old
-from iceberg_cli.operation.groups.ports import Batch, CommitPace, GroupTasks, GroupVerb
+from iceberg_cli.layout.files.compaction_verb import CompactionVerb
+from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old, no_room
+from iceberg_cli.operation.groups.ports import Batch, GroupTasks
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.operation.ports import Build, Planned, Verb
+from iceberg_cli.plan.compaction_policy import VERB_NAME
 from iceberg_cli.plan.groups import Groups
 from iceberg_cli.plan.plan import PARTITION, Option, Plan, Step, Verdict
 from iceberg_cli.plan.text import count, size
@@ -62,21 +63,10 @@ from iceberg_cli.plan.where import parse_where
 _READ_FORMATS: Final = ("parquet", "avro", "orc")
 
 
-class RewriteDataFilesVerb(GroupVerb):
+class RewriteDataFilesVerb(CompactionVerb):
     """Few files of a good size, without deletes."""
 
-    name: Final = VERB_NAME
-    policy: Final = RewriteDataFiles
-    result_columns: Final = (
-        "rewritten_data_files_count",
-        "added_data_files_count",
-        "rewritten_bytes_count",
-        "added_bytes_count",
-        "removed_delete_files_count",
-        "rewritten_rows_count",
-        "dropped_rows_count",
-        "remapped_deletes_count",
-    )
+    policy = RewriteDataFiles
 
     def plan(
         self,
@@ -108,10 +98,6 @@ class RewriteDataFilesVerb(GroupVerb):
         """As `GroupVerb`."""
         return tasks_of(table, plan, numbers)
 
-    def pace(self, plan: Plan) -> CommitPace:
-        """As `GroupVerb`."""
-        return pace_of(RewriteDataFiles.of_plan(plan))
-
     def changed(self, table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:
         """As `GroupVerb`."""
         return changed(table, plan, numbers)
@@ -133,10 +119,6 @@ class RewriteDataFilesVerb(GroupVerb):
         if len(plan.steps) < 2:
             return None
         return assign_row_ids.VERB, AssignRowIds(refs=(RewriteDataFiles.of_plan(plan).branch,))
-
-    def compares_rows(self, plan: Plan) -> bool:
-        """As `GroupVerb`."""
-        return not RewriteDataFiles.of_plan(plan).no_verify_rows
 
 
 VERB: Final = RewriteDataFilesVerb()
@@ -178,7 +160,7 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
     if within is not None:
         if within.groups is None:  # it lists nothing
             return within
-        blocked += (*assignment.blocked_by, *_no_room(table, policy, within.groups))
+        blocked += (*assignment.blocked_by, *no_room(table, _data_folder(metadata), policy, within.groups))
         groups = within.groups if assignment.steps else _with_row_ids(table, head, within.groups)
         return replace(
             within,
@@ -204,7 +186,7 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
         *lost.blocked_by,
         *given_again(table, metadata, head),
     )
-    blocked += (*_no_room(table, policy, groups), *library_too_old(table.engine))
+    blocked += (*no_room(table, _data_folder(metadata), policy, groups), *library_too_old(table.engine))
     return replace(
         plan,
         verdicts=(*assignment.verdicts, *plan.verdicts),
@@ -287,14 +269,8 @@ def _obstacles(table: IcebergTable, policy: RewriteDataFiles) -> tuple[tuple[str
     return blocked, tuple(warnings)
 
 
-def _no_room(table: IcebergTable, policy: RewriteDataFiles, groups: Groups) -> tuple[str, ...]:
-    """That the new files will not fit, as far as that can be seen."""
-    folder = data_locations(table.metadata.location, table.metadata.properties).root
-    free_bytes, needed = table.storage.free_bytes(folder), groups.peak_extra_bytes
-    if policy.unsafe_accept_space or free_bytes is None or needed <= free_bytes:
-        return ()
-    what = f"new files take about {size(needed)}, and {size(free_bytes)} are free where they go"
-    return (f"{what} (--unsafe-accept-space carries on)",)
+def _data_folder(metadata: TableMetadata) -> str:
+    return data_locations(metadata.location, metadata.properties).root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from iceberg_cli.encoding.row_batches import BATCH_BYTES
 from iceberg_cli.encoding.schema_fit import MisfitError, fit
 from iceberg_cli.engines import FileParts
 from iceberg_cli.engines.read_ahead import AHEAD_BYTES
-from iceberg_cli.errors import CorruptFile, GroupLeftOut, TooLittleMemory
+from iceberg_cli.errors import CorruptFile, GroupLeftOut
 from iceberg_cli.iceberg.rows.data_files import (
     DataFile,
     EqualityColumns,
@@ -55,6 +55,7 @@ from iceberg_cli.iceberg.spec.types.schema import (
 )
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask, OutputFile, RewrittenGroup
 from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import check_identities, values_of
+from iceberg_cli.layout.files.budget import SHARES, WAITING, held_bytes_of, saying_what_would_do
 from iceberg_cli.layout.files.inputs import inputs_ahead
 from iceberg_cli.layout.files.partition_writer import (
     FinishedFile,
@@ -67,11 +68,8 @@ from iceberg_cli.layout.row_order import OrderedColumn
 from iceberg_cli.operation.groups.creator import Creator
 from iceberg_cli.plan.text import count
 
-_SHARES: Final = 3  # of memory: rows that are held, what they are encoded into, and what is read meanwhile
-_WAITING: Final = 4  # of what is read meanwhile: what waits for its turn, or for rows to be with
 _BATCHES: Final = 16  # of memory: what is decoded at once, as it is in the file
 _COLUMN_BYTES: Final = 8 << 10  # of a column that are worth being decoded at once
-_MOST_HELD_BYTES: Final = 1 << 30  # a column of text has no more than 2 GiB in one piece
 _OPEN_BYTES: Final = 16 << 20  # that are held of a file which is written, beside its rows
 _LEAST_OPEN: Final = 8
 
@@ -138,7 +136,7 @@ class GroupRewriter:
     @property
     def waiting_bytes(self) -> int:
         """That are held of files before their turn, and as much again of rows until others are with them."""
-        return self.memory_bytes // _SHARES // _WAITING
+        return self.memory_bytes // SHARES // WAITING
 
     @property
     def file_fields(self) -> tuple[NestedField, ...]:
@@ -191,7 +189,7 @@ class _Rewriting:
             deleted=rewriter.deleted,
             keeps_row_ids=rewriter.keeps_row_ids,
             batch_bytes=rewriter.batch_bytes,
-            most_page_bytes=max(BATCH_BYTES, rewriter.memory_bytes // _SHARES),
+            most_page_bytes=max(BATCH_BYTES, rewriter.memory_bytes // SHARES),
         )
         self._writers: dict[StoredPartition | None, PartitionWriter[FileMetrics]] = {}
         self._files: NewFiles[FileMetrics] = NewFiles(
@@ -206,7 +204,7 @@ class _Rewriting:
             allow=partial(_allow, task),
             is_proved=rewriter.is_proved,
             batch_bytes=rewriter.batch_bytes,
-            most_held_bytes=min(rewriter.memory_bytes // _SHARES, _MOST_HELD_BYTES),
+            most_held_bytes=held_bytes_of(rewriter.memory_bytes),
             read=RowsRead(left=sum(each.record_count for each in task.inputs)),
         )
         self._input_bytes = 0
@@ -271,14 +269,10 @@ class _Rewriting:
         count = 0
         # Of a file that is empty in every way there is nothing to read, not even a footer.
         if parts.size_bytes or file.record_count:
-            try:
+            with saying_what_would_do(self._rewriter.side_by_side):
                 for each in self._reader.stored(number, replace(file, size_bytes=parts.size_bytes), parts):
                     count += each.batch.count
                     yield each
-            except TooLittleMemory as error:
-                mebibytes = -(-error.needed_bytes * _SHARES * self._rewriter.side_by_side // (1 << 20))
-                error.next_step = f"Run it with --memory {mebibytes}MiB, or with fewer --processes."
-                raise
         if count != file.record_count:
             raise CorruptFile(
                 file.path, "record_count", f"it has {count} rows, its entry says {file.record_count}"
@@ -323,7 +317,7 @@ class _Rewriting:
         writers = [writer for writer in self._writers.values() if writer.is_open]
         while sum(writer.held_bytes for writer in writers) > self._files.most_held_bytes:
             max(writers, key=lambda writer: writer.held_bytes).write_held()
-        most = max(_LEAST_OPEN, self._rewriter.memory_bytes // _SHARES // _OPEN_BYTES)
+        most = max(_LEAST_OPEN, self._rewriter.memory_bytes // SHARES // _OPEN_BYTES)
         for writer in sorted(writers, key=lambda writer: -writer.written_bytes)[
             : max(0, len(writers) - most)
         ]:

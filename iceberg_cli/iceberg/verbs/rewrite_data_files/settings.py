@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
-from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.rows.data_locations import DataLocations, data_locations
 from iceberg_cli.iceberg.rows.leaf_columns import leaf_columns
 from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode, metrics_modes
@@ -15,14 +14,14 @@ from iceberg_cli.iceberg.spec.table_metadata.columns import ROW_LINEAGE
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.schema import NestedField
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
-from iceberg_cli.layout.compaction import CompactionSettings, GroupOrder, compaction_settings
-from iceberg_cli.layout.files import budget
-from iceberg_cli.operation.groups.ports import CommitPace
+from iceberg_cli.layout.compaction import CompactionSettings
+from iceberg_cli.layout.files.chosen_by import chosen_by
 from iceberg_cli.plan.plan import Option
 
 _TARGET: Final = "write.target-file-size-bytes"
 _FORMAT: Final = "write.format.default"
 _DEFAULT_TARGET_BYTES: Final = 512 << 20
+_DELETE_RATIO: Final = 0.3
 WITH_NULL_SNAPSHOTS: Final = (
     2  # the first format version whose entries inherit the id of the commit's snapshot
 )
@@ -41,58 +40,16 @@ def compaction_of(
     if policy.target_size is None and _TARGET in metadata.properties:
         number = metadata.property_int(_TARGET, _DEFAULT_TARGET_BYTES)
         target = Option(value=max(1, number), source=f"table property {_TARGET}")
-    try:
-        settings = compaction_settings(
-            target.value,
-            min_bytes=policy.bytes_of("min_size"),
-            max_bytes=policy.bytes_of("max_size"),
-            min_input_files=policy.chosen("min_input_files", 5).value,
-            delete_files=policy.delete_files,
-            delete_ratio=policy.chosen("delete_ratio", 0.3).value,
-            rewrite_all=policy.rewrite_all,
-            max_group_bytes=policy.bytes_of("max_group_size"),
-            max_files=policy.max_files,
-            max_rewrite_bytes=policy.bytes_of("max_rewrite_bytes"),
-            group_order=cast("GroupOrder | None", policy.group_order),
-            processes=budget.processes_of(policy.processes, memory_of(policy)),
-        )
-    except ValueError as error:
-        raise UsageError(f"--{error}") from error
-    options = {
+    settings, options = chosen_by(
+        policy, target, delete_ratio=_DELETE_RATIO, delete_files=policy.delete_files
+    )
+    return settings, {
+        **options,
         "branch": policy.chosen("branch"),
-        "where": policy.chosen("where"),
-        "target_size_bytes": target,
-        "min_size_bytes": policy.chosen("min_size", settings.min_bytes),
-        "max_size_bytes": policy.chosen("max_size", settings.max_bytes),
-        "min_input_files": policy.chosen("min_input_files", settings.min_input_files),
         "delete_files": policy.chosen("delete_files"),
-        "delete_ratio": policy.chosen("delete_ratio", settings.delete_ratio),
-        "rewrite_all": policy.chosen("rewrite_all"),
-        "max_group_size_bytes": policy.chosen("max_group_size", settings.max_group_bytes),
-        "max_files": policy.chosen("max_files"),
-        "max_rewrite_bytes": policy.chosen("max_rewrite_bytes"),
-        "group_order": policy.chosen("group_order"),
         **policy.chosen_or_none("output_spec"),
         "output_format": policy.chosen("output_format"),
-        "commit_every": policy.chosen("commit_every"),
-        "max_commits": policy.chosen("max_commits", 1 if policy.single_commit else budget.DEFAULT_COMMITS),
-        "single_commit": policy.chosen("single_commit"),
-        # What this machine has decides where nobody says, and a plan is the same on each.
-        "processes": policy.chosen("processes"),
-        "memory_bytes": policy.chosen("memory"),
-        "no_verify_rows": policy.chosen("no_verify_rows"),
     }
-    return settings, options
-
-
-def memory_of(policy: RewriteDataFiles) -> int:
-    """The bytes that all rows may take which are held at a time on this machine."""
-    return budget.memory_of(policy.bytes_of("memory"))
-
-
-def pace_of(policy: RewriteDataFiles) -> CommitPace:
-    """How often finished groups are committed."""
-    return budget.pace_of(policy.commit_pace, policy.max_commits, single_commit=policy.single_commit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,21 +5,21 @@ Spec: "Column Projection", "Scan Planning".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.encoding.transport import to_ipc
-from iceberg_cli.errors import CorruptFile, GroupLeftOut, Refused, TakenOver, TooLittleMemory
+from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.rows.data_files import DataFile
 from iceberg_cli.iceberg.rows.deleted_keys import DeletedKeys
 from iceberg_cli.iceberg.rows.row_deletes import HiddenRows, row_deletes
 from iceberg_cli.iceberg.rows.table_columns import scalar_of
+from iceberg_cli.iceberg.spec.deletes.dv_blobs import positions_in
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.types.schema import Type
@@ -28,24 +28,23 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask
 from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import UNSORTED, ordered_columns
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_tuples, partition_values
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
-from iceberg_cli.iceberg.verbs.rewrite_data_files.remap import ReadPositions, positions_of
 from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import move_of, moved_groups, output_spec_id
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import GroupRewriter, fields_in_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
     WITH_ROW_IDS,
     compaction_of,
-    memory_of,
     write_settings,
 )
-from iceberg_cli.layout.files.budget import memory_of_worker
+from iceberg_cli.layout.files.budget import share_of_group
+from iceberg_cli.layout.files.inputs import breaking_the_group
+from iceberg_cli.layout.files.kept_positions import keep_positions
+from iceberg_cli.layout.position_map import Positions
 from iceberg_cli.layout.rolling import Rolling
 from iceberg_cli.operation.groups.creator import Creator, Written
 from iceberg_cli.operation.groups.ports import GroupTasks
 from iceberg_cli.plan.plan import Plan
 
-MOVES_FILE: Final = "positions.arrow"  # where rows went
 Deletes = TypeVar("Deletes")
-READ_FILE: Final = "deleted.arrow"  # the positions that were deleted of inputs
 
 
 def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTasks:
@@ -81,7 +80,7 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         hidden, broken = read_deletes(inputs, lambda some: deletes.of(with_file_paths(some)))
         inputs = without_groups(inputs, broken)
         tuples = partition_tuples(table, manifests, inputs)
-        rows = plan.groups.rows.to_pylist()
+        rows = plan.groups.rows_of(numbers)
         files = _data_files(specs, types, inputs, hidden, tuples)
         starts = _starts(inputs)
         moved, moved_to = moved_groups(plan.groups), output_spec_id(plan.groups)
@@ -110,8 +109,12 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
                 ),
                 sort_order_id=order_id if inputs["sort_order_id"][begin].as_py() == order_id else UNSORTED,
             )
-    is_alone = table.engine.is_distributed
-    side_by_side = 1 if is_alone else max(1, min(processes, len(groups)))
+    side_by_side, memory_bytes = share_of_group(
+        policy.bytes_of("memory"),
+        processes=processes,
+        groups=len(groups),
+        is_distributed=table.engine.is_distributed,
+    )
     rewriter = GroupRewriter(
         fields=fields,
         columns=columns,
@@ -124,9 +127,7 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         order=order,
         equality=hidden.columns,
         deleted=DeletedKeys.of(hidden.keys),
-        memory_bytes=memory_of_worker(policy.bytes_of("memory"))
-        if is_alone
-        else memory_of(policy) // side_by_side,
+        memory_bytes=memory_bytes,
         side_by_side=side_by_side,
         is_proved=not policy.no_verify_rows,
         threads=table.engine.threads,
@@ -157,6 +158,12 @@ def read_deletes(
         return read(without_groups(inputs, broken)), broken
 
 
+def positions_of(blobs: Iterable[bytes]) -> Positions:
+    """The positions of several deletion vectors and position deletes, ascending, each once."""
+    parts = [positions_in(blob).astype(np.int64) for blob in blobs]
+    return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+
+
 def without_groups(inputs: pa.Table, numbers: Collection[int]) -> pa.Table:
     """The inputs of other groups than some."""
     return inputs.filter(pa.array(~np.isin(inputs["group"].to_numpy(), [*numbers]))).combine_chunks()
@@ -180,21 +187,12 @@ class RewriteTask:
             CorruptFile: likewise, and where a file is gone, or is not read here: the other groups are none the worse.
             TooLittleMemory, GroupLeftOut: likewise.
         """
-        try:
+        with breaking_the_group(task.inputs):
             result = self.rewriter(creator, task)
-        except FileNotFoundError as error:
-            path = error.filename or task.inputs[0].path
-            raise CorruptFile(path, None, "the table needs this file and it is not there") from error
-        except (TakenOver, TooLittleMemory, GroupLeftOut):
-            raise
-        except Refused as error:
-            reason = f"it is rewritten with a file that is not read here: {error.message}. {error.next_step}"
-            raise CorruptFile(task.inputs[0].path, None, reason) from error
-        creator.keep(MOVES_FILE, result.position_data())
         deleted = {
             place: positions_of(each.vectors) for place, each in enumerate(task.inputs) if each.vectors
         }
-        creator.keep(READ_FILE, to_ipc(ReadPositions(deleted).to_table()))
+        keep_positions(creator, result.positions, deleted)
         return Written(paths=tuple(each.path for each in result.outputs), content=result.to_json())
 
 

@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,6 +34,13 @@ from iceberg_cli.testing.delta_writer import (
 )
 
 ROW_IDS = ("_row-id-col", "_row-commit-version-col")
+FEATURES = ("deletionVectors", "appendOnly", "invariants", "timestampNtz", "typeWidening", "columnMapping")
+TRACKING_FEATURES = ("rowTracking", "domainMetadata")
+TRACKED = {
+    "delta.enableRowTracking": "true",
+    "delta.rowTracking.materializedRowIdColumnName": ROW_IDS[0],
+    "delta.rowTracking.materializedRowCommitVersionColumnName": ROW_IDS[1],
+}
 PARTITIONS = (None, "", "x", "__HIVE_DEFAULT_PARTITION__", "a/b", "%2F", "é")
 _TYPES: dict[str, pa.DataType] = {
     "byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(), "long": pa.int64(), "float": pa.float32(),
@@ -79,25 +87,14 @@ class DrawnTable:
 
     def found(self) -> None:
         """Commit version 0."""
-        features = [
-            "deletionVectors",
-            "appendOnly",
-            "invariants",
-            "timestampNtz",
-            "typeWidening",
-            "columnMapping",
-        ]
+        features = [*FEATURES]
         self.configuration = {"delta.enableDeletionVectors": "true", "delta.enableTypeWidening": "true"}
         if self.mode != "none":
             self.configuration["delta.columnMapping.mode"] = self.mode
         if self.tracking != "none":
-            features += ["rowTracking", "domainMetadata"]
+            features += TRACKING_FEATURES
         if self.tracking == "enabled":
-            self.configuration |= {
-                "delta.enableRowTracking": "true",
-                "delta.rowTracking.materializedRowIdColumnName": ROW_IDS[0],
-                "delta.rowTracking.materializedRowCommitVersionColumnName": ROW_IDS[1],
-            }
+            self.configuration |= TRACKED
         for _ in range(self.drawn.randint(1, 3)):
             self.add_column()
         if self.partitioned:
@@ -276,7 +273,7 @@ class DrawnTable:
         if not self.live:
             return
         add = self.drawn.choice([*self.live.values()])
-        count = pq.ParquetFile(self.root / add["path"].replace("%20", " ")).metadata.num_rows
+        count = self.count(add)
         before = deleted_positions(self.root, add)
         gone = before | {*self.drawn.sample(range(count), self.drawn.randint(1, count))}
         if gone == before:
@@ -295,6 +292,41 @@ class DrawnTable:
         if self.live:
             path = self.drawn.choice([*self.live])
             self.write([self.remove_of(self.live.pop(path))])
+
+    def update_file(self) -> None:
+        """Write other rows in the place of a file, as UPDATE and MERGE do without vectors."""
+        if self.live:
+            path = self.drawn.choice([*self.live])
+            self.write([self.remove_of(self.live.pop(path)), self.new_file(self.drawn.randint(1, 4))])
+
+    def merge_vector(self) -> None:
+        """Have the same rows of a file deleted by another vector."""
+        with_vectors = [add for add in self.live.values() if add.get("deletionVector")]
+        if with_vectors:
+            add = self.drawn.choice(with_vectors)
+            self.vectors += 1
+            gone = sorted(deleted_positions(self.root, add))
+            _, vector = write_vectors(self.root, self.vectors, [0], gone)
+            self.write([self.remove_of(add), {"add": {**add, "deletionVector": vector}}])
+
+    def track(self) -> None:
+        """Enable row tracking: all files get ids, each of their rows another than any."""
+        if self.tracking == "enabled":
+            return
+        actions: list[Action] = []
+        for add in self.live.values():
+            count = self.count(add)
+            stats = json.dumps({**json.loads(add.get("stats") or "{}"), "numRecords": count})
+            ids = {"baseRowId": self.mark + 1, "defaultRowCommitVersion": self.version + 1}
+            actions.append({"add": {**add, "stats": stats, **({} if "baseRowId" in add else ids)}})
+            self.mark += 0 if "baseRowId" in add else count
+        self.tracking = "enabled"
+        self.configuration |= TRACKED
+        self.write([a_protocol_with(*FEATURES, *TRACKING_FEATURES), self.metadata(), *actions])
+
+    def count(self, add: Json) -> int:
+        """The rows of a file."""
+        return int(pq.ParquetFile(self.root / unquote(add["path"])).metadata.num_rows)
 
     def evolve(self) -> None:
         """Widen a column, add one, or with mapping drop or rename one."""
@@ -322,8 +354,13 @@ class DrawnTable:
 
     def step(self) -> None:
         """Any commit of a writer."""
-        steps = [self.append, self.append, self.append, self.delete_rows, self.drop_file, self.evolve]
+        steps = [
+            *(self.append, self.append, self.append, self.delete_rows, self.delete_rows, self.drop_file),
+            *(self.evolve, self.update_file, self.merge_vector),
+        ]
         self.drawn.choice(steps)()
+        if self.drawn.random() < 0.03:
+            self.track()
 
 
 def arrow_field(document: Json, mode: str) -> pa.Field:

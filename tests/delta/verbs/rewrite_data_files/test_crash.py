@@ -18,6 +18,7 @@ from iceberg_cli.errors import BackendUnavailable, CommitStateUnknown
 from iceberg_cli.testing.crash.process import DeltaProcess
 from iceberg_cli.testing.crash.world import DELTA_TABLE, Crash, Script, World, crash
 from iceberg_cli.testing.delta_rows import rows_of, state_of
+from iceberg_cli.testing.delta_vectors import vector_file
 from tests.delta.verbs.rewrite_data_files.drawn import DrawnTable
 from tests.paths import besides_history
 
@@ -37,9 +38,20 @@ class Rewriter(DeltaProcess):
     policy: Any = POLICY
 
 
-@cache
 def table_files(tracking: str) -> dict[str, bytes]:
     """A table of three partitions, each of which becomes a group; some rows of each are deleted."""
+    return states(tracking)[0]
+
+
+def written_meanwhile(tracking: str) -> dict[str, bytes]:
+    """What another writer adds to it: rows of two groups are deleted, a file of the third is replaced."""
+    before, after = states(tracking)
+    return {path: data for path, data in after.items() if path not in before}
+
+
+@cache
+def states(tracking: str) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """The files of the table, before and after another writer."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         table = DrawnTable(root, random.Random(4), mode="name", tracking=tracking, partitioned=True)
@@ -52,15 +64,23 @@ def table_files(tracking: str) -> dict[str, bytes]:
             table.write(actions)
         for _ in range(4):
             table.delete_rows()
-        return {
-            f"{DELTA_TABLE}/{path.relative_to(root)}": path.read_bytes()
-            for path in root.rglob("*")
-            if path.is_file()
-        }
+        before = files_in(root)
+        for _ in range(3):
+            table.delete_rows()
+        table.update_file()
+        return before, files_in(root)
 
 
-def a_world(tracking: str) -> World:
-    return World(files=dict(table_files(tracking)), dated=True)
+def files_in(root: Path) -> dict[str, bytes]:
+    return {
+        f"{DELTA_TABLE}/{path.relative_to(root)}": path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+def a_world(tracking: str, *, after: bool = False) -> World:
+    return World(files=dict(states(tracking)[after]), dated=True)
 
 
 def on_disk(world: World, folder: Path) -> Path:
@@ -71,18 +91,22 @@ def on_disk(world: World, folder: Path) -> Path:
     return folder
 
 
-def check_rows(world: World, tracking: str) -> set[str]:
-    """The rows and their ids are what they were; the paths of the files that have them."""
-    with tempfile.TemporaryDirectory() as before, tempfile.TemporaryDirectory() as after:
-        root = on_disk(world, Path(after))
-        assert rows_of(root) == rows_of(on_disk(a_world(tracking), Path(before)))
-        return {unquote(add["path"]) for add in state_of(root).adds.values()}
+def check_rows(world: World, tracking: str, *, after: bool = False) -> set[str]:
+    """The rows and their ids are what they were, or another writer left; the paths of the files that have them."""
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        root = on_disk(world, Path(other))
+        assert rows_of(root) == rows_of(on_disk(a_world(tracking, after=after), Path(one)))
+        adds = state_of(root).adds.values()
+        vectors = {vector_file(each, str(root)) for add in adds if (each := add.get("deletionVector"))}
+        return {unquote(add["path"]) for add in adds} | {
+            str(Path(path).relative_to(root)) for path in vectors if path is not None
+        }
 
 
-def check(world: World, tracking: str) -> None:
-    """The rows and their ids are what they were, nothing is left over, and what the newest version names is there."""
-    named = check_rows(world, tracking)
-    first = {path.removeprefix(f"{DELTA_TABLE}/") for path in table_files(tracking)}
+def check(world: World, tracking: str, *, after: bool = False) -> None:
+    """As `check_rows`, nothing is left over, and what the newest version names is there."""
+    named = check_rows(world, tracking, after=after)
+    first = {path.removeprefix(f"{DELTA_TABLE}/") for path in states(tracking)[after]}
     now = {path.removeprefix(f"{DELTA_TABLE}/") for path in besides_history(world.files)}
     assert {path for path in now - first if not path.startswith("_delta_log/")} <= named
     assert first | named <= now
@@ -133,6 +157,57 @@ def test_whoever_comes_after_a_process_that_ended_anywhere_goes_on_or_settles(
         later.settle()
     assert later.table.workspace.open_operations() == []
     check(world, tracking)
+
+
+@cache
+def first_commit(tracking: str) -> int:
+    """The effect that is the first commit."""
+    process = Rewriter(world=a_world(tracking))
+    process.run()
+    return next(place for place, each in enumerate(process.effects) if "_delta_log/0" in each)
+
+
+def beside_another_writer(world: World, tracking: str, ends: int | None = None) -> Script:
+    """Another writer commits right before the first commit, and the process ends before an effect."""
+    first = first_commit(tracking)
+
+    def commits_meanwhile() -> None:
+        world.files.update(written_meanwhile(tracking))
+        if ends == first:
+            crash()
+
+    return Script(before={**({} if ends is None else {ends: crash}), first: commits_meanwhile})
+
+
+@cache
+def effects_beside_another_writer(tracking: str) -> int:
+    world = a_world(tracking)
+    process = Rewriter(world=world, script=beside_another_writer(world, tracking))
+    report = process.run()
+    assert (report.status, len(report.commits), report.counts["conflicted_groups_count"]) == ("partial", 2, 1)
+    assert report.counts["remapped_deletes_count"] > 0
+    check(world, tracking, after=True)
+    return len(process.effects)
+
+
+@pytest.mark.few(8)
+@pytest.mark.parametrize("step", range(STEPS))
+@pytest.mark.parametrize("tracking", TRACKING)
+def test_deletes_that_arrived_are_moved_wherever_a_process_ends(tracking: str, step: int) -> None:
+    first = first_commit(tracking)
+    number = first + step * (effects_beside_another_writer(tracking) - first) // STEPS
+    world = a_world(tracking)
+    with pytest.raises(Crash):
+        Rewriter(world=world, script=beside_another_writer(world, tracking, number)).run()
+    world.now_ms += LATER_MS
+    later = Rewriter(world=world)
+    if step % 2:
+        later.resume()
+    else:
+        later.settle()
+        later.settle()
+    assert later.table.workspace.open_operations() == []
+    check(world, tracking, after=True)
 
 
 @pytest.mark.few(6)

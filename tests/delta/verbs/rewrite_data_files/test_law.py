@@ -73,6 +73,9 @@ def check_versions(root: Path, since: int) -> None:
                 # As the log spells it: Delta Spark's VACUUM deletes what is in a folder that is spelled otherwise.
                 assert body["path"].rpartition("/")[0] in folders
                 check_statistics(root, body)
+                if (vector := body.get("deletionVector")) is not None:
+                    assert json.loads(body["stats"])["tightBounds"] is False
+                    assert len(deleted_positions(root, body)) == vector["cardinality"]
 
 
 def check_statistics(root: Path, add: dict[str, Any]) -> None:

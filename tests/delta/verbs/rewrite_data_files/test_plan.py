@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,12 @@ import pytest
 
 from iceberg_cli.delta.verbs.rewrite_data_files.plan import VERB
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
-from iceberg_cli.errors import CommitConflict
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.plan.plan import Plan
-from iceberg_cli.testing.delta_rows import rows_of
 from iceberg_cli.testing.delta_writer import Action, a_domain, a_field, a_metadata, a_protocol_with
 from tests.cli.running import iceberg_cli
-from tests.delta.verbs.rewrite_data_files.drawn import DrawnTable
-from tests.delta.verbs.rewrite_data_files.test_law import NOW_MS, rewritten
+from tests.delta.verbs.rewrite_data_files.drawn import FEATURES, DrawnTable
+from tests.delta.verbs.rewrite_data_files.test_law import NOW_MS
 
 
 def a_table(root: Path, *, files: int = 6, tracking: str = "none", mode: str = "none") -> DrawnTable:
@@ -33,9 +30,6 @@ def a_table(root: Path, *, files: int = 6, tracking: str = "none", mode: str = "
 def plan_of(root: Path, **options: Any) -> Plan:
     table = open_table(str(root), storage_options={}, catalog_config=None, on_event=lambda _: None)
     return VERB.plan(table, RewriteDataFiles(**options), as_of_ms=NOW_MS).plan
-
-
-FEATURES = ("deletionVectors", "appendOnly", "invariants", "timestampNtz", "typeWidening", "columnMapping")
 
 
 def with_(*features: str, **configuration: str) -> Callable[[DrawnTable], list[Action]]:
@@ -89,45 +83,6 @@ def test_what_new_files_would_not_keep_blocks_the_plan(
     ran = iceberg_cli("rewrite-data-files", table.root, "--yes")
     assert ran.code == 11
     assert sentence.split(maxsplit=1)[0] in ran.err + ran.out
-
-
-@pytest.mark.parametrize("act", ["delete_rows", "evolve", "drop_file"])
-def test_a_group_that_another_writer_changed_is_left_to_the_next_run(act: str, tmp_path: Path) -> None:
-    """E2, E3, hazards 2, 13, 29, 30"""
-    table = a_table(tmp_path / "t", tracking="enabled", mode="name")
-    before: list[list[str]] = []
-
-    def other() -> None:
-        if not before:
-            getattr(table, act)()
-            before.append(rows_of(table.root))
-
-    with pytest.raises(CommitConflict):
-        rewritten(table.root, at_commit=other)
-    assert rows_of(table.root) == before[0]
-    assert not list(table.root.rglob("part-*.parquet"))  # what was written for it is gone
-    report = rewritten(table.root, rewrite_all=True)
-    assert report is not None
-    assert report.status == "done"
-    assert rows_of(table.root) == before[0]
-
-
-def test_appends_and_other_domains_meanwhile_change_nothing(tmp_path: Path) -> None:
-    """E3, E5: row ids are drawn above the mark that is there then; hazard 12."""
-    table = a_table(tmp_path / "t", tracking="enabled")
-
-    def other() -> None:
-        if table.version == 1:
-            table.append()
-            table.commit([a_domain()])
-
-    report = rewritten(table.root, at_commit=other)
-    assert report is not None
-    assert (report.status, [each["version"] for each in report.commits]) == ("done", [table.version + 1])
-    table.reload()
-    spans = sorted((add["baseRowId"], json.loads(add["stats"])["numRecords"]) for add in table.live.values())
-    assert all(first + rows <= following for (first, rows), (following, _) in pairwise(spans))
-    assert table.mark == spans[-1][0] + spans[-1][1] - 1
 
 
 def test_sizes_are_those_of_the_table_or_as_delta_spark_counts(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.verbs.rewrite_data_files.remap import MovedDeletes, ReadPositions, since
+from iceberg_cli.layout.moved_positions import MovedDeletes, ReadPositions, since
 from iceberg_cli.layout.position_map import PositionMapBuilder
 from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.crash.world import World

@@ -1,34 +1,23 @@
-"""Position deletes that arrived while files were rewritten, moved to the new files by where their rows went.
+"""Rows that are deleted by their positions while files are rewritten, looked up in the new files by where they went.
 
 What is deleted of an input now is compared with what was deleted of it when it was read: a row that is deleted since is
 looked up, and deleted in the new file. A row that was deleted and is not any more cannot be brought back: its group is
 not committed.
-
-Spec: "Position Delete Files", "Deletion Vectors".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.iceberg.spec.deletes.dv_blobs import positions_in
-from iceberg_cli.layout.position_map import DROPPED, PositionMap
+from iceberg_cli.layout.position_map import DROPPED, PositionMap, Positions
 
-Positions = npt.NDArray[np.int64]
 _NONE: Positions = np.empty(0, np.int64)
 _SCHEMA = pa.schema([pa.field("input", pa.int64()), pa.field("positions", pa.large_list(pa.int64()))])
-
-
-def positions_of(blobs: Iterable[bytes]) -> Positions:
-    """The positions of several deletion vectors and position deletes, ascending, each once."""
-    parts = [positions_in(blob).astype(np.int64) for blob in blobs]
-    return np.unique(np.concatenate(parts)) if parts else _NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +75,39 @@ def since(now: Positions, then: Positions) -> Positions | None:
     if len(np.setdiff1d(then, now, assume_unique=True)):
         return None
     return np.setdiff1d(now, then, assume_unique=True)
+
+
+def by_group(numbers: Positions) -> dict[int, Positions]:
+    """The places of each group's inputs, ascending.
+
+    Args:
+        numbers: of the groups of n inputs.
+    """
+    order = np.argsort(numbers, kind="stable")
+    ends = np.flatnonzero(np.diff(numbers[order])) + 1
+    return {int(numbers[own[0]]): own for own in np.split(order, ends) if len(own)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """What became of deletes that arrived.
+
+    Args:
+        positions: that are deleted of new files, by group and place of the file among its outputs.
+        dropped: groups of which rows that were deleted are not deleted any more, or of which it cannot be told any
+            more where the rows went, each with the reason.
+        broken: groups of which deletes cannot be read, each with the reason.
+        digests: of the groups with `positions`, of all deletes from which these were read.
+    """
+
+    positions: Mapping[tuple[int, int], Positions] = field(default_factory=dict)
+    dropped: Mapping[int, str] = field(default_factory=dict)
+    broken: Mapping[int, str] = field(default_factory=dict)
+    digests: Mapping[int, bytes] = field(default_factory=dict)
+
+    def known(self, digests: Mapping[int, bytes]) -> Moved:
+        """What is still so of groups with these digests."""
+        same = {number: digest for number, digest in digests.items() if self.digests.get(number) == digest}
+        return Moved(
+            positions={key: own for key, own in self.positions.items() if key[0] in same}, digests=same
+        )
