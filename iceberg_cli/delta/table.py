@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from iceberg_cli.operation.records import CommitIntent
 
 # A commit is refused only where another one came first, and each refusal costs one more look at the log.
-_CLIENT_COMMITS = 20  # newest commits in which clients are looked for
+_RECENT_COMMITS = 20  # newest commits in which clients are looked for
 _RETRIES = Retries(attempts=20, min_wait_ms=50, max_wait_ms=5_000, total_timeout_ms=1_800_000)
 
 
@@ -284,9 +284,17 @@ class DeltaTable(OpenTable):
         Raises:
             CorruptFile: a commit cannot be read.
         """
+        return clients_of(self.recent_commits(), sorted(features)) if features else ()
+
+    def recent_commits(self) -> Sequence[tuple[int, Mapping[str, Any]]]:
+        """The versions and the `commitInfo` of the last commits, oldest first.
+
+        Raises:
+            CorruptFile: a commit cannot be read.
+        """
         listing = self.snapshot.listing
-        versions = [file.version for file in listing.commits[-_CLIENT_COMMITS:]]
-        if not features or not versions:
+        versions = [file.version for file in listing.commits[-_RECENT_COMMITS:]]
+        if not versions:
             return ()
         last = versions[-1]
         # Of a log that was cleaned up, commits may be left that do not follow each other.
@@ -295,8 +303,7 @@ class DeltaTable(OpenTable):
             for version, distance in zip(versions, range(len(versions), 0, -1), strict=True)
             if version == last + 1 - distance
         )
-        infos = self.log.commits(first, last, listing=listing).commit_infos
-        return clients_of(infos, sorted(features))
+        return self.log.commits(first, last, listing=listing).commit_infos
 
     # -- plans -------------------------------------------------------------------------------------------------
 

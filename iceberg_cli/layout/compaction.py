@@ -22,12 +22,16 @@ _GROUP_TARGETS: Final = 8
 
 
 class RewriteReason(IntEnum):
-    """Why a group is rewritten; `DELETES` where any of its files is a candidate by them, `MOVED` where all move."""
+    """Why a group is rewritten; `DELETES` where any of its files is a candidate by them, `MOVED` where all move.
+
+    `PURGE` is for formats that choose files by what these have and the table has no more.
+    """
 
     SIZE = 0
     DELETES = 1
     REWRITE_ALL = 2
     MOVED = 3
+    PURGE = 4
 
 
 class SkipReason(IntEnum):

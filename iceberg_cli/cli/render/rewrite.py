@@ -16,6 +16,7 @@ _REASONS: Final = {
     "size": "size",
     "deletes": "deleted rows",
     "rewrite-all": "--rewrite-all",
+    "purge": "--purge",
     "spec": "--output-spec current",
 }
 

@@ -70,6 +70,15 @@ class Client:
         return f"it does not know {', '.join(self.lacks)}, and could {lost} any more"
 
 
+def is_own(info: Mapping[str, Any]) -> bool:
+    """Whether this program made a commit."""
+    return (_name_of(info) or "").startswith(_OUR_OWN)
+
+
+def _name_of(info: Mapping[str, Any]) -> str | None:
+    return next((info[key] for key in _NAMES if isinstance(info.get(key), str)), None)
+
+
 def clients_of(infos: Iterable[tuple[int, Mapping[str, Any]]], features: Sequence[str]) -> tuple[Client, ...]:
     """The clients that wrote, in the order in which each did so first.
 
@@ -79,8 +88,8 @@ def clients_of(infos: Iterable[tuple[int, Mapping[str, Any]]], features: Sequenc
     """
     versions: dict[str, int] = {}
     for version, info in infos:
-        name = next((info[key] for key in _NAMES if isinstance(info.get(key), str)), None)
-        if name is not None and not name.startswith(_OUR_OWN):
+        name = _name_of(info)
+        if name is not None and not is_own(info):
             versions[name] = version
     last = max(versions.values(), default=None)
     return tuple(

@@ -22,7 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
+from iceberg_cli.delta.spec.protocol import Metadata, schema_fields
 from iceberg_cli.delta.spec.text_values import fitting, partition_values, times, value_of
+from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.errors import InvalidMetadata
 
 _PRIMITIVES: Final[Mapping[str, pa.DataType]] = {
@@ -237,6 +239,19 @@ class AmbiguousPartitionValue:
     files: int  # with such a value in any column
 
 
+def partition_texts(adds: pa.Table, metadata: Metadata) -> dict[str, pa.Array]:
+    """By the name of each partition column the texts that n files have in the log.
+
+    Raises:
+        CorruptFile: the schema is none.
+    """
+    names = {field["name"]: physical_name(field) for field in schema_fields(metadata)}
+    values = one_array(adds["partitionValues"])
+    return {
+        name: pc.map_lookup(values, names.get(name, name), "first") for name in metadata.partition_columns
+    }
+
+
 def partition_values_parsed(values: pa.Array, kind: pa.StructType) -> pa.StructArray:
     """Partition values as a struct.
 
@@ -247,7 +262,9 @@ def partition_values_parsed(values: pa.Array, kind: pa.StructType) -> pa.StructA
     Returns:
         n structs; a value that is no value of its type, or an ambiguous one, is null.
     """
-    columns = [partition_values(_texts(values, member), member.type)[0] for member in kind]
+    columns = [
+        partition_values(pc.map_lookup(values, member.name, "first"), member.type)[0] for member in kind
+    ]
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=values.is_null())
 
 
@@ -262,7 +279,7 @@ def ambiguous_partition_value(values: pa.ChunkedArray, kind: pa.StructType) -> A
     for chunk in values.chunks:
         marks = pa.repeat(pa.scalar(value=False), len(chunk))
         for member in kind:
-            texts = _texts(chunk, member)
+            texts = pc.map_lookup(chunk, member.name, "first")
             ambiguous = partition_values(texts, member.type)[1]
             index = pc.index(ambiguous, pa.scalar(value=True)).as_py()
             if first is None and index >= 0:
@@ -274,10 +291,6 @@ def ambiguous_partition_value(values: pa.ChunkedArray, kind: pa.StructType) -> A
         return None
     row, column, text = first
     return AmbiguousPartitionValue(row=row, column=column, text=text, files=files)
-
-
-def _texts(values: pa.Array, member: pa.Field) -> pa.Array:
-    return pc.map_lookup(values, member.name, "first")
 
 
 def stats_parsed(stats: pa.Array, kind: pa.StructType) -> pa.StructArray:

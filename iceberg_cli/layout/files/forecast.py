@@ -27,6 +27,7 @@ _REASONS: Final = {
     RewriteReason.DELETES: "deletes",
     RewriteReason.REWRITE_ALL: "rewrite-all",
     RewriteReason.MOVED: "spec",
+    RewriteReason.PURGE: "purge",
 }
 
 

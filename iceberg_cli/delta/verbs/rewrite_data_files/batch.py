@@ -9,6 +9,7 @@ Spec: Delta protocol, "Add File and Remove File", "Deletion Vectors", "Row Track
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -36,6 +37,8 @@ from iceberg_cli.delta.stored_vectors import vectors_task, write_vectors
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.rewrite_data_files.group import RewrittenGroup
 from iceberg_cli.delta.verbs.rewrite_data_files.moves import LiveInputs, moved_deletes
+from iceberg_cli.delta.verbs.rewrite_data_files.partitions import one_spelling
+from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.delta.verbs.rewrite_data_files.settings import keeps_row_ids
 from iceberg_cli.delta.verbs.rewrite_data_files.written_for import WRITTEN_FOR_FILE, why_not, written_for
 from iceberg_cli.encoding.deletion_vector import encode
@@ -47,8 +50,6 @@ from iceberg_cli.operation.groups.results import GroupResult, digest_of
 from iceberg_cli.operation.ports import Build
 from iceberg_cli.plan.plan import Change, Plan, StagedFile, Step, Task
 
-COMMITTED_AS: Final = "OPTIMIZE"
-_PARAMETERS: Final = {"predicate": "[]", "auto": "false", "clusterBy": "[]", "zOrderBy": "[]"}
 _MOST_VECTOR_BYTES: Final = 64 << 20  # of a file of deletion vectors; it is made in memory
 
 
@@ -108,6 +109,7 @@ def batch_of(
     stays = ~np.isin(inputs["group"].to_numpy(), left_out)
     commit = _Commit(
         table=table,
+        policy=RewriteDataFiles.of_plan(plan),
         groups=kept,
         numbers=inputs["group"].to_numpy()[stays],
         places=live.places[stays],
@@ -178,6 +180,7 @@ class _Commit:
 
     Args:
         table: as loaded.
+        policy: what the operator asked for.
         groups: that are committed, by number.
         numbers: of the groups of their n inputs.
         places: of the inputs in the snapshot's adds, -1 where one is gone.
@@ -185,6 +188,7 @@ class _Commit:
     """
 
     table: DeltaTable
+    policy: RewriteDataFiles
     groups: Mapping[int, RewrittenGroup]
     numbers: Int64s
     places: Int64s
@@ -214,8 +218,7 @@ class _Commit:
             adds, mark = with_fresh_ids(adds, counts, mark=high_water_mark(snapshot))
             domain = (domain_action(snapshot, mark),) if len(adds) else ()
         info = {
-            "operation": COMMITTED_AS,
-            "operationParameters": _PARAMETERS,
+            **_operation(self.policy),
             "operationMetrics": _metrics(before, adds),
         }
         if keeps_row_ids(snapshot):
@@ -234,9 +237,11 @@ class _Commit:
 
     def _adds(self, before: pa.Table, frames: Mapping[tuple[int, int], bytes]) -> pa.Table:
         """The adds of new files, in the order of the groups; vectors are without a place."""
-        there = self.numbers[self.places >= 0]
         values = before["partitionValues"].to_pylist()
-        first = {number: row for row, number in reversed([*enumerate(there.tolist())])}
+        spelled = {
+            number: one_spelling([dict(values[row]) for row in rows.tolist()], self.table.snapshot.metadata)
+            for number, rows in by_group(self.numbers[self.places >= 0]).items()
+        }
         paths = [each.path for group in self.groups.values() for each in group.outputs]
         found = self.table.storage.stat_many(paths)
         modified = {
@@ -247,7 +252,7 @@ class _Commit:
             for place, each in enumerate(group.outputs):
                 row = {
                     "path": each.log_path,
-                    "partitionValues": {name: text or None for name, text in values[first[number]]},
+                    "partitionValues": spelled[number],
                     "size": each.size_bytes,
                     "modificationTime": modified.get(each.path, self.table.snapshot.timestamp_ms),
                     "dataChange": False,
@@ -323,6 +328,15 @@ class _VectorsBuild:
             ]
             staged[task] = write_vectors(self.table.storage, path, adds, frames, own)
         return staged
+
+
+def _operation(policy: RewriteDataFiles) -> dict[str, Any]:
+    """What a commit says of itself, as Delta Spark's do."""
+    predicate = json.dumps([] if policy.where is None else [policy.where])
+    if policy.purge:
+        return {"operation": "REORG", "operationParameters": {"predicate": predicate, "applyPurge": "true"}}
+    parameters = {"predicate": predicate, "auto": "false", "clusterBy": "[]", "zOrderBy": "[]"}
+    return {"operation": "OPTIMIZE", "operationParameters": parameters}
 
 
 def _metrics(before: pa.Table, adds: pa.Table) -> dict[str, int]:

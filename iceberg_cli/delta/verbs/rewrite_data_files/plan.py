@@ -21,12 +21,15 @@ from iceberg_cli.delta.spec.row_ids import UNKNOWN, record_counts
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.rewrite_data_files.batch import batch_of, changed
-from iceberg_cli.delta.verbs.rewrite_data_files.partitions import chosen_files, partitions_of
+from iceberg_cli.delta.verbs.rewrite_data_files.chosen_files import chosen_files
+from iceberg_cli.delta.verbs.rewrite_data_files.other_writers import notes
+from iceberg_cli.delta.verbs.rewrite_data_files.partitions import partitions_of
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
+from iceberg_cli.delta.verbs.rewrite_data_files.purge import files_to_purge
 from iceberg_cli.delta.verbs.rewrite_data_files.settings import compaction_of, obstacles
 from iceberg_cli.delta.verbs.rewrite_data_files.tasks import tasks_of
 from iceberg_cli.layout.choice import choose
-from iceberg_cli.layout.compaction import CompactionInputs, CompactionSettings, reason_text
+from iceberg_cli.layout.compaction import CompactionInputs, CompactionSettings, RewriteReason, reason_text
 from iceberg_cli.layout.files.compaction_verb import CompactionVerb
 from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old, no_room
 from iceberg_cli.layout.rolling import Bools
@@ -121,18 +124,23 @@ def _plan(table: DeltaTable, policy: RewriteDataFiles, *, as_of_ms: int, within:
         options=options,
         policy=policy.to_json(),
     )
-    eligible = _eligible(snapshot, policy)
-    if not eligible.any():
-        return replace(plan, not_applicable=f"the table has no data file{_which(policy)}")
     blocked = obstacles(snapshot)
     if within is not None:
         if within.groups is None:  # it lists nothing
             return within
         return replace(within, blocked_by=(*blocked, *no_room(table, table.root, policy, within.groups)))
-    groups, verdicts = _chosen(table, snapshot, settings, eligible)
+    eligible = _eligible(table, policy)
+    if not eligible.any():
+        return replace(plan, not_applicable=f"the table has no data file{_which(policy)}")
+    groups, verdicts = _chosen(table, settings, eligible, purge=policy.purge)
     plan = replace(plan, verdicts=verdicts, groups=groups)
     if not len(groups):
         return plan
+    plan = replace(plan, warnings=tuple(notes(table, policy)))
+    if policy.purge:
+        since = iso(as_of_ms + _kept_ms(snapshot))
+        what = f"Old files have what is purged until `expire-snapshots` deletes them, which is after {since}"
+        plan = replace(plan, warnings=(f"{what}, and old versions can be read until then.", *plan.warnings))
     draft = CommitDraft(adds=snapshot.adds)
     refused = table.refusal(Step(name=VERB_NAME, change=Change(draft=draft)))
     blocked += () if refused is None else (refused,)
@@ -147,26 +155,36 @@ def _plan(table: DeltaTable, policy: RewriteDataFiles, *, as_of_ms: int, within:
     )
 
 
-def _eligible(snapshot: Snapshot, policy: RewriteDataFiles) -> Bools:
+def _eligible(table: DeltaTable, policy: RewriteDataFiles) -> Bools:
     """Which live files the policy's filters leave."""
+    snapshot = table.snapshot
     eligible = np.ones(len(snapshot.adds), np.bool_)
     if policy.where is not None:
         eligible &= chosen_files(parse_where(policy.where), snapshot.adds, snapshot.metadata)
     if policy.older_than_ms is not None:
         eligible &= snapshot.adds["modificationTime"].to_numpy() < policy.older_than_ms
+    if policy.purge:
+        eligible[eligible] = files_to_purge(table, snapshot.adds.filter(pa.array(eligible)))
     return eligible
+
+
+def _kept_ms(snapshot: Snapshot) -> int:
+    """How long files stay that the table names no more."""
+    return snapshot.metadata.property_interval_ms(FILES_PROPERTY, FILES_DEFAULT_MS)
 
 
 def _which(policy: RewriteDataFiles) -> str:
     where = None if policy.where is None else f"--where {policy.where} is about"
     older = None if policy.older_than_ms is None else f"was written before {iso(policy.older_than_ms)}"
-    conditions = " and ".join(each for each in (where, older) if each is not None)
+    purged = "has deleted rows, or columns that were dropped" if policy.purge else None
+    conditions = " and ".join(each for each in (where, older, purged) if each is not None)
     return f" that {conditions}" if conditions else ""
 
 
 def _chosen(
-    table: DeltaTable, snapshot: Snapshot, settings: CompactionSettings, eligible: Bools
+    table: DeltaTable, settings: CompactionSettings, eligible: Bools, *, purge: bool
 ) -> tuple[Groups, tuple[Verdict, ...]]:
+    snapshot = table.snapshot
     adds = snapshot.adds.filter(pa.array(eligible))
     adds = adds.take(
         pc.sort_indices(adds, [("modificationTime", "ascending"), ("path", "ascending")])
@@ -185,8 +203,11 @@ def _chosen(
             eligible=np.ones(len(adds), np.bool_),
             moves=np.zeros(len(adds), np.bool_),
         ),
-        settings,
+        replace(settings, rewrite_all=True) if purge else settings,
     )
+    if purge:
+        reasons = np.full_like(found.groups.reason, RewriteReason.PURGE)
+        found = replace(found, groups=replace(found.groups, reason=reasons))
     own = adds.take(pa.array(found.file))
     inputs = pa.table(
         {
@@ -203,10 +224,9 @@ def _chosen(
         schema=INPUTS_SCHEMA,
     )
     has_vector = len(own) - own["deletionVector"].null_count
-    kept_ms = snapshot.metadata.property_interval_ms(FILES_PROPERTY, FILES_DEFAULT_MS)
     freed = FreedLater(
         int(pc.sum(own["size"]).as_py() or 0),
-        f"the tombstones of this are {age(kept_ms)} old",
+        f"the tombstones of this are {age(_kept_ms(snapshot))} old",
     )
     groups = Groups(
         rows=group_rows(found, names.__getitem__, inputs["path"]),

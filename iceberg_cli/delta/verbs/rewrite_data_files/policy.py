@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
 from iceberg_cli.plan.compaction_policy import VERB_NAME, CompactionPolicy
-from iceberg_cli.plan.policy import Moment, option
+from iceberg_cli.plan.policy import Moment, Switch, option
 from iceberg_cli.plan.times import Time
 from iceberg_cli.plan.verb_place import VerbPlace
 
@@ -24,6 +24,14 @@ class RewriteDataFiles(CompactionPolicy):
         json_name="older_than_ms",
         own=True,
         elsewhere="--where",
+    )
+
+    purge: bool = option(
+        Switch(),
+        "Delta: only files with deleted rows, however few, or with columns that the schema has no more.",
+        default=False,
+        omitted=True,
+        elsewhere="--delete-ratio",
     )
 
     @property

@@ -41,7 +41,11 @@ def compaction_of(
             value=size_bytes(text.strip(), f"table property {TARGET}"), source=f"table property {TARGET}"
         )
     settings, options = chosen_by(policy, target, delete_ratio=_DELETE_RATIO)
-    return settings, {**options, "older_than_ms": policy.chosen("older_than")}
+    return settings, {
+        **options,
+        "older_than_ms": policy.chosen("older_than"),
+        **policy.chosen_or_none("purge"),
+    }
 
 
 def keeps_row_ids(snapshot: Snapshot) -> bool:

@@ -36,8 +36,8 @@ class RewriteDataFiles(CompactionPolicy):
         Write the rows of small files, and of files with many deleted rows, to few files without deletes.
 
         The rows of the branch stay the same, with their row ids. Groups of files of one partition are rewritten side by
-        side, proved equal, and committed as they are finished. Rows that another writer deletes meanwhile are deleted in
-        the new files; where it replaces files, their group is left to the next run and no other one. No file is
+        side, proved equal, and committed as they are finished. Rows that another writer deletes meanwhile are deleted
+        in the new files; where it replaces files, their group is left to the next run and no other one. No file is
         deleted: expire-snapshots does that once no snapshot needs it.
         """
     examples: ClassVar = (

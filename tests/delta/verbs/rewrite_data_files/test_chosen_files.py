@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.plan.plan import Plan
-from iceberg_cli.testing.delta_rows import rows_of
+from iceberg_cli.testing.delta_rows import rows_of, state_of
+from iceberg_cli.testing.delta_vectors import an_inline_vector
 from iceberg_cli.testing.delta_writer import NOW_MS, a_field, a_metadata, a_protocol_with, an_add, write_log
 from tests.cli.running import iceberg_cli
 from tests.delta.verbs.rewrite_data_files.drawn import DrawnTable
@@ -104,10 +106,150 @@ def test_files_are_chosen_by_the_values_of_their_partition(
     assert chosen(tmp_path / "t", where=where) == expected
 
 
+STATS: list[Any] = [
+    {"numRecords": 4, "minValues": {"c-n": 1, "c-g": {"c-s": "b"}, "c-t": "2024-05-01T10:00:00.000Z"},
+     "maxValues": {"c-n": 5, "c-g": {"c-s": "d"}, "c-t": "2024-05-01T10:00:00.123Z"},
+     "nullCount": {"c-n": 0, "c-g": {"c-s": 1}, "c-t": 0}},
+    {"numRecords": 4, "minValues": {"c-n": 5}, "maxValues": {"c-n": 9}, "nullCount": {"c-n": 1, "c-g": {"c-s": 4}}},
+    {"numRecords": 4},
+    None,
+    {"numRecords": 4, "minValues": {"c-n": 20}, "maxValues": {"c-n": 30},
+     "nullCount": {"c-n": 4}, "tightBounds": False},
+]  # fmt: skip
+
+
+def a_table_with_statistics(root: Path) -> None:
+    """A file for each of `STATS`; of the last rows are deleted by a vector. Columns n, x, g.s and t."""
+    ids = iter(range(1, 9))
+
+    def mapped(name: str, kind: Any) -> Any:
+        names = {"delta.columnMapping.id": next(ids), "delta.columnMapping.physicalName": f"c-{name}"}
+        return a_field(name, kind, **names)
+
+    fields = [
+        mapped("n", "long"),
+        mapped("x", "double"),
+        mapped("g", {"type": "struct", "fields": [mapped("s", "string")]}),
+        mapped("t", "timestamp"),
+        mapped("l", {"type": "array", "elementType": "long", "containsNull": True}),
+    ]
+    actions = [
+        an_add(path=f"{place}-0.parquet", stats=None if each is None else json.dumps(each))
+        for place, each in enumerate(STATS)
+    ]
+    actions[-1]["add"]["deletionVector"] = an_inline_vector([0])
+    metadata = a_metadata(*fields, configuration={"delta.columnMapping.mode": "name"})
+    write_log(root, [a_protocol_with("columnMapping", "deletionVectors"), metadata, *actions])
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        # What statistics do not tell may be: files 2 and 3 are chosen by each condition on n.
+        ("n = 5", {0, 1, 2, 3}),
+        ("n = 0", {2, 3}),
+        ("n < 5", {0, 2, 3}),
+        ("n <= 5", {0, 1, 2, 3}),
+        ("n > 5", {1, 2, 3, 4}),
+        ("n >= 9", {1, 2, 3, 4}),
+        ("n IN (0, 9, 25)", {1, 2, 3, 4}),
+        ("n != 5", {0, 1, 2, 3, 4}),
+        ("n IS NULL", {1, 2, 3, 4}),
+        # Whether the rows that a vector left are null is not known.
+        ("n IS NOT NULL", {0, 1, 2, 3, 4}),
+        ("x = 1", {0, 1, 2, 3, 4}),
+        # Of file 1 all are null.
+        ("g.s = 'c'", {0, 2, 3, 4}),
+        ("g.s = 'a'", {2, 3, 4}),
+        ("g.s IS NOT NULL", {0, 2, 3, 4}),
+        # Delta Spark cuts upper bounds to the millisecond.
+        ("t > '2024-05-01 10:00:00.123998'", {0, 1, 2, 3, 4}),
+        ("t > '2024-05-01 10:00:00.123999'", {1, 2, 3, 4}),
+        ("n = 5 AND g.s = 'a'", {2, 3}),
+    ],
+)
+def test_files_are_chosen_by_the_statistics_of_a_column(
+    where: str, expected: set[int], tmp_path: Path
+) -> None:
+    """D5, C3"""
+    a_table_with_statistics(tmp_path / "t")
+    assert chosen(tmp_path / "t", where=where) == expected
+
+
+def test_a_column_of_lists_has_no_conditions(tmp_path: Path) -> None:
+    a_table_with_statistics(tmp_path / "t")
+    with pytest.raises(UsageError, match="'l' is no column of values"):
+        plan_of(tmp_path / "t", where="l = 1")
+
+
+SPELLINGS: list[tuple[str, list[list[str | None]]]] = [
+    # Partitions, each with the spellings of its value.
+    ("s", [["a"], ["A"], ["", None], ["__HIVE_DEFAULT_PARTITION__"], ["a/b"], ["%2F"], ["01"]]),
+    ("n", [["9", "+9", "009"], ["-3"], ["", None], ["9x"]]),
+    ("x", [["0.0"], ["-0.0"], ["1.5"], ["1.50"]]),
+    ("p", [["9.5", "9.50", "+9.5"], ["0.00", "-0.0"]]),
+    ("d", [["2024-02-29", "2024-2-29"], ["2024-02-30"]]),
+    (
+        "t",
+        [
+            ["2024-05-01 10:00:00", "2024-05-01 10:00:00.000"],
+            ["2024-05-01T10:00:00Z", "2024-05-01T10:00:00.000000Z", "2024-05-01 10:00:00.0Z"],
+            ["2024-05-01 12:00:00+02:00"],
+            ["2024-05-01 11:00:00+01:00"],
+        ],
+    ),
+    ("b", [["true", "TRUE"], ["false"]]),
+]
+
+
+@pytest.mark.parametrize(("column", "partitions"), SPELLINGS)
+def test_values_in_several_spellings_are_one_partition_and_others_are_not(
+    column: str, partitions: list[list[str | None]], tmp_path: Path
+) -> None:
+    """D6, hazard 8, RS 3159"""
+    actions = [
+        an_add(path=f"{place}-{number}.parquet", partitionValues={column: text})
+        for place, texts in enumerate(partitions)
+        for number, text in enumerate([*texts, *texts])
+    ]
+    fields = [a_field("v", "long"), a_field(column, COLUMNS[column])]
+    write_log(tmp_path / "t", [a_protocol_with(), a_metadata(*fields, partitionColumns=[column]), *actions])
+    groups = plan_of(tmp_path / "t").groups
+    assert groups is not None
+    found: dict[int, set[str]] = {}
+    for number, path in zip(
+        *(groups.inputs[name].to_pylist() for name in ("group", "log_path")), strict=True
+    ):
+        found.setdefault(number, set()).add(path.split("-")[0])
+    assert sorted(map(sorted, found.values())) == [[str(place)] for place in range(len(partitions))]
+
+
+def test_a_new_file_spells_a_value_as_its_files_do_or_as_the_protocol(tmp_path: Path) -> None:
+    table = DrawnTable(tmp_path / "t", random.Random(5))
+    table.found()
+    actions = [table.new_file(4) for _ in range(6)]
+    for place, action in enumerate(actions):
+        day = "2024-2-29" if place % 2 else "2024-02-29"
+        action["add"]["partitionValues"] = {
+            "day": day,
+            "at": "2024-05-01 10:00:00",
+            "s": "" if place else None,
+        }
+    own = json.loads(table.metadata()["metaData"]["schemaString"])["fields"]
+    fields = [*own, a_field("day", "date"), a_field("at", "timestamp"), a_field("s", "string")]
+    configuration = {"configuration": table.configuration}
+    table.commit([a_metadata(*fields, partitionColumns=["day", "at", "s"], **configuration)])
+    table.write(actions)
+    ran = iceberg_cli("rewrite-data-files", table.root, "--yes")
+    assert ran.code == 0, ran.err
+    (add,) = state_of(table.root).adds.values()
+    assert add["partitionValues"] == {"day": "2024-02-29", "at": "2024-05-01 10:00:00", "s": None}
+
+
 @pytest.mark.parametrize(
     ("where", "sentence"),
     [
-        ("v = 1", "'v' is no partition column. Partition columns: n."),
+        ("nope = 1", "'nope' is no column of values. Columns: v, s, n, x, p, d, t, b."),
         ("nn = 1", "Did you mean 'n'?"),
         ("n = 'a'", "'a' is no value of n"),
         ("n = 9.5", "'9.5' is no value of n"),

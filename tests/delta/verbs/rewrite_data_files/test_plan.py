@@ -14,7 +14,15 @@ from iceberg_cli.delta.verbs.rewrite_data_files.plan import VERB
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.formats.open import open_table
 from iceberg_cli.plan.plan import Plan
-from iceberg_cli.testing.delta_writer import Action, a_domain, a_field, a_metadata, a_protocol_with
+from iceberg_cli.testing.delta_writer import (
+    Action,
+    a_commit,
+    a_domain,
+    a_field,
+    a_metadata,
+    a_protocol_with,
+    write_commit,
+)
 from tests.cli.running import iceberg_cli
 from tests.delta.verbs.rewrite_data_files.drawn import FEATURES, DrawnTable
 from tests.delta.verbs.rewrite_data_files.test_law import NOW_MS
@@ -83,6 +91,32 @@ def test_what_new_files_would_not_keep_blocks_the_plan(
     ran = iceberg_cli("rewrite-data-files", table.root, "--yes")
     assert ran.code == 11
     assert sentence.split(maxsplit=1)[0] in ran.err + ran.out
+
+
+def test_what_others_do_to_the_table_is_told(tmp_path: Path) -> None:
+    """E6, E7, D23"""
+    table = a_table(tmp_path / "t")
+    assert plan_of(table.root).warnings == ()
+    for operation in ("MERGE", "OPTIMIZE", "DELETE", "WRITE"):
+        table.version += 1
+        info = {"commitInfo": {"operation": operation, "engineInfo": "Apache-Spark/4.0.0 Delta-Lake/4.0.0"}}
+        write_commit(table.root, table.version, a_commit(info))
+    ours = {"commitInfo": {"operation": "OPTIMIZE", "engineInfo": "iceberg-cli/9.9"}}
+    write_commit(table.root, table.version + 1, a_commit(ours))
+    table.version += 1
+    others, changes = plan_of(table.root).warnings
+    assert others.startswith("Others compact the table too (OPTIMIZE wrote version 3): ")
+    assert changes.startswith("2 of the last 7 commits changed rows: ")
+    assert plan_of(table.root, older_than=NOW_MS).warnings == (others,)
+    table.configuration |= {
+        "delta.autoOptimize.autoCompact": "auto",
+        "delta.tuneFileSizesForRewrites": "true",
+        "delta.autoOptimize.optimizeWrite": "true",
+    }
+    table.commit([table.metadata()])
+    others, *_, tuned = plan_of(table.root, target_size="1GiB").warnings
+    assert "(OPTIMIZE wrote version 3, delta.autoOptimize.autoCompact is auto)" in others
+    assert tuned.startswith("delta.tuneFileSizesForRewrites is true: MERGE writes smaller files")
 
 
 def test_sizes_are_those_of_the_table_or_as_delta_spark_counts(tmp_path: Path) -> None:
