@@ -22,9 +22,10 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.bench import Bench, BenchTable, Line, show
-from benchmarks.compaction import PARTITIONS, SCHEMA, SIZES, add_equality_deletes, make_rows_table
+from benchmarks.compaction import SCHEMA, SIZES, add_equality_deletes, make_rows_table
 from benchmarks.measure import PYTHON
 from benchmarks.peers import ours
+from benchmarks.row_files import PARTITIONS
 from iceberg_cli.storage.local import LocalStorage
 from iceberg_cli.testing.iceberg_files import DATA
 from tests.delete_tables import DeleteTable

@@ -21,9 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.bench import Bench, BenchTable, Row
+from benchmarks.delta_compaction import delta_compaction_rows
 from benchmarks.measure import PYTHON, Run, run
 from benchmarks.peers import Session, find_iceberg_compaction, ours
 from benchmarks.rest_tables import RestTables, catalog_options
+from benchmarks.row_files import FIELDS, PARTITIONS, field_with_id, partition_of, row_files
 from benchmarks.rows import COLD, WARM, floor, matching, verb
 from iceberg_cli.cli.context import now_ms
 from iceberg_cli.formats.open import open_table
@@ -39,9 +41,6 @@ from tests.delete_tables import DeleteTable
 from tests.rest_servers import rest_server_over
 
 SIZES: Final = {"S": (60, 3_000), "M": (600, 13_000), "L": (600, 130_000)}  # files, rows of each
-PARTITIONS: Final = 12
-_WORDS: Final = 20_000
-_FEW_WORDS: Final = 200
 _MANY: Final = {"S": (1_000, 10), "M": (10_000, 100), "L": (100_000, 1_000)}  # files of few rows, partitions
 FEW_ROWS: Final = 200  # about 10 KB
 _WIDE: Final = {
@@ -169,6 +168,7 @@ def compaction_rows(bench: Bench) -> Iterator[Row]:
 
     yield from _many_files(bench)
     yield from _wide_files(bench)
+    yield from delta_compaction_rows(bench, files=files, rows=rows)
 
 
 def _beside_itself(bench: Bench, table: BenchTable, row: Row) -> Iterator[Row]:
@@ -277,10 +277,6 @@ def _column(field_id: int, name: str, type_: Any) -> Json:
     return {"id": field_id, "name": name, "required": False, "type": type_}
 
 
-def _field(field_id: int, name: str, type_: pa.DataType) -> pa.Field:
-    return pa.field(name, type_, metadata={"PARQUET:field_id": str(field_id)})
-
-
 _LIST: Final = {"type": "list", "element-id": 10, "element": "int", "element-required": False}
 SCHEMA: Final[Json] = {
     "type": "struct",
@@ -291,11 +287,6 @@ SCHEMA: Final[Json] = {
         _column(8, "d", "decimal(12, 2)"), _column(9, "l", _LIST),
     ],
 }  # fmt: skip
-FIELDS: Final = [
-    _field(1, "n", pa.int64()), _field(2, "k", pa.string()), _field(3, "a", pa.float64()), _field(4, "b", pa.int32()),
-    _field(5, "s", pa.string()), _field(6, "u", pa.string()), _field(7, "ts", pa.timestamp("us")),
-    _field(8, "d", pa.decimal128(12, 2)), _field(9, "l", pa.list_(_field(10, "element", pa.int32()))),
-]  # fmt: skip
 
 
 def make_rows_table(
@@ -323,31 +314,10 @@ def make_rows_table(
     table.document["properties"] = {"write.parquet.compression-codec": "zstd"}
     table.document["last-column-id"] = 10
     drawn = np.random.default_rng(7)
-    words = np.array([f"word{number:05d}" for number in range(_WORDS)])
-    for number in range(files):
-        k = f"p{number % (partitions or PARTITIONS):02d}"
-        columns = [
-            pa.array(np.arange(rows) + number * rows),
-            pa.array([k] * rows),
-            pa.array(drawn.random(rows)),
-            pa.array(drawn.integers(0, 1_000, rows).astype(np.int32)),
-            pa.array(words[drawn.integers(0, _WORDS, rows)]),
-            pa.array(words[drawn.integers(0, _FEW_WORDS, rows)]),
-            pa.array(drawn.integers(0, 10**15, rows).astype("M8[us]")),
-            pa.array(drawn.integers(0, 10**6, rows)).cast(pa.decimal128(19, 0)).cast(pa.decimal128(21, 2)),
-            pa.ListArray.from_arrays(
-                np.arange(rows + 1, dtype=np.int32) * 2, drawn.integers(0, 100, rows * 2).astype(np.int32)
-            ),
-        ]
-        arrays = [column.cast(field.type) for column, field in zip(columns, FIELDS, strict=True)]
-        sink = io.BytesIO()
-        pq.write_table(
-            pa.Table.from_arrays(arrays, schema=pa.schema(FIELDS)),
-            sink,
-            compression="zstd",
-            store_schema=False,
-        )
-        entry = table.file(f"f{k}-{number}.parquet", sink.getvalue(), DATA, rows)
+    of = partitions or PARTITIONS
+    for number, data in enumerate(row_files(files, rows, partitions=of)):
+        k = partition_of(number, of)
+        entry = table.file(f"f{k}-{number}.parquet", data, DATA, rows)
         table.add(entry, k=k if partitions else None)
     table.commit(1)
     if version >= 3:
@@ -381,7 +351,7 @@ def make_wide_table(location: str, *, files: int, rows: int, columns: int) -> No
         "partition-specs": [{"spec-id": 0, "fields": []}],
         "last-column-id": columns,
     }
-    fields = pa.schema([_field(each, f"c{each}", pa.string()) for each in ids])
+    fields = pa.schema([field_with_id(each, f"c{each}", pa.string()) for each in ids])
     drawn = np.random.default_rng(7)
     for number in range(files):
         texts = (

@@ -8,17 +8,15 @@ Spec: Delta protocol, "Per-file Statistics"; `compaction-delta.md` D19 to D22 na
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
-from decimal import Decimal
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.delta.spec.text_values import stats_texts
 from iceberg_cli.encoding.arrow import one_array
 
 _PREFIX: Final = 32  # characters of text that a bound has
@@ -26,8 +24,9 @@ _LAST: Final = "\U0010ffff"
 _BELOW_LAST: Final = "\x7f"  # as Delta Spark ends the upper bound of text that is shortened
 _BMP: Final = 0x10000
 _MS: Final = 1_000  # microseconds
-_FIRST_YEAR, _LAST_YEAR = 1, 9999  # that every reader of text has
-_EPOCH: Final = date(1970, 1, 1).toordinal()
+_DAY_MS: Final = 86_400_000
+_EPOCH: Final = date(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days  # of the years 1 to 9999
 _TIGHT: Final = '"tightBounds":true'
 _WIDE: Final = '"tightBounds":false'
 Column = tuple[str, ...]
@@ -90,26 +89,18 @@ class StatisticsOfRows:
 
     def measured(self, footer: Any, path: str) -> FileStatistics:  # noqa: ARG002 - a `Measure`
         """The statistics of all rows that were seen."""
-        lower, upper = {}, {}
+        values: dict[str, Any] = {"numRecords": self._records, "tightBounds": True}
+        for name in ("minValues", "maxValues", "nullCount"):
+            values[name] = {}
         for column, kind in self._leaves("minValues"):
             if column in self._bounds and column not in self._unbounded:
-                least, greatest = (
-                    _bound(value, kind, is_upper=is_upper)
-                    for is_upper, value in enumerate(self._bounds[column])
-                )
-                if least is not None:
-                    lower[column] = least
-                if greatest is not None:
-                    upper[column] = greatest
-        members = [f'"numRecords":{self._records}']
-        if "minValues" in self._names:
-            members += [f'"minValues":{_object(lower)}', f'"maxValues":{_object(upper)}']
-        if "nullCount" in self._names:
-            nulls = {column: str(count) for column, count in self._nulls.items()}
-            members.append(f'"nullCount":{_object(nulls)}')
-        if "tightBounds" in self._names:
-            members.append(_TIGHT)
-        return FileStatistics(record_count=self._records, json="{" + ",".join(members) + "}")
+                least, greatest = self._bounds[column]
+                _put(values["minValues"], column, _bound(least, kind, is_upper=False))
+                _put(values["maxValues"], column, _bound(greatest, kind, is_upper=True))
+        for column, nulls in self._nulls.items():
+            _put(values["nullCount"], column, nulls)
+        structs = pa.array([values], self.kind)
+        return FileStatistics(record_count=self._records, json=stats_texts(structs)[0].as_py())
 
     @property
     def _names(self) -> list[str]:
@@ -137,30 +128,15 @@ def _values(rows: pa.Table, column: Column) -> pa.Array:
     return found
 
 
-def _object(values: Mapping[Column, str]) -> str:
-    """JSON of values by their columns, those of structs nested; values are JSON already."""
-    members: dict[str, Any] = {}
-    for column, text in values.items():
-        inner = members
-        for name in column[:-1]:
-            inner = inner.setdefault(name, {})
-        inner[column[-1]] = text
-    return _encoded(members)
+def _put(members: dict[str, Any], column: Column, value: Any) -> None:
+    """Set the value of a column, which may be in structs."""
+    for name in column[:-1]:
+        members = members.setdefault(name, {})
+    members[column[-1]] = value
 
 
-def _encoded(members: Mapping[str, Any]) -> str:
-    return (
-        "{"
-        + ",".join(
-            f"{json.dumps(name)}:{each if isinstance(each, str) else _encoded(each)}"
-            for name, each in members.items()
-        )
-        + "}"
-    )
-
-
-def _bound(value: Any, kind: pa.DataType, *, is_upper: int) -> str | None:
-    """A bound as JSON, or None where no text is one for every reader.
+def _bound(value: Any, kind: pa.DataType, *, is_upper: bool) -> Any:
+    """A bound as Arrow takes it for the column, or None where none is one for every reader.
 
     Args:
         value: the least or greatest value; of dates the day, of times the microsecond from 1970.
@@ -168,31 +144,20 @@ def _bound(value: Any, kind: pa.DataType, *, is_upper: int) -> str | None:
         is_upper: whether it is the greatest one.
     """
     if pa.types.is_string(kind):
-        text = _upper_text(value) if is_upper else value[:_PREFIX]
-        return None if text is None else json.dumps(text, ensure_ascii=False)
+        return _upper_text(value) if is_upper else value[:_PREFIX]
     if pa.types.is_date(kind):
-        day = _day(value)
-        return None if day is None else json.dumps(day)
+        return value if _is_known_day(value) else None
     if pa.types.is_timestamp(kind):
         ms = -(-value // _MS) if is_upper else value // _MS
-        days, rest = divmod(ms, 86_400_000)
-        day = _day(days)
-        if day is None:
-            return None
-        clock = str(np.datetime64(rest, "ms"))[11:]
-        return json.dumps(f"{day}T{clock}{'Z' if kind.tz else ''}")
-    if isinstance(value, Decimal):
-        return format(value, "f")
+        return ms * _MS if _is_known_day(ms // _DAY_MS) else None
     if isinstance(value, float) and not value:
-        return "0.0" if is_upper else "-0.0"  # which are equal, and not to every reader
-    return json.dumps(value)
+        return 0.0 if is_upper else -0.0  # which are equal, and not to every reader
+    return value
 
 
-def _day(days: int) -> str | None:
-    ordinal = _EPOCH + days
-    if not date(_FIRST_YEAR, 1, 1).toordinal() <= ordinal <= date(_LAST_YEAR, 12, 31).toordinal():
-        return None
-    return date.fromordinal(ordinal).isoformat()
+def _is_known_day(days: int) -> bool:
+    """Whether every reader of text has the year."""
+    return _FIRST_DAY <= days <= _LAST_DAY
 
 
 def _upper_text(text: str) -> str | None:

@@ -1,0 +1,155 @@
+"""Delta Spark and delta-rs write to a table, again and again, while its files are rewritten: no row differs.
+
+A twin gets the same statements and is left alone. A writer that a rewrite made fail tries again.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import iceberg_cli as ic
+from iceberg_cli.errors import CommitConflict
+from iceberg_cli.testing.delta_rows import rows_of, state_of
+from tests.delta_live.lake import Rows, in_order, rows_of_delta_rs
+from tests.delta_spark import DeltaSpark, SparkFailed
+
+STATEMENTS = 40
+TRIES = 20
+
+
+@contextmanager
+def rewriting(table: Path) -> Iterator[Counter[str]]:
+    """Rewrite all of its files meanwhile, over and over; what became of runs and groups."""
+    found: Counter[str] = Counter()
+    ends = threading.Event()
+
+    def rewrite() -> None:
+        policy = ic.delta.RewriteDataFiles(rewrite_all=True, commit_every="1B", processes=1)
+        while not ends.is_set():
+            opened = ic.open_table(str(table))
+            try:
+                report = opened.apply(opened.plan(policy))
+            except CommitConflict:
+                found["conflicts"] += 1
+                continue
+            found["runs"] += 1
+            found["commits"] += len(report.commits)
+            found["dropped groups"] += report.counts["conflicted_groups_count"]
+            found["moved deletes"] += report.counts["remapped_deletes_count"]
+
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            rewrite()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield found
+    finally:
+        ends.set()
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def until_it_succeeds(act: Callable[[], object], error: type[Exception], failures: Counter[str]) -> None:
+    for _ in range(TRIES):
+        try:
+            act()
+        except error as failure:
+            failures["writer failed"] += 1
+            last = failure
+        else:
+            return
+    raise last
+
+
+def statement(drawn: random.Random, next_id: int) -> str:
+    match drawn.choice(["INSERT", "INSERT", "UPDATE", "DELETE", "MERGE"]):
+        case "INSERT":
+            values = ", ".join(f"({next_id + each}, {each % 3}, 'k{each % 2}')" for each in range(20))
+            return f"INSERT INTO {{t}} VALUES {values}"
+        case "UPDATE":
+            return f"UPDATE {{t}} SET n = n + 1 WHERE id % {drawn.randint(3, 20)} = 1"
+        case "DELETE":
+            return f"DELETE FROM {{t}} WHERE id % {drawn.randint(30, 60)} = {drawn.randint(0, 9)}"
+    low = drawn.randrange(max(1, next_id))
+    return (
+        f"MERGE INTO {{t}} USING (SELECT explode(sequence({low}, {low + 5})) AS id) s ON {{t}}.id = s.id "
+        f"WHEN MATCHED THEN UPDATE SET n = 100 WHEN NOT MATCHED THEN INSERT (id, n, k) VALUES (s.id, -1, 'k0')"
+    )
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("vectors", [True, False])
+def test_no_row_differs_beside_delta_spark(delta_spark: DeltaSpark, tmp_path: Path, *, vectors: bool) -> None:
+    table, twin = tmp_path / "t", tmp_path / "twin"
+    for each in (table, twin):
+        delta_spark.sql(
+            f"CREATE TABLE delta.`{each}` (id LONG, n LONG, k STRING) USING delta PARTITIONED BY (k) TBLPROPERTIES ("
+            f"'delta.enableDeletionVectors' = '{str(vectors).lower()}', 'delta.enableRowTracking' = 'true')"
+        )
+    drawn = random.Random(vectors)
+    with rewriting(table) as found:
+        for number in range(STATEMENTS):
+            text = statement(drawn, 20 * number)
+            delta_spark.sql(text.replace("{t}", f"delta.`{twin}`"))
+            until_it_succeeds(
+                lambda text=text: delta_spark.sql(text.replace("{t}", f"delta.`{table}`")), SparkFailed, found
+            )
+    print(found)
+    assert found["commits"] > 0
+    expected = rows_of_spark(delta_spark, twin)
+    assert rows_of_spark(delta_spark, table) == rows_of_delta_rs(table) == expected
+    ids = [row.rpartition(", (")[2] for row in rows_of(table)]
+    assert len(ids) == len(set(ids)) == len(expected)
+    if vectors:
+        assert found["moved deletes"] > 0
+
+
+def rows_of_spark(spark: DeltaSpark, table: Path) -> Rows:
+    (rows,) = spark.queries([f"SELECT * FROM delta.`{table}`"], forget=True)
+    return in_order(rows)
+
+
+@pytest.mark.deep
+def test_no_row_differs_beside_delta_rs(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from deltalake import DeltaTable, write_deltalake
+    from deltalake.exceptions import CommitFailedError
+
+    table, twin = tmp_path / "t", tmp_path / "twin"
+    drawn = random.Random(0)
+
+    def rows(first: int) -> pa.Table:
+        return pa.table({"id": range(first, first + 20), "k": [f"k{each % 2}" for each in range(20)]})
+
+    for each in (table, twin):
+        write_deltalake(each, rows(0), partition_by=["k"])
+    with rewriting(table) as found:
+        for number in range(1, STATEMENTS):
+            if drawn.random() < 0.6:
+                for each in (table, twin):
+                    write_deltalake(each, rows(20 * number), mode="append")
+                continue
+            predicate = f"id % {drawn.randint(20, 40)} = {drawn.randint(0, 9)}"
+            DeltaTable(twin).delete(predicate)
+            until_it_succeeds(
+                lambda predicate=predicate: DeltaTable(table).delete(predicate), CommitFailedError, found
+            )
+    print(found)
+    assert found["commits"] > 0
+    assert rows_of_delta_rs(table) == rows_of_delta_rs(twin)
+    assert len(rows_of(table)) == len(rows_of_delta_rs(twin))
+    assert state_of(table).protocol["minWriterVersion"] == 2
