@@ -20,6 +20,7 @@ from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.statistics_columns import physical_name
 from iceberg_cli.delta.verbs.rewrite_data_files.settings import obstacles
 from iceberg_cli.encoding.strict_json import loads
+from iceberg_cli.errors import CorruptFile
 
 WRITTEN_FOR_FILE: Final = "table.json"
 _WIDENING: Final = ("typeWidening", "typeWidening-preview")
@@ -44,11 +45,14 @@ def why_not(then: bytes, path: str, now: Snapshot) -> str | None:
         now: the table.
 
     Raises:
-        CorruptFile: it is none, or a schema is none.
+        CorruptFile: the table's schema is none.
     """
-    value = loads(then, path)
-    protocol = Protocol.from_json(value.get("protocol"), path=path)
-    metadata = Metadata.from_json(value.get("metaData"), path=path)
+    try:
+        value = loads(then, path)
+        protocol = Protocol.from_json(value.get("protocol"), path=path)
+        metadata = Metadata.from_json(value.get("metaData"), path=path)
+    except CorruptFile as error:  # nothing of the table is
+        return error.message
     if metadata.id != now.metadata.id:
         return "another table is in its place by now"
     if _partitions(metadata) != _partitions(now.metadata):

@@ -206,6 +206,30 @@ def test_what_cannot_be_moved_is_left_to_the_next_run(
         assert rows_of(table.root) == before
 
 
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+@pytest.mark.parametrize("name", ["positions.arrow", "deleted.arrow", "table.json"])
+def test_a_group_of_which_it_is_not_known_any_more_where_its_rows_went_is_dropped(
+    name: str, damage: str, tmp_path: Path
+) -> None:
+    table = a_table(tmp_path / "t")
+    deletes(table, [1])
+
+    def act(table: DrawnTable) -> None:
+        deletes(table, [2])
+        if name == "table.json":
+            table.commit(
+                [table.metadata() | {"metaData": {**table.metadata()["metaData"], "name": "another"}}]
+            )
+        (kept,) = table.root.glob(f"_iceberg_cli/*/*/kept/*{name}")
+        if damage == "gone":
+            kept.unlink()
+        else:
+            kept.write_bytes(kept.read_bytes()[:-9])
+
+    with pytest.raises(CommitConflict, match=name):
+        run(table, act)
+
+
 @pytest.mark.parametrize(
     ("kind", "mode"),
     [
