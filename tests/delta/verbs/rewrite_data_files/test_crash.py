@@ -136,6 +136,18 @@ def test_undisturbed_it_commits_each_group_and_leaves_nothing(tracking: str) -> 
     assert commits(world) == commits(a_world(tracking)) + 3
 
 
+def come_after(world: World, *, resumes: bool) -> None:
+    """A later process goes on with what was left, or settles it; then nothing is open."""
+    world.now_ms += LATER_MS
+    later = Rewriter(world=world)
+    if resumes:
+        later.resume()
+    else:
+        later.settle()
+        later.settle()
+    assert later.table.workspace.open_operations() == []
+
+
 @pytest.mark.few(30)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", range(STEPS))
@@ -148,14 +160,7 @@ def test_whoever_comes_after_a_process_that_ended_anywhere_goes_on_or_settles(
     script = Script(after={number: crash}) if after else Script(before={number: crash})
     with pytest.raises(Crash):
         Rewriter(world=world, script=script).run()
-    world.now_ms += LATER_MS
-    later = Rewriter(world=world)
-    if number % 2:
-        later.resume()
-    else:
-        later.settle()
-        later.settle()
-    assert later.table.workspace.open_operations() == []
+    come_after(world, resumes=bool(number % 2))
     check(world, tracking)
 
 
@@ -199,14 +204,7 @@ def test_deletes_that_arrived_are_moved_wherever_a_process_ends(tracking: str, s
     world = a_world(tracking)
     with pytest.raises(Crash):
         Rewriter(world=world, script=beside_another_writer(world, tracking, number)).run()
-    world.now_ms += LATER_MS
-    later = Rewriter(world=world)
-    if step % 2:
-        later.resume()
-    else:
-        later.settle()
-        later.settle()
-    assert later.table.workspace.open_operations() == []
+    come_after(world, resumes=bool(step % 2))
     check(world, tracking, after=True)
 
 
