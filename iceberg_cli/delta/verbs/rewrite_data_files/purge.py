@@ -43,7 +43,7 @@ def files_to_purge(table: DeltaTable, adds: pa.Table) -> Bools:
     known = KnownColumns.of(table.snapshot.metadata)
     scan: Scan[tuple[int, str, int], list[int], list[int]] = Scan(
         lambda item: Source(item[1], item[2]),
-        partial(_lacking, known),
+        partial(_with_other_columns, known),
         chained,
         phase="opening Parquet files",
         in_parts=True,
@@ -87,37 +87,37 @@ class KnownColumns:
             by_ids=metadata.configuration.get(MODE, "none").lower() == "id",
         )
 
-    def lack(self, own: Sequence[pa.Field]) -> bool:
+    def has_others(self, own: Sequence[pa.Field]) -> bool:
         """Whether a file with these columns has one that is not among them, or in one of them."""
-        return self._lack_any([each for each in own if each.name not in self.others], self.fields)
+        return self._any_is_other([each for each in own if each.name not in self.others], self.fields)
 
-    def _lack_any(self, own: Collection[pa.Field], fields: Sequence[Field]) -> bool:
+    def _any_is_other(self, own: Collection[pa.Field], fields: Sequence[Field]) -> bool:
         by_id: dict[int | None, Field] = {
             each.field_id: each for each in fields if self.by_ids and each.field_id is not None
         }
         by_name = {name: each for each in fields if each.field_id not in by_id for name in each.names}
         for each in own:
             known = by_id.get(field_id_of(each)) or by_name.get(each.name)
-            if known is None or self._lack_part(each.type, known.type):
+            if known is None or self._part_has_others(each.type, known.type):
                 return True
         return False
 
-    def _lack_part(self, own: pa.DataType, kind: FieldType) -> bool:
+    def _part_has_others(self, own: pa.DataType, kind: FieldType) -> bool:
         match kind:
             case StructOf(fields=fields) if pa.types.is_struct(own):
-                return self._lack_any([own.field(place) for place in range(own.num_fields)], fields)
+                return self._any_is_other([own.field(place) for place in range(own.num_fields)], fields)
             case ListOf(element=element) if pa.types.is_list(own):
-                return self._lack_part(own.value_type, element.type)
+                return self._part_has_others(own.value_type, element.type)
             case MapOf(key=key, value=value) if pa.types.is_map(own):
-                return self._lack_part(own.key_type, key.type) or self._lack_part(own.item_type, value.type)
+                return self._part_has_others(own.key_type, key.type) or self._part_has_others(own.item_type, value.type)
         return False
 
 
-def _lacking(known: KnownColumns, item: tuple[int, str, int], parts: FileParts) -> list[int]:
+def _with_other_columns(known: KnownColumns, item: tuple[int, str, int], parts: FileParts) -> list[int]:
     """The place of a file, if it has columns that are not known."""
     import pyarrow.parquet as pq
 
     place, path, _ = item
     with readable(path, "Parquet"):
         own = pq.read_schema(stream_of(parts))
-    return [place] if known.lack([*own]) else []
+    return [place] if known.has_others([*own]) else []
