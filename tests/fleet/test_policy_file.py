@@ -342,6 +342,7 @@ WRITTEN: dict[str, dict[str, tuple[str, Any]]] = {
     },
     "rewrite-data-files": {
         "older-than": ('"P7D"', NOW_MS - 7 * DAY_MS),
+        "purge": ("true", True),
         "strategy": ('"bin-pack"', "bin-pack"),
         "branch": ('"audit"', "audit"),
         "where": ("\"day = '2026-11-01'\"", "day = '2026-11-01'"),

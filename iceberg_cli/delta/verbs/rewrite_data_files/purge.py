@@ -109,7 +109,9 @@ class KnownColumns:
             case ListOf(element=element) if pa.types.is_list(own):
                 return self._part_has_others(own.value_type, element.type)
             case MapOf(key=key, value=value) if pa.types.is_map(own):
-                return self._part_has_others(own.key_type, key.type) or self._part_has_others(own.item_type, value.type)
+                return self._part_has_others(own.key_type, key.type) or self._part_has_others(
+                    own.item_type, value.type
+                )
         return False
 
 

@@ -294,8 +294,8 @@ def differences(
     """What changed of data files since they were planned to be rewritten.
 
     Equality deletes that came since have a greater sequence number than the new files, and so apply to these as well:
-    they are no difference. `Difference.POSITIONS` may be one that can be made up for, see `remap.py`: it is told only
-    where there is no other one.
+    they are no difference. `Difference.POSITIONS` may be one that can be made up for, see `moved_positions.py`: it is
+    told only where there is no other one.
 
     Args:
         inputs: n data files as they were planned: `INPUTS_SCHEMA`.

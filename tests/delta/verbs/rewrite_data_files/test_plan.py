@@ -70,6 +70,10 @@ def variant(table: DrawnTable) -> list[Action]:
         (lambda table: [table.new_file(2, note="x")], "adds have note, which Delta's protocol does not name"),
         (variant, "values of v have a type that is not written here"),
         (
+            lambda _: [a_metadata(a_field("part", "string"), partitionColumns=["part"])],
+            "it has no columns besides those of its partitions",
+        ),
+        (
             lambda _: [
                 a_protocol_with(*FEATURES, "clustering", "domainMetadata"),
                 a_domain(domain="delta.clustering", configuration='{"clusteringColumns":[["c1"]]}'),
