@@ -49,12 +49,16 @@ def one_spelling(values: Sequence[Mapping[str, str | None]], metadata: Metadata)
         values: of files, by physical names.
         metadata: of the table.
     """
+    names = dict.fromkeys(name for each in values for name in each)
+    texts = {name: {each.get(name) or None for each in values} for name in names}
+    found = {name: next(iter(own)) for name, own in texts.items()}
+    if all(len(own) == 1 for own in texts.values()):
+        return found
     kinds = {physical_name(field): primitive(field.get("type")) for field in schema_fields(metadata)}
-    found: dict[str, str | None] = {}
-    for name in dict.fromkeys(name for each in values for name in each):
-        own = {each.get(name) or None for each in values}
-        alike = _spelled_alike(pa.array(sorted(own, key=str), pa.string()), kinds.get(name))
-        found[name] = own.pop() if len(own) == 1 else alike[0].as_py()
+    for name, own in texts.items():
+        if len(own) > 1:
+            alike = _spelled_alike(pa.array(sorted(own, key=str), pa.string()), kinds.get(name))
+            found[name] = alike[0].as_py()
     return found
 
 
