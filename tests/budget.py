@@ -54,6 +54,22 @@ def some(cases: Sequence[Case], budget: int) -> list[Case]:
     return chosen
 
 
+def crash_points(kinds: Sequence[Any], steps: int) -> list[Any]:
+    """Parameters of a test: each kind with each step, and whether a process ends before it or after.
+
+    By turns it is one of these, so that each step has both with some kind; with FULL_SUITES=1 both with each.
+    """
+    return [
+        pytest.param(
+            *kind, step, after, id=f"{'-'.join(map(str, kind))}-{step}-{'after' if after else 'before'}"
+        )
+        for place, kind in enumerate(kinds)
+        for step in range(steps)
+        for after in (False, True)
+        if FULL or after == bool((step // 2 + place) % 2)
+    ]
+
+
 def draw_by(number: int, test: str) -> None:
     """What `some` draws depends on this from now on."""
     global _drawn_by  # noqa: PLW0603 - of the test that runs

@@ -14,6 +14,7 @@ from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
 from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
 from iceberg_cli.plan.policy import Policy
 from iceberg_cli.testing.iceberg_rows import LiteralRow, parquet_rows
+from tests.budget import FULL
 from tests.iceberg.check.compaction_tables import check, numbers_of, of_rows, told
 from tests.iceberg.verbs.rewrite_data_files.writers import OtherWriter, rewritten
 from tests.manifest_tables import NAME
@@ -157,7 +158,7 @@ def test_what_a_wrong_compaction_did_is_counted_as_a_slow_reader_counts_it(
 @pytest.mark.few(60)
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("seed", range(250))
+@pytest.mark.parametrize("seed", range(250 if FULL else 125))
 def test_right_compactions_raise_no_alarm(seed: int, version: int, deep: bool) -> None:
     writer = a_history(seed, version)
     writer.opened.table.load()

@@ -19,6 +19,7 @@ from iceberg_cli.testing.crash.process import DeltaProcess
 from iceberg_cli.testing.crash.world import DELTA_TABLE, Crash, Script, World, crash
 from iceberg_cli.testing.delta_rows import rows_of, state_of
 from iceberg_cli.testing.delta_vectors import vector_file
+from tests.budget import crash_points
 from tests.delta.verbs.rewrite_data_files.drawn import DrawnTable
 from tests.paths import besides_history
 
@@ -149,9 +150,7 @@ def come_after(world: World, *, resumes: bool) -> None:
 
 
 @pytest.mark.few(30)
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", range(STEPS))
-@pytest.mark.parametrize("tracking", TRACKING)
+@pytest.mark.parametrize(("tracking", "step", "after"), crash_points([(each,) for each in TRACKING], STEPS))
 def test_whoever_comes_after_a_process_that_ended_anywhere_goes_on_or_settles(
     tracking: str, step: int, after: bool
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from contextlib import suppress
@@ -18,6 +19,7 @@ from iceberg_cli.testing.crash.process import Process
 from iceberg_cli.testing.crash.world import ICEBERG_TABLE, Crash, Script, SimStorage, World, crash
 from iceberg_cli.testing.iceberg_reader import entries_of, manifests_of
 from iceberg_cli.testing.iceberg_rows import LiteralRow, read_rows
+from tests.budget import crash_points
 from tests.iceberg.verbs.rewrite_data_files.tables import K, N, RowsTable
 from tests.iceberg.verbs.rewrite_data_files.writers import OPERATION, comparable
 from tests.paths import besides_history
@@ -128,10 +130,9 @@ def test_undisturbed_it_commits_each_group_and_leaves_nothing(version: int, cata
 
 
 @pytest.mark.few(60)
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", range(STEPS))
-@pytest.mark.parametrize("catalog", CATALOGS)
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    ("version", "catalog", "step", "after"), crash_points([*itertools.product([2, 3], CATALOGS)], STEPS)
+)
 def test_whoever_comes_after_a_process_that_ended_anywhere_goes_on_or_settles(
     version: int, catalog: str, step: int, after: bool
 ) -> None:
