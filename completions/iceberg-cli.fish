@@ -9,7 +9,7 @@ function __iceberg_cli_at --description 'Is it the command and the position, or 
         if test $awaiting = 1
             set awaiting 0
         else if string match -q -- '-*' $word
-            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --snapshots --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --strategy --where --target-size --min-size --max-size --min-input-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --group-order --commit-every --max-commits --processes --memory --branch --delete-files --output-spec --output-format --unsafe-ignore-property --older-than --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --sort-by --min-manifests --checkpoint --part-size --compact-log --retain-last --snapshot-id --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --operation --from --kind --policy --prices --jobs --sort --only --max-bytes
+            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --snapshots --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --strategy --sort-by --curve-by --min-gain --where --target-size --min-size --max-size --min-input-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --group-order --commit-every --max-commits --processes --memory --branch --delete-files --output-spec --output-format --unsafe-ignore-property --older-than --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --min-manifests --checkpoint --part-size --compact-log --retain-last --snapshot-id --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --operation --from --kind --policy --prices --jobs --sort --only --max-bytes
                 set awaiting 1
             end
         else if test -z "$command"
@@ -103,7 +103,11 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -s o -l output -r -F -d 'Save
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l exit-code -d 'Exit 3 if something is due.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l files -d 'Show each file that goes or is rewritten, with its size and the reason; as JSON, a line for each before the document\'s.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l report -x -d 'Write the result as one page too, with charts and without network; an existing one is replaced.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l strategy -x -a 'bin-pack' -d 'How rows are brought together; default: bin-pack, in the order in which they are.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l strategy -x -d 'Keep rows as they are, sort them, or lay them along a curve; default: by what names columns, else bin-pack.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l sort-by -x -d 'Sort by these partition fields; default: all fields of the spec, in its order.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l curve-by -x -d 'The 2 to 9 columns of the curve, which readers filter by: that of --strategy z-order, else of hilbert.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l min-gain -x -d 'Bring rows into an order where reads of one value open fewer files by this part; default: 0.1.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l full -d 'Bring all files of a partition into order where that gains enough, not only those where it is worth most.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l where -x -d 'Only these partitions: field = \'value\' AND field IN (1, 2), by partition field or its column.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l target-size -x -d 'Size of new manifests (rewrite-manifests; default: commit.manifest.target-size-bytes, else 8MiB), of new files of deletion vectors (merge-dvs; default: write.delete.target-file-size-bytes, else 64MiB; Delta: 2MiB), and of new data files (rewrite-data-files; default: write.target-file-size-bytes, else 512MiB).'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l min-size -x -d 'Smaller files are rewritten; default: 0.75 of the target.'
@@ -146,7 +150,6 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -l dead-ratio -x -d 'Rewrite 
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l keep-dangling -d 'Keep deletes that no data file needs.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l spec-id -x -d 'Only manifests of these partition specs; default: all.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l content -x -a 'data deletes all' -d 'Only manifests of data or of deletes. Default: all.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l sort-by -x -d 'Sort by these partition fields; default: all fields of the spec, in its order.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l min-manifests -x -d 'Merge only where there are at least N of a kind; default: 2.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l all-manifests -d 'Write every manifest and its row of the manifest list anew, whatever its size and partitions.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l checkpoint -x -a 'classic v2' -d 'Delta: the kind of checkpoint; default: delta.checkpointPolicy.'
@@ -397,7 +400,11 @@ complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids' -l help-all -d 'Sho
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a rewrite-data-files -d 'Write the rows of small files, and of files with many deleted rows, to few files without deletes'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files 0' -a '(__iceberg_cli_places tables)'
-complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l strategy -x -a 'bin-pack' -d 'How rows are brought together; default: bin-pack, in the order in which they are.'
+complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l strategy -x -d 'Keep rows as they are, sort them, or lay them along a curve; default: by what names columns, else bin-pack.'
+complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l sort-by -x -d 'Sort rows by columns, as FIELD:desc:nulls-last; with --strategy sort on Iceberg default: the table\'s order.'
+complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l curve-by -x -d 'The 2 to 9 columns of the curve, which readers filter by: that of --strategy z-order, else of hilbert.'
+complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l min-gain -x -d 'Bring rows into an order where reads of one value open fewer files by this part; default: 0.1.'
+complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l full -d 'Bring all files of a partition into order where that gains enough, not only those where it is worth most.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l where -x -d 'Only files that may have such rows: field = \'value\' AND field IN (1, 2), by partition field or column.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l target-size -x -d 'About how large new files are; default: the table\'s own target, else 512MiB, on Delta 1GiB.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l min-size -x -d 'Smaller files are rewritten; default: 0.75 of the target.'

@@ -72,6 +72,10 @@ USES: Sequence[tuple[str, Use]] = (
         "report",
         a_command("no", "jinja2", "matplotlib", words=["plan", "{table}", "--report", "{folder}/p.html"]),
     ),
+    (
+        "order",
+        a_command("no", "duckdb", words=["rewrite-data-files", "{table}", "--strategy", "sort", "--sort-by", "id"]),
+    ),
     ("import", a_command("no", "yaml", words=["policy", "import", "{folder}/p.yaml", "--from", "iceops"])),
     (
         "rest",

@@ -1,8 +1,8 @@
-"""Which data files a bin-pack compaction rewrites, and in what groups.
+"""Which data files a compaction rewrites, and in what groups.
 
 The rules are those of Iceberg Java's bin-pack planner, with one more, so that a second run right after the first finds
 nothing: files go in for their size only where there are fewer of them afterwards, or where one that is too large is
-split.
+split. Which go in for an order is decided before, see `order_choice`.
 
 What is expected of a group is a forecast: the bytes of its files, less the share of rows that go, times the ratio of
 the table's last run. It decides where groups are cut. Whether a group is worth it must not depend on it alone, since a
@@ -40,9 +40,9 @@ _FIRST: Final = np.zeros(1, np.int64)
 
 
 def choose(inputs: CompactionInputs, settings: CompactionSettings) -> Compaction:
-    """The files that a bin-pack compaction rewrites, in groups."""
+    """The files that a compaction rewrites, in groups."""
     files = _files(inputs, settings)
-    is_candidate = files.by_size | files.by_deletes | files.moves | settings.rewrite_all
+    is_candidate = files.by_size | files.by_deletes | files.moves | files.orders | settings.rewrite_all
     candidates = files.take(np.flatnonzero(is_candidate))
     candidates, starts = _without_lone_files(candidates, _group_starts(candidates, settings), settings)
     groups = _groups(candidates, starts, settings)
@@ -78,6 +78,7 @@ class _Files:
         by_deletes: whether enough of its rows are deleted, or enough delete files apply.
         is_split: whether it is too large, and expected to become several files.
         moves: see `CompactionInputs`.
+        orders: likewise.
     """
 
     file: Ints
@@ -91,6 +92,7 @@ class _Files:
     by_deletes: Bools
     is_split: Bools
     moves: Bools
+    orders: Bools
 
     def take(self, places: Ints) -> _Files:
         """Some of them."""
@@ -122,6 +124,7 @@ def _files(inputs: CompactionInputs, settings: CompactionSettings) -> _Files:
         by_deletes=by_deletes,
         is_split=is_large & (expected_bytes > settings.target_bytes),
         moves=inputs.moves[file],
+        orders=np.zeros(len(file), np.bool_) if inputs.orders is None else inputs.orders[file],
     )
 
 
@@ -147,7 +150,7 @@ def _group_starts(files: _Files, settings: CompactionSettings) -> Ints:
     totals = np.add.reduceat(files.expected_bytes, firsts)
     most = settings.max_group_bytes // target * target
     numbers = -(-totals // most)
-    enough = _GROUPS_PER_PROCESS * settings.processes
+    enough = 0 if settings.in_order else _GROUPS_PER_PROCESS * settings.processes
     if numbers.sum() < enough:
         targets = _LEAST_GROUP_TARGETS if settings.ratio is not None else _LEAST_GROUP_TARGETS_UNMEASURED
         share = max(targets, int(totals.sum()) // enough // target) * target
@@ -202,6 +205,7 @@ class _Groups:
     outputs: Ints
     by_deletes: Bools
     moves: Bools
+    orders: Bools
     is_last: Bools
     code: Codes
 
@@ -224,7 +228,8 @@ def _groups(files: _Files, starts: Ints, settings: CompactionSettings) -> _Group
     by_size = ((number > 1) & is_enough) | (size_bytes > settings.max_bytes)
     does_good = (outputs < number) | np.logical_or.reduceat(files.is_split, starts)
     moves = np.logical_or.reduceat(files.moves, starts)
-    is_worth_it = settings.rewrite_all | by_deletes | moves | (by_size & does_good)
+    orders = np.logical_or.reduceat(files.orders, starts)
+    is_worth_it = settings.rewrite_all | by_deletes | moves | orders | (by_size & does_good)
     return _Groups(
         starts=starts,
         partition=partition,
@@ -236,6 +241,7 @@ def _groups(files: _Files, starts: Ints, settings: CompactionSettings) -> _Group
         outputs=outputs,
         by_deletes=by_deletes,
         moves=moves,
+        orders=orders,
         is_last=np.append(partition[1:] != partition[:-1], True)[: len(starts)],
         code=np.where(
             is_worth_it, _WORTH_IT, np.where(by_size, SkipReason.AS_MANY_FILES, SkipReason.TOO_FEW_FILES)
@@ -257,7 +263,8 @@ def _without_lone_files(files: _Files, starts: Ints, settings: CompactionSetting
     shrinking = np.add.reduceat(np.where(files.by_deletes, 0, files.deleted_rows), starts)
     has_lone = groups.by_deletes & groups.is_last & (others == 1) & (groups.outputs >= groups.files)
     has_lone &= shrinking == 0
-    is_lone = np.repeat(has_lone, groups.files) & ~(files.by_deletes | files.is_split | files.moves)
+    by_itself = files.by_deletes | files.is_split | files.moves | files.orders
+    is_lone = np.repeat(has_lone, groups.files) & ~by_itself
     left = groups.files - np.add.reduceat(is_lone.astype(np.int64), starts)
     return files.take(np.flatnonzero(~is_lone)), np.cumsum(left) - left
 
@@ -303,7 +310,9 @@ def _part_of_a_group(files: _Files, groups: _Groups, order: Ints, settings: Comp
     """Where no whole group fits, places of a part of one that is worth it, of the first that has such a part."""
     for group in order.tolist():
         every = groups.starts[group] + np.arange(groups.files[group])
-        by_itself = every[files.by_deletes[every] | files.is_split[every] | files.moves[every]]
+        by_itself = every[
+            files.by_deletes[every] | files.is_split[every] | files.moves[every] | files.orders[every]
+        ]
         smallest = every[np.argsort(files.size_bytes[every], kind="stable")]
         for places in (every, by_itself, smallest):
             part = np.sort(_first_within(files, places, settings))
@@ -329,6 +338,7 @@ def _file_groups(groups: _Groups, settings: CompactionSettings) -> FileGroups:
         max_bytes=settings.max_bytes,
     )
     by_choice = np.where(groups.by_deletes, RewriteReason.DELETES, RewriteReason.SIZE)
+    by_choice = np.where(groups.orders, RewriteReason.ORDER, by_choice)
     if settings.rewrite_all:
         by_choice = np.full_like(by_choice, RewriteReason.REWRITE_ALL)
     return FileGroups(

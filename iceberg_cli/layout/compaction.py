@@ -1,4 +1,4 @@
-"""What a bin-pack compaction is chosen from and by, and what is chosen: values that know no format."""
+"""What a compaction is chosen from and by, and what is chosen: values that know no format."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ GroupOrder = Literal["bytes-desc", "bytes-asc", "files-desc", "files-asc"]
 _MIN_SHARE: Final = 0.75  # of the target, as in Iceberg Java
 _MAX_SHARE: Final = 1.80
 _GROUP_TARGETS: Final = 8
+_ORDERED_GROUP_BYTES: Final = 100 << 30  # as in Iceberg Java
 
 
 class RewriteReason(IntEnum):
-    """Why a group is rewritten; `DELETES` where any of its files is a candidate by them, `MOVED` where all move.
+    """Why a group is rewritten; `DELETES` where any of its files is a candidate by them, `ORDER` likewise.
+
+    `MOVED` where all move.
 
     `PURGE` is for formats that choose files by what these have and the table has no more.
     """
@@ -32,6 +35,7 @@ class RewriteReason(IntEnum):
     REWRITE_ALL = 2
     MOVED = 3
     PURGE = 4
+    ORDER = 5
 
 
 class SkipReason(IntEnum):
@@ -58,6 +62,7 @@ class CompactionInputs:
         eligible: whether each may be rewritten, as far as filters tell.
         moves: whether each is rewritten whatever its size, for its rows to come to other partitions; files that do are
             in partitions of their own.
+        orders: whether each is rewritten for rows of its partition to come into an order; None: none is.
     """
 
     partition: Ints
@@ -67,6 +72,7 @@ class CompactionInputs:
     deleted_rows: Ints
     eligible: Bools
     moves: Bools
+    orders: Bools | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +95,7 @@ class CompactionSettings:
         processes: that rewrite groups side by side.
         ratio: output bytes for a byte of input rows that stay, measured in the table's last run; None: none was
             measured, and 1 is expected.
+        in_order: whether rows of a group are brought into an order: a partition is one group then, up to its bound.
     """
 
     target_bytes: int
@@ -104,6 +111,7 @@ class CompactionSettings:
     group_order: GroupOrder | None
     processes: int
     ratio: float | None
+    in_order: bool
 
 
 def compaction_settings(
@@ -121,12 +129,14 @@ def compaction_settings(
     group_order: GroupOrder | None = None,
     processes: int = 1,
     ratio: float | None = None,
+    in_order: bool = False,
 ) -> CompactionSettings:
-    """Settings with the defaults that depend on the target: 0.75 and 1.80 of it, groups of 8.
+    """Settings with the defaults that depend on the target: 0.75 and 1.80 of it, groups of 8, in order of 100 GiB.
 
     Raises:
         ValueError: values do not go together; a sentence that calls them as options are called.
     """
+    most_bytes = max(target_bytes, _ORDERED_GROUP_BYTES) if in_order else target_bytes * _GROUP_TARGETS
     settings = CompactionSettings(
         target_bytes=target_bytes,
         min_bytes=int(target_bytes * _MIN_SHARE) if min_bytes is None else min_bytes,
@@ -135,12 +145,13 @@ def compaction_settings(
         delete_files=delete_files,
         delete_ratio=delete_ratio,
         rewrite_all=rewrite_all,
-        max_group_bytes=target_bytes * _GROUP_TARGETS if max_group_bytes is None else max_group_bytes,
+        max_group_bytes=most_bytes if max_group_bytes is None else max_group_bytes,
         max_files=max_files,
         max_rewrite_bytes=max_rewrite_bytes,
         group_order=group_order,
         processes=processes,
         ratio=ratio,
+        in_order=in_order,
     )
     _check(settings)
     return settings
@@ -257,6 +268,8 @@ def reason_text(
         case SkipReason.SIZES_ARE_GOOD:
             bounds = f"between {size(settings.min_bytes)} and {size(settings.max_bytes)}"
             sizes = f"all {number:,} files are {bounds}" if number != 1 else f"its only file is {bounds}"
+            if settings.in_order:
+                sizes += ", and an order would gain too little"
             if not reasons.deleted_rows[row]:
                 return sizes
             return f"{sizes}, and below delete-ratio {settings.delete_ratio}"

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.layout.position_map import DROPPED, PositionMap, Positions
+from iceberg_cli.layout.row_origins import RowOrigins
 
 _NONE: Positions = np.empty(0, np.int64)
 _SCHEMA = pa.schema([pa.field("input", pa.int64()), pa.field("positions", pa.large_list(pa.int64()))])
@@ -58,7 +59,7 @@ class MovedDeletes:
 
     by_output: dict[int, list[Positions]] = field(default_factory=dict)
 
-    def add(self, moves: PositionMap, input_file: int, positions: Positions) -> None:
+    def add(self, moves: PositionMap | RowOrigins, input_file: int, positions: Positions) -> None:
         """Take rows of an input, wherever they went; those that went nowhere are deleted already."""
         outputs, places = moves.moved(input_file, positions)
         for output in np.unique(outputs[outputs != DROPPED]).tolist():

@@ -71,7 +71,7 @@ def is_comparable(kind: pa.DataType) -> bool:
 def _compared(values: pa.Array, column: OrderedColumn) -> tuple[Bools, Bools]:
     """For each of n values but the last, whether it comes before the next one, and whether it comes after it."""
     if pa.types.is_floating(values.type):
-        values = _as_integers(values)
+        values = as_integers(values)
     this, following = values.slice(0, len(values) - 1), values.slice(1)
     less, greater = (
         pc.fill_null(compare(this, following), False).to_numpy(zero_copy_only=False)  # noqa: FBT003
@@ -86,7 +86,7 @@ def _compared(values: pa.Array, column: OrderedColumn) -> tuple[Bools, Bools]:
     return less | first, greater | then
 
 
-def _as_integers(values: pa.Array) -> pa.Array:
+def as_integers(values: pa.Array) -> pa.Array:
     """Numbers with a fraction as integers of the same order."""
     width = values.type.bit_width // 8
     signed = _SIGNED[width]

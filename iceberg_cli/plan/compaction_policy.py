@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan.policy import Choice, Policy, Ratio, Size, Switch, Text, Whole, option
+from iceberg_cli.plan.policy import Choice, Policy, Ratio, Several, Size, Switch, Text, Whole, option
+from iceberg_cli.plan.sort_terms import sort_terms
 from iceberg_cli.plan.text import size_or_duration
 from iceberg_cli.plan.where import Where
 
 VERB_NAME: Final = "rewrite-data-files"
+CURVED: Final = ("z-order", "hilbert")
+_MOST_CURVED: Final = 9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -18,8 +22,32 @@ class CompactionPolicy(Policy):
     """The options that both formats have; None where the table's property or a default decides."""
 
     strategy: str | None = option(
-        Choice(("bin-pack",)),
-        "How rows are brought together; default: bin-pack, in the order in which they are.",
+        Choice(("bin-pack", "sort", "z-order", "hilbert")),
+        "Keep rows as they are, sort them, or lay them along a curve; default: by what names columns, else bin-pack.",
+    )
+    sort_by: Sequence[str] = option(
+        Several(Text("FIELD")),
+        "Sort rows by columns, as FIELD:desc:nulls-last; with --strategy sort on Iceberg default: the table's order.",
+        default=(),
+        omitted=True,
+        own=True,
+    )
+    curve_by: Sequence[str] = option(
+        Several(Text("FIELD")),
+        "The 2 to 9 columns of the curve, which readers filter by: that of --strategy z-order, else of hilbert.",
+        default=(),
+        omitted=True,
+    )
+    min_gain: float | None = option(
+        Ratio(),
+        "Bring rows into an order where reads of one value open fewer files by this part; default: 0.1.",
+        omitted=True,
+    )
+    full: bool = option(
+        Switch(),
+        "Bring all files of a partition into order where that gains enough, not only those where it is worth most.",
+        default=False,
+        omitted=True,
     )
     where: str | None = option(
         Where(),
@@ -89,6 +117,13 @@ class CompactionPolicy(Policy):
         return cast("int | None", getattr(self, name))
 
     @property
+    def order_strategy(self) -> str | None:
+        """How rows are brought into an order, which naming columns says, too; None where they stay as they are."""
+        if self.strategy is not None:
+            return None if self.strategy == "bin-pack" else self.strategy
+        return "sort" if self.sort_by else "hilbert" if self.curve_by else None
+
+    @property
     def commit_pace(self) -> tuple[int | None, int | None]:
         """See `size_or_duration`."""
         return size_or_duration(self.commit_every, "--commit-every")
@@ -98,3 +133,15 @@ class CompactionPolicy(Policy):
         _ = self.commit_pace
         if self.single_commit and self.max_commits is not None:
             raise UsageError("--single-commit and --max-commits exclude each other")
+        strategy = self.order_strategy
+        if self.sort_by and strategy != "sort":
+            raise UsageError("--sort-by is for --strategy sort")
+        if self.curve_by and strategy not in CURVED:
+            raise UsageError(f"--curve-by is for --strategy {' or '.join(CURVED)}")
+        if strategy in CURVED and not 2 <= len(self.curve_by) <= _MOST_CURVED:
+            instead = "; one column is for --strategy sort" if len(self.curve_by) == 1 else ""
+            raise UsageError(
+                f"--strategy {strategy} needs 2 to {_MOST_CURVED} columns of --curve-by, and has "
+                f"{len(self.curve_by) or 'none'}{instead}"
+            )
+        _ = sort_terms(self.sort_by)

@@ -39,6 +39,13 @@ _FORECAST_SHAPE: Final[Mapping[str, Any]] = {
     "comes_back": [{"bytes": int, "after": str, "held_by": [str]}],
     "broken": [{"partition": str, "reason": str}],
 }
+_READS_SHAPE: Final[Mapping[str, Any]] = {
+    "column": str,
+    "opened_before": float,
+    "opened_after": float,
+    "files_before": float,
+    "files_after": float,
+}
 
 
 class FreedLater(NamedTuple):
@@ -59,6 +66,24 @@ class FreedLater(NamedTuple):
         return {"bytes": self.size_bytes, "after": self.after, "held_by": list(self.held_by)}
 
 
+class ColumnReads(NamedTuple):
+    """How many files of its partition a read of one value of a column opens, on average over the rows of the table.
+
+    Args:
+        column: its name.
+        opened_before: as files are.
+        opened_after: as they are expected to be.
+        files_before: that the partition has.
+        files_after: that it is expected to have.
+    """
+
+    column: str
+    opened_before: float
+    opened_after: float
+    files_before: float
+    files_after: float
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Groups:
     """Groups of files, each rewritten whole or not at all.
@@ -72,6 +97,7 @@ class Groups:
         comes_back: when the bytes of their files can be freed.
         broken: partitions with files that are in no group because the table contradicts itself there, with the reason.
         expected_duration_ms: of rewriting all of them, as fast as the last runs here; None: none was measured.
+        reads: where rows come into an order, what that does for each of its columns.
     """
 
     rows: pa.Table
@@ -82,6 +108,7 @@ class Groups:
     comes_back: tuple[FreedLater, ...] = ()
     broken: tuple[tuple[str, str], ...] = ()
     expected_duration_ms: int | None = None
+    reads: tuple[ColumnReads, ...] = ()
 
     def __len__(self) -> int:
         """The number of groups."""
@@ -159,6 +186,7 @@ class Groups:
             "expected_duration_ms": self.expected_duration_ms,
             "comes_back": [each.to_json() for each in self.comes_back],
             "broken": [{"partition": partition, "reason": reason} for partition, reason in self.broken],
+            **({"reads": [each._asdict() for each in self.reads]} if self.reads else {}),
             "base": dict(self.base),
             "inputs": {"digest": self.digest, "file": inputs_file},
         }
@@ -198,6 +226,8 @@ class Groups:
         check_shape(value, _FORECAST_SHAPE, "rewrite")
         duration_ms = value.get("expected_duration_ms")  # which plans of before have not
         check_shape(duration_ms, (int, None), "expected_duration_ms")
+        reads = value.get("reads", [])  # likewise
+        check_shape(reads, [_READS_SHAPE], "reads")
         return cls(
             rows=rows,
             inputs=inputs,
@@ -210,4 +240,5 @@ class Groups:
                 for each in value["comes_back"]
             ),
             broken=tuple((each["partition"], each["reason"]) for each in value["broken"]),
+            reads=tuple(ColumnReads(**{name: each[name] for name in ColumnReads._fields}) for each in reads),
         )

@@ -343,7 +343,11 @@ WRITTEN: dict[str, dict[str, tuple[str, Any]]] = {
     "rewrite-data-files": {
         "older-than": ('"P7D"', NOW_MS - 7 * DAY_MS),
         "purge": ("true", True),
-        "strategy": ('"bin-pack"', "bin-pack"),
+        "strategy": ('"sort"', "sort"),
+        "sort-by": ('["a:desc", "b"]', ["a:desc", "b"]),
+        "curve-by": ('["a", "b"]', ["a", "b"]),
+        "min-gain": ("0.2", 0.2),
+        "full": ("true", True),
         "branch": ('"audit"', "audit"),
         "where": ("\"day = '2026-11-01'\"", "day = '2026-11-01'"),
         "target-size": ('"64MiB"', 64 << 20),

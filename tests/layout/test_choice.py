@@ -272,7 +272,7 @@ def test_groups_say_what_they_are() -> None:
 
 
 def test_each_reason_has_a_number_of_its_own() -> None:
-    assert [reason.value for reason in RewriteReason] == [0, 1, 2, 3, 4]
+    assert [reason.value for reason in RewriteReason] == [0, 1, 2, 3, 4, 5]
     assert [reason.value for reason in SkipReason] == [0, 1, 2, 3, 4]
 
 

@@ -9,7 +9,7 @@ from iceberg_cli.plan.text import age, count, listed, size
 
 if TYPE_CHECKING:
     from iceberg_cli.cli.render.surface import Surface
-    from iceberg_cli.plan.groups import FreedLater, Groups
+    from iceberg_cli.plan.groups import ColumnReads, FreedLater, Groups
 
 _SHOWN_PARTITIONS: Final = 30
 _REASONS: Final = {
@@ -17,6 +17,7 @@ _REASONS: Final = {
     "deletes": "deleted rows",
     "rewrite-all": "--rewrite-all",
     "purge": "--purge",
+    "order": "order",
     "spec": "--output-spec current",
 }
 
@@ -95,7 +96,15 @@ def _cost(groups: Groups) -> list[tuple[str, object, str]]:
         text = f"{groups.deletes_applied:,} applied, counted for each file"
         gone = groups.delete_files_that_go
         facts.append(("deletes", f"{text}; {gone:,} {'goes' if gone == 1 else 'go'}", TEXT))
+    facts += [(f"reads by {each.column}", _reads_text(each), TEXT) for each in groups.reads]
     return [*facts, *(("comes back", _freed_text(each), TEXT) for each in groups.comes_back)]
+
+
+def _reads_text(reads: ColumnReads) -> str:
+    """What a read of one value of a column opens, of the files of its partition."""
+    before = f"{reads.opened_before:,.1f} of {reads.files_before:,.1f} files"
+    after = f"{reads.opened_after:,.1f} of {reads.files_after:,.1f}"
+    return f"one value opens {before} of its partition, then about {after}"
 
 
 def _freed_text(part: FreedLater) -> str:

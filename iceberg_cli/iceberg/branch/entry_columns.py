@@ -32,6 +32,8 @@ Bools = npt.NDArray[np.bool_]
 PathKeys = Callable[[pa.Array], pa.Array]
 
 BOUNDS: Final = ("lower_bounds", "upper_bounds")
+METRICS: Final = (*BOUNDS, "null_value_counts")
+_KEPT_METRICS: Final = (*BOUNDS, "null_counts")
 POSITIONS, VECTOR, EQUALITY, UNREADABLE = range(4)  # kind
 DELETE_COLUMNS: Final = (
     "status", "content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes",
@@ -84,8 +86,9 @@ FILES_SCHEMA: Final = pa.schema(
         "first_row_id": pa.int64(),
         "sort_order_id": pa.int32(),
         "encrypted": pa.bool_(),
-        "lower_bound": pa.binary(),  # of one column that is asked for, as it is stored
-        "upper_bound": pa.binary(),
+        "lower_bounds": pa.list_(pa.binary()),  # of the columns that are asked for, as they are stored
+        "upper_bounds": pa.list_(pa.binary()),
+        "null_counts": pa.list_(pa.int64()),  # likewise
     }
 )
 """Of live data files."""
@@ -104,7 +107,7 @@ class EntryReader:
         types: of columns by field id.
         places: manifest path -> row of the manifest list.
         where: which are chosen.
-        bounds_of: the column whose bounds are kept, by its id; None: of none.
+        bounds_of: the columns whose bounds and numbers of nulls are kept, by their ids.
         path_keys: gives n paths keys that are equal wherever two paths mean one file.
     """
 
@@ -112,7 +115,7 @@ class EntryReader:
     types: Mapping[int, Type]
     places: Mapping[str, int]
     where: FileFilter = field(default_factory=FileFilter)
-    bounds_of: int | None = None
+    bounds_of: Sequence[int] = ()
     path_keys: PathKeys = path_key_column
 
     def deletes(
@@ -189,7 +192,7 @@ class EntryReader:
 
         Args:
             sources: see `Reachability.entries`.
-            batch: with `FILE_COLUMNS`, those that `where` reads, and `BOUNDS` where some are kept.
+            batch: with `FILE_COLUMNS`, those that `where` reads, and `METRICS` where bounds are kept.
 
         Raises:
             CorruptFile: see `partitions`.
@@ -215,15 +218,25 @@ class EntryReader:
             "first_row_id": rows["first_row_id"],
             "sort_order_id": rows["sort_order_id"],
             "encrypted": pc.is_valid(rows["key_metadata"]),
-            "lower_bound": self._bound(rows, BOUNDS[0]),
-            "upper_bound": self._bound(rows, BOUNDS[1]),
+            **{
+                kept: self._metrics(rows, name, FILES_SCHEMA.field(kept).type)
+                for kept, name in zip(_KEPT_METRICS, METRICS, strict=True)
+            },
         }
         return pa.table(columns, schema=FILES_SCHEMA), tuples
 
-    def _bound(self, rows: pa.Table, name: str) -> pa.Array:
-        if self.bounds_of is None:
-            return pa.nulls(len(rows), pa.binary())
-        return pc.map_lookup(rows[name].combine_chunks(), pa.scalar(self.bounds_of, pa.int32()), "first")
+    def _metrics(self, rows: pa.Table, name: str, kind: pa.ListType) -> pa.Array:
+        """Of n files lists of what their entries say of the columns that are asked for."""
+        if not self.bounds_of:
+            return pa.nulls(len(rows), kind)
+        whole = rows[name].combine_chunks()
+        columns = [
+            pc.map_lookup(whole, pa.scalar(field_id, pa.int32()), "first") for field_id in self.bounds_of
+        ]
+        number = len(columns)
+        by_file = np.arange(number * len(rows)).reshape(number, len(rows)).T.ravel()
+        offsets = pa.array(np.arange(len(rows) + 1, dtype=np.int32) * number)
+        return pa.ListArray.from_arrays(offsets, pa.concat_arrays(columns).take(pa.array(by_file)))
 
     def partitions(
         self,

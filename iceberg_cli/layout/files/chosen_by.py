@@ -7,7 +7,8 @@ from typing import cast
 from iceberg_cli.errors import UsageError
 from iceberg_cli.layout.compaction import CompactionSettings, GroupOrder, compaction_settings
 from iceberg_cli.layout.files import budget
-from iceberg_cli.plan.compaction_policy import CompactionPolicy
+from iceberg_cli.layout.files.ordering import MIN_GAIN
+from iceberg_cli.plan.compaction_policy import CURVED, CompactionPolicy
 from iceberg_cli.plan.plan import Option
 
 _MIN_INPUT_FILES = 5
@@ -27,6 +28,12 @@ def chosen_by(
     Raises:
         UsageError: sizes do not go together.
     """
+    brings_into_order = policy.order_strategy is not None
+    for flag, is_given in (("--min-gain", policy.min_gain is not None), ("--full", policy.full)):
+        if is_given and not brings_into_order:
+            raise UsageError(
+                f"{flag} is for rows that come into an order: --strategy sort, {' or '.join(CURVED)}"
+            )
     try:
         settings = compaction_settings(
             target.value,
@@ -41,11 +48,13 @@ def chosen_by(
             max_rewrite_bytes=policy.bytes_of("max_rewrite_bytes"),
             group_order=cast("GroupOrder | None", policy.group_order),
             processes=budget.processes_of(policy.processes, budget.memory_of(policy.bytes_of("memory"))),
+            in_order=brings_into_order,
         )
     except ValueError as error:
         raise UsageError(f"--{error}") from error
     commits = 1 if policy.single_commit else budget.DEFAULT_COMMITS
     options = {
+        **(_order_options(policy) if brings_into_order else {}),
         "where": policy.chosen("where"),
         "target_size_bytes": target,
         "min_size_bytes": policy.chosen("min_size", settings.min_bytes),
@@ -66,3 +75,13 @@ def chosen_by(
         "no_verify_rows": policy.chosen("no_verify_rows"),
     }
     return settings, options
+
+
+def _order_options(policy: CompactionPolicy) -> dict[str, Option]:
+    """The options that say what order rows come into."""
+    given = (policy.chosen_or_none(name) for name in ("sort_by", "curve_by", "full"))
+    return {
+        "strategy": policy.chosen("strategy", policy.order_strategy),
+        **{name: each for own in given for name, each in own.items()},
+        "min_gain": policy.chosen("min_gain", MIN_GAIN),
+    }

@@ -28,6 +28,7 @@ _REASONS: Final = {
     RewriteReason.REWRITE_ALL: "rewrite-all",
     RewriteReason.MOVED: "spec",
     RewriteReason.PURGE: "purge",
+    RewriteReason.ORDER: "order",
 }
 
 

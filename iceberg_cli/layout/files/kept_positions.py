@@ -13,6 +13,7 @@ from iceberg_cli.encoding.transport import from_ipc, to_ipc
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.layout.moved_positions import MovedDeletes, ReadPositions, by_group, since
 from iceberg_cli.layout.position_map import PositionMap, Positions
+from iceberg_cli.layout.row_origins import RowOrigins
 from iceberg_cli.operation.groups.creator import Creator
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.storage import Storage
@@ -21,7 +22,9 @@ MOVES_FILE: Final = "positions.arrow"  # where rows went
 READ_FILE: Final = "deleted.arrow"  # the positions that were deleted of inputs
 
 
-def keep_positions(creator: Creator, moves: PositionMap, deleted: Mapping[int, Positions]) -> None:
+def keep_positions(
+    creator: Creator, moves: PositionMap | RowOrigins, deleted: Mapping[int, Positions]
+) -> None:
     """Keep them.
 
     Args:
@@ -33,15 +36,16 @@ def keep_positions(creator: Creator, moves: PositionMap, deleted: Mapping[int, P
     creator.keep(READ_FILE, to_ipc(ReadPositions(deleted).to_table()))
 
 
-def kept_positions(storage: Storage, result: GroupResult) -> tuple[PositionMap, ReadPositions]:
+def kept_positions(storage: Storage, result: GroupResult) -> tuple[PositionMap | RowOrigins, ReadPositions]:
     """What was kept of a group.
 
     Raises:
         CorruptFile: it is not there, or cannot be read.
     """
     moves, then = (_table(storage, result.kept(name)) for name in (MOVES_FILE, READ_FILE))
+    kind: type[PositionMap | RowOrigins] = RowOrigins if RowOrigins.is_in(moves) else PositionMap
     return (
-        PositionMap.from_table(moves, result.kept(MOVES_FILE)),
+        kind.from_table(moves, result.kept(MOVES_FILE)),
         ReadPositions.from_table(then, result.kept(READ_FILE)),
     )
 

@@ -17,6 +17,7 @@ from iceberg_cli.layout.files.parquet_writer import Measured_co, ParquetWriter
 from iceberg_cli.layout.position_map import PositionMapBuilder
 from iceberg_cli.layout.rolling import Rolling
 from iceberg_cli.layout.row_order import OrderCheck, OrderedColumn
+from iceberg_cli.layout.row_origins import RowOriginsBuilder
 from iceberg_cli.layout.row_proof import RowProof, row_proof
 from iceberg_cli.operation.groups.creator import Creator, NewFile
 
@@ -143,7 +144,7 @@ class NewFiles(Generic[Measured]):
     read: RowsRead
     finished: dict[int, FinishedFile[Measured]] = field(default_factory=dict)
     unchecked: list[Callable[[], None]] = field(default_factory=list)
-    positions: PositionMapBuilder = field(default_factory=PositionMapBuilder)
+    positions: PositionMapBuilder | RowOriginsBuilder = field(default_factory=PositionMapBuilder)
     proof: RowProof = field(default_factory=RowProof)
     _opened: int = 0
 

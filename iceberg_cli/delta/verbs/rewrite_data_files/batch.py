@@ -335,7 +335,8 @@ def _operation(policy: RewriteDataFiles) -> dict[str, Any]:
     predicate = json.dumps([] if policy.where is None else [policy.where])
     if policy.purge:
         return {"operation": "REORG", "operationParameters": {"predicate": predicate, "applyPurge": "true"}}
-    parameters = {"predicate": predicate, "auto": "false", "clusterBy": "[]", "zOrderBy": "[]"}
+    by = json.dumps([*policy.curve_by], separators=(",", ":")) if policy.order_strategy == "z-order" else "[]"
+    parameters = {"predicate": predicate, "auto": "false", "clusterBy": "[]", "zOrderBy": by}
     return {"operation": "OPTIMIZE", "operationParameters": parameters}
 
 

@@ -11,6 +11,7 @@ from iceberg_cli.encoding.strict_json import check_shape
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.layout.position_map import PositionMap
 from iceberg_cli.layout.rolling import Rolling
+from iceberg_cli.layout.row_origins import RowOrigins
 from iceberg_cli.layout.row_proof import RowProof
 
 _OUTPUT: Final = {"path": str, "log_path": str, "size_bytes": int, "record_count": int, "stats": str}
@@ -77,7 +78,7 @@ class RewrittenGroup:
     rows_deleted: int
     rows_written: int
     written_for: str
-    positions: PositionMap | None = None
+    positions: PositionMap | RowOrigins | None = None
     proof: RowProof | None = None
 
     def to_json(self) -> dict[str, Any]:

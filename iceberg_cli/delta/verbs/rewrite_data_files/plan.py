@@ -22,6 +22,7 @@ from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.rewrite_data_files.batch import batch_of, changed
 from iceberg_cli.delta.verbs.rewrite_data_files.chosen_files import chosen_files
+from iceberg_cli.delta.verbs.rewrite_data_files.ordering import order_of, ranges_of
 from iceberg_cli.delta.verbs.rewrite_data_files.other_writers import notes
 from iceberg_cli.delta.verbs.rewrite_data_files.partitions import partitions_of
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
@@ -32,12 +33,13 @@ from iceberg_cli.layout.choice import choose
 from iceberg_cli.layout.compaction import CompactionInputs, CompactionSettings, RewriteReason, reason_text
 from iceberg_cli.layout.files.compaction_verb import CompactionVerb
 from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old, no_room
+from iceberg_cli.layout.files.ordering import RowOrder, files_to_order
 from iceberg_cli.layout.rolling import Bools
 from iceberg_cli.operation.groups.ports import Batch, GroupTasks
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.compaction_policy import VERB_NAME
-from iceberg_cli.plan.groups import FreedLater, Groups
+from iceberg_cli.plan.groups import ColumnReads, FreedLater, Groups
 from iceberg_cli.plan.plan import PARTITION, Change, Option, Plan, Step, Verdict
 from iceberg_cli.plan.text import age, count, iso, size
 from iceberg_cli.plan.where import parse_where
@@ -129,10 +131,11 @@ def _plan(table: DeltaTable, policy: RewriteDataFiles, *, as_of_ms: int, within:
         if within.groups is None:  # it lists nothing
             return within
         return replace(within, blocked_by=(*blocked, *no_room(table, table.root, policy, within.groups)))
+    order = order_of(snapshot.metadata, policy)
     eligible = _eligible(table, policy)
     if not eligible.any():
         return replace(plan, not_applicable=f"the table has no data file{_which(policy)}")
-    groups, verdicts = _chosen(table, settings, eligible, purge=policy.purge)
+    groups, verdicts = _chosen(table, settings, eligible, policy, order)
     plan = replace(plan, verdicts=verdicts, groups=groups)
     if not len(groups):
         return plan
@@ -182,7 +185,11 @@ def _which(policy: RewriteDataFiles) -> str:
 
 
 def _chosen(
-    table: DeltaTable, settings: CompactionSettings, eligible: Bools, *, purge: bool
+    table: DeltaTable,
+    settings: CompactionSettings,
+    eligible: Bools,
+    policy: RewriteDataFiles,
+    order: RowOrder | None,
 ) -> tuple[Groups, tuple[Verdict, ...]]:
     snapshot = table.snapshot
     adds = snapshot.adds.filter(pa.array(eligible))
@@ -193,19 +200,22 @@ def _chosen(
     rows = record_counts(adds)
     vectors = adds["deletionVector"].combine_chunks()
     deleted = pc.fill_null(pc.struct_field(vectors, "cardinality"), 0).to_numpy().astype(np.int64)
-    found = choose(
-        CompactionInputs(
-            partition=codes,
-            size_bytes=adds["size"].to_numpy(),
-            record_count=np.maximum(rows, 0),
-            delete_files=np.asarray(vectors.is_valid().to_numpy(zero_copy_only=False), np.int64),
-            deleted_rows=deleted,
-            eligible=np.ones(len(adds), np.bool_),
-            moves=np.zeros(len(adds), np.bool_),
-        ),
-        replace(settings, rewrite_all=True) if purge else settings,
+    candidates = CompactionInputs(
+        partition=codes,
+        size_bytes=adds["size"].to_numpy(),
+        record_count=np.maximum(rows, 0),
+        delete_files=np.asarray(vectors.is_valid().to_numpy(zero_copy_only=False), np.int64),
+        deleted_rows=deleted,
+        eligible=np.ones(len(adds), np.bool_),
+        moves=np.zeros(len(adds), np.bool_),
     )
-    if purge:
+    reads: tuple[ColumnReads, ...] = ()
+    if order is not None:
+        ranges = ranges_of(adds, order, snapshot.metadata)
+        orders, reads = files_to_order(order, ranges, candidates, policy, settings)
+        candidates = replace(candidates, orders=orders)
+    found = choose(candidates, replace(settings, rewrite_all=True) if policy.purge else settings)
+    if policy.purge:
         reasons = np.full_like(found.groups.reason, RewriteReason.PURGE)
         found = replace(found, groups=replace(found.groups, reason=reasons))
     own = adds.take(pa.array(found.file))
@@ -236,6 +246,7 @@ def _chosen(
         delete_files_that_go=0,
         comes_back=(freed,) if len(own) else (),
         expected_duration_ms=expected_duration_ms(table, VERB_NAME, inputs["size_bytes"]),
+        reads=reads,
     )
     verdicts = tuple(
         Verdict(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
+from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.compaction_policy import VERB_NAME, CompactionPolicy
 from iceberg_cli.plan.policy import Moment, Switch, option
 from iceberg_cli.plan.times import Time
@@ -33,6 +34,12 @@ class RewriteDataFiles(CompactionPolicy):
         omitted=True,
         elsewhere="--delete-ratio",
     )
+
+    def check_together(self) -> None:
+        """As `Policy`."""
+        super().check_together()
+        if self.purge and self.order_strategy is not None:
+            raise UsageError(f"--purge and --strategy {self.order_strategy} exclude each other")
 
     @property
     def older_than_ms(self) -> int | None:

@@ -8,6 +8,7 @@ Spec: Delta protocol, "Deletion Vectors", "Row Tracking", "Column Mapping".
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -29,9 +30,13 @@ from iceberg_cli.engines import FileParts
 from iceberg_cli.engines.read_ahead import AHEAD_BYTES
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.layout.files.budget import SHARES, WAITING, held_bytes_of, saying_what_would_do
+from iceberg_cli.layout.files.external_order import in_order
 from iceberg_cli.layout.files.inputs import breaking_the_group, inputs_ahead
 from iceberg_cli.layout.files.kept_positions import keep_positions
+from iceberg_cli.layout.files.ordering import RowOrder
 from iceberg_cli.layout.files.partition_writer import FinishedFile, NewFiles, PartitionWriter, Piece, RowsRead
+from iceberg_cli.layout.ranks import SampleBuilder
+from iceberg_cli.layout.row_origins import RowOriginsBuilder
 from iceberg_cli.operation.groups.creator import Creator, Written
 from iceberg_cli.operation.groups.results import digest_of
 
@@ -63,6 +68,7 @@ class GroupRewriter:
         side_by_side: groups that share what memory there is.
         is_proved: whether rows are read back and compared, or counted alone.
         threads: that read small inputs before their turn.
+        order: that rows are brought into; None: they stay in the one that they are in.
     """
 
     root: str
@@ -76,6 +82,7 @@ class GroupRewriter:
     side_by_side: int
     is_proved: bool
     threads: int
+    order: RowOrder | None = None
 
     def __call__(self, creator: Creator, task: GroupTask) -> Written:
         """Write the rows of a group anew, keep where they went, and say what was written.
@@ -141,22 +148,15 @@ class _Rewriting:
         )
         self._writer = PartitionWriter(self._files, task.folder, None)
         self._input_rows: list[int] = []
+        self._read = self._files.read
 
     def result(self) -> RewrittenGroup:
         """Do all of it; see `GroupRewriter`."""
         rewriter, task = self._rewriter, self._task
-        inputs = inputs_ahead(
-            self._creator.storage,
-            task.inputs,
-            threads=rewriter.threads,
-            most_bytes=min(AHEAD_BYTES, rewriter.memory_bytes // SHARES // WAITING),
-        )
         try:
-            with closing(inputs):
-                for number, (file, parts) in enumerate(inputs):
-                    self._add(number, file, parts)
-                    # While no input is open: pages of all columns of both take memory.
-                    self._files.check()
+            with closing(self._pieces()) as pieces:
+                for piece in pieces:
+                    self._writer.add(piece)
             self._writer.end()
             self._files.check()
         except BaseException:
@@ -164,7 +164,7 @@ class _Rewriting:
             raise
         finished = [self._files.finished[number] for number in sorted(self._files.finished)]
         outputs = [_output(each, task.folder) for each in finished]
-        read, written = self._files.read, sum(each.record_count for each in outputs)
+        read, written = self._read, sum(each.record_count for each in outputs)
         positions = self._files.positions.build()
         if not read.live == written == positions.rows:
             reason = f"{read.live} rows of the group are live, {written} were written, {positions.rows} have places"
@@ -179,9 +179,61 @@ class _Rewriting:
             proof=self._files.proof if rewriter.is_proved else None,
         )
 
-    def _add(self, number: int, file: InputFile, parts: FileParts) -> None:
-        """Take the live rows of an input, and write the row groups that they complete."""
-        read = self._files.read
+    def _pieces(self) -> Generator[Piece, None, None]:
+        """The live rows of all inputs, in the order in which they are written."""
+        order, rewriter = self._rewriter.order, self._rewriter
+        if order is None:
+            yield from self._live()
+            return
+        self._files.positions = RowOriginsBuilder(self._input_rows)
+        yield from in_order(
+            self._live(),
+            self._schema,
+            order,
+            None if order.curve is None else self._sampled(order).scale(order.curve),
+            memory_bytes=held_bytes_of(rewriter.memory_bytes),
+            files=self._files,
+        )
+
+    def _sampled(self, order: RowOrder) -> SampleBuilder:
+        """Some rows of all inputs, with the columns of an order alone."""
+        rewriter = self._rewriter
+        fields = tuple(rewriter.fields[each.place] for each in order.columns)
+        schema = pa.schema([self._schema.field(each.place) for each in order.columns])
+        reader = StoredRowReader(
+            fields=fields,
+            by_ids=rewriter.by_ids,
+            row_ids=None,
+            batch_bytes=BATCH_BYTES,
+            most_page_bytes=self._reader.most_page_bytes,
+        )
+        sample = SampleBuilder(rows=sum(each.record_count or 0 for each in self._task.inputs))
+        with closing(self._inputs()) as inputs:
+            for number, (file, parts) in enumerate(inputs):
+                for batch in reader(file, parts):
+                    rows = self._fitted(batch.rows, file.path, schema)
+                    sample.add(np.full(len(batch.positions), number, np.int64), batch.positions, rows)
+        return sample
+
+    def _inputs(self) -> Generator[tuple[InputFile, FileParts], None, None]:
+        return inputs_ahead(
+            self._creator.storage,
+            self._task.inputs,
+            threads=self._rewriter.threads,
+            most_bytes=min(AHEAD_BYTES, self._rewriter.memory_bytes // SHARES // WAITING),
+        )
+
+    def _live(self) -> Generator[Piece, None, None]:
+        """The live rows of all inputs, as new files have them."""
+        with closing(self._inputs()) as inputs:
+            for number, (file, parts) in enumerate(inputs):
+                yield from self._live_in(number, file, parts)
+                # While no input is open: pages of all columns of both take memory.
+                self._files.check()
+
+    def _live_in(self, number: int, file: InputFile, parts: FileParts) -> Iterator[Piece]:
+        """The live rows of an input."""
+        read = self._read
         before = read.read
         with saying_what_would_do(self._rewriter.side_by_side):
             for batch in self._reader(file, parts):
@@ -190,13 +242,13 @@ class _Rewriting:
                 read.live += len(batch.positions)
                 if len(batch.positions):
                     inputs = np.full(len(batch.positions), number, np.int64)
-                    rows = self._fitted(batch.rows, file.path)
-                    self._writer.add(Piece(inputs, batch.positions, rows))
+                    rows = self._fitted(batch.rows, file.path, self._schema)
+                    yield Piece(inputs, batch.positions, rows)
         self._input_rows.append(read.read - before)
 
-    def _fitted(self, rows: pa.Table, path: str) -> pa.Table:
+    def _fitted(self, rows: pa.Table, path: str, schema: pa.Schema) -> pa.Table:
         try:
-            return fit(rows, self._schema)
+            return fit(rows, schema)
         except MisfitError as error:
             raise CorruptFile(path, "rows", str(error)) from error
 

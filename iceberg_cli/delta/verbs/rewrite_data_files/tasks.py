@@ -18,6 +18,7 @@ from iceberg_cli.delta.spec.row_ids import MATERIALIZED
 from iceberg_cli.delta.spec.statistics_columns import statistics_type
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.rewrite_data_files.group import GroupTask
+from iceberg_cli.delta.verbs.rewrite_data_files.ordering import order_of
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.delta.verbs.rewrite_data_files.rewriting import GroupRewriter
 from iceberg_cli.delta.verbs.rewrite_data_files.settings import compaction_of, keeps_row_ids
@@ -93,6 +94,7 @@ def tasks_of(table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> GroupTask
         side_by_side=side_by_side,
         is_proved=not policy.no_verify_rows,
         threads=table.engine.threads,
+        order=order_of(metadata, policy),
     )
     return GroupTasks(
         rewrite=rewriter, groups=groups, suffix=".parquet", processes=compaction.processes, broken=broken

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.branch.entry_columns import (
-    BOUNDS,
     DELETE_COLUMNS,
     DELETES_SCHEMA,
     FILE_COLUMNS,
     FILES_SCHEMA,
+    METRICS,
     EntryReader,
     Ints,
 )
@@ -52,7 +52,7 @@ def branch_files(
     head: BranchHead,
     where: FileFilter | None = None,
     *,
-    bounds_of: int | None = None,
+    bounds_of: Sequence[int] = (),
     earlier: BranchFiles | None = None,
 ) -> BranchFiles:
     """Read the manifests of a head.
@@ -61,7 +61,7 @@ def branch_files(
         table: as loaded.
         head: of one of its branches.
         where: data files and deletes say whether they are chosen; None: all are.
-        bounds_of: a column whose bounds data files say, by its id.
+        bounds_of: columns whose bounds and numbers of nulls data files say, by their ids.
         earlier: read before with neither of these; a manifest that both heads list alike is not read again.
 
     Raises:
@@ -76,7 +76,7 @@ def branch_files(
         where=where,
         bounds_of=bounds_of,
     )
-    bounds = () if bounds_of is None else BOUNDS
+    metrics = METRICS if bounds_of else ()
     tuples: dict[bytes, tuple[Any, ...]] = {}
     data: list[pa.Table] = [FILES_SCHEMA.empty_table()]
     deletes: list[pa.Table] = [DELETES_SCHEMA.empty_table()]
@@ -88,7 +88,7 @@ def branch_files(
         tuples |= earlier.tuples
         unread = head.rows.filter(pa.array(~np.isin(np.arange(len(head.rows)), places)))
     for content, columns, make, found in (
-        (DATA, tuple(dict.fromkeys((*FILE_COLUMNS, *where.entry_columns, *bounds))), reader.files, data),
+        (DATA, tuple(dict.fromkeys((*FILE_COLUMNS, *where.entry_columns, *metrics))), reader.files, data),
         (DELETES, DELETE_COLUMNS, reader.deletes, deletes),
     ):
         rows = unread.filter(pc.equal(unread["content"], content))

@@ -26,6 +26,7 @@ from iceberg_cli.iceberg.rows.row_partitions import RowPartitioner, StoredPartit
 from iceberg_cli.iceberg.spec.json_fields import Fields
 from iceberg_cli.layout.position_map import PositionMap
 from iceberg_cli.layout.rolling import Rolling
+from iceberg_cli.layout.row_origins import RowOrigins
 from iceberg_cli.layout.row_proof import RowProof
 
 _HASH: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
@@ -164,7 +165,7 @@ class RewrittenGroup:
 
     number: int
     outputs: tuple[OutputFile, ...]
-    positions: PositionMap
+    positions: PositionMap | RowOrigins
     rows_read: int
     rows_deleted: int
     rows_written: int

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.iceberg.branch.entry_columns import Bools
+from iceberg_cli.iceberg.branch.entry_columns import BOUNDS, Bools
 from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.schema import NestedField
@@ -54,10 +54,9 @@ def ordered_columns(metadata: TableMetadata, fields: tuple[NestedField, ...]) ->
     return tuple(found)
 
 
-def first_column(metadata: TableMetadata) -> int | None:
-    """The id of the column that decides first in the table's sort order."""
-    fields = _default_fields(metadata)
-    return fields[0].source_ids[0] if fields else None
+def first_column(metadata: TableMetadata) -> tuple[int, ...]:
+    """The id of the column that decides first in the table's sort order, if it has one."""
+    return tuple(field.source_ids[0] for field in _default_fields(metadata)[:1])
 
 
 def _default_fields(metadata: TableMetadata) -> Any:
@@ -66,16 +65,21 @@ def _default_fields(metadata: TableMetadata) -> Any:
 
 
 def in_key_order(
-    inputs: pa.Table, metadata: TableMetadata, fields: tuple[NestedField, ...], *, moves: Bools
+    inputs: pa.Table,
+    metadata: TableMetadata,
+    fields: tuple[NestedField, ...],
+    *,
+    moves: Bools,
+    sorts: bool | None = None,
 ) -> tuple[pa.Table, int]:
     """Inputs in the order in which they are read.
 
     Args:
-        inputs: of groups, which lie together, with `sort_order_id`, and `lower_bound` and `upper_bound` of
-            `first_column`.
+        inputs: of groups, which lie together, with `sort_order_id`, and bounds of `first_column`.
         metadata: of the table.
         fields: that files have.
         moves: whether the rows of each come to several partitions.
+        sorts: whether rows are brought into the table's order, True, or into another one; None: into none.
 
     Returns:
         The same, with the table's order as `sort_order_id` where the files of a group follow each other by it, and
@@ -85,7 +89,9 @@ def in_key_order(
     claimed = pc.fill_null(inputs["sort_order_id"], UNSORTED).to_numpy() == order_id
     kept = np.zeros(len(inputs), np.bool_)
     order = np.arange(len(inputs))
-    if columns:
+    if sorts:
+        kept[:] = True
+    elif sorts is None and columns and len(inputs):
         field = fields[columns[0].place]
         groups = inputs["group"].to_numpy()
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
@@ -106,9 +112,8 @@ def _following(inputs: pa.Table, field: NestedField, *, descending: bool) -> Any
     if len(inputs) == 1:
         return np.zeros(1, np.int64)
     bounds = []
-    for path, *ends in zip(
-        *(inputs[name].to_pylist() for name in ("path", "lower_bound", "upper_bound")), strict=True
-    ):
+    for path, *both in zip(*(inputs[name].to_pylist() for name in ("path", *BOUNDS)), strict=True):
+        ends = [each[0] for each in both]
         if None in ends:
             return None
         bounds.append([from_bytes(str(field.type), each, path=path, field=field.name) for each in ends])

@@ -30,7 +30,12 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
 from iceberg_cli.iceberg.verbs.rewrite_data_files.batch import batch_of, changed
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles, branch_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.freed_later import freed_later
-from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import first_column, in_key_order
+from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import UNSORTED, first_column, in_key_order
+from iceberg_cli.iceberg.verbs.rewrite_data_files.ordering import (
+    is_tables_own,
+    order_of,
+    ranges_of,
+)
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_values, unpartitioned
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import repartitioning
@@ -51,11 +56,12 @@ from iceberg_cli.layout.compaction import (
 )
 from iceberg_cli.layout.files.compaction_verb import CompactionVerb
 from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old, no_room
+from iceberg_cli.layout.files.ordering import RowOrder, files_to_order
 from iceberg_cli.operation.groups.ports import Batch, GroupTasks
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.compaction_policy import VERB_NAME
-from iceberg_cli.plan.groups import Groups
+from iceberg_cli.plan.groups import ColumnReads, Groups
 from iceberg_cli.plan.plan import PARTITION, Option, Plan, Step, Verdict
 from iceberg_cli.plan.text import count, size
 from iceberg_cli.plan.where import parse_where
@@ -138,6 +144,8 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
     if ref not in metadata.refs and ref == RewriteDataFiles().branch:
         return replace(plan, not_applicable=f"{ref} has no snapshot")
     _check_branch(metadata, ref)
+    fields, _ = fields_in_files(metadata.current_schema(), metadata.properties, path=table.metadata_location)
+    order = order_of(metadata, policy, fields)
     where = file_filter(() if policy.where is None else parse_where(policy.where), metadata)
     head = head_of(table, ref)
     blocked, warnings = _obstacles(table, policy)
@@ -170,8 +178,11 @@ def _plan(table: IcebergTable, policy: RewriteDataFiles, *, as_of_ms: int, withi
             steps=(*assignment.steps, *within.steps[-1:]),
             groups=groups,
         )
-    files = branch_files(table, head, where, bounds_of=first_column(metadata))
-    found = _chosen(table, policy, files, settings, as_of_ms=as_of_ms)
+    columns = first_column(metadata)
+    if order is not None:
+        columns = tuple(fields[each.place].field_id for each in order.columns)
+    files = branch_files(table, head, where, bounds_of=columns)
+    found = _chosen(table, policy, files, settings, order, as_of_ms=as_of_ms)
     groups = found.groups
     plan = replace(plan, verdicts=found.verdicts, warnings=(*warnings, *found.warnings), groups=groups)
     if not pc.any(files.data["chosen"]).as_py():
@@ -287,6 +298,7 @@ def _chosen(
     policy: RewriteDataFiles,
     files: BranchFiles,
     settings: CompactionSettings,
+    order: RowOrder | None,
     *,
     as_of_ms: int,
 ) -> _Chosen:
@@ -311,25 +323,34 @@ def _chosen(
     eligible = is_sound & data["chosen"].to_numpy()
     fields, _ = fields_in_files(metadata.current_schema(), metadata.properties, path=table.metadata_location)
     moved = repartitioning(table, policy, data, files.deletes, fields, eligible=eligible, as_of_ms=as_of_ms)
-    found = choose(
-        CompactionInputs(
-            partition=np.where(moved.moves, len(keys.dictionary), codes),
-            size_bytes=data["size_bytes"].to_numpy(),
-            record_count=data["record_count"].to_numpy(),
-            delete_files=applied.delete_files,
-            deleted_rows=applied.deleted_rows,
-            eligible=eligible,
-            moves=moved.moves,
-        ),
-        settings,
+    candidates = CompactionInputs(
+        partition=np.where(moved.moves, len(keys.dictionary), codes),
+        size_bytes=data["size_bytes"].to_numpy(),
+        record_count=data["record_count"].to_numpy(),
+        delete_files=applied.delete_files,
+        deleted_rows=applied.deleted_rows,
+        eligible=eligible,
+        moves=moved.moves,
     )
+    reads: tuple[ColumnReads, ...] = ()
+    is_own = order is not None and is_tables_own(order, metadata, fields)
+    if order is not None:
+        ranges = ranges_of(data, order, fields)
+        orders, reads = files_to_order(order, ranges, candidates, policy, settings)
+        if is_own:
+            ids = pc.fill_null(data["sort_order_id"], UNSORTED).to_numpy()
+            orders |= eligible & (ids != metadata.default_sort_order_id)
+        candidates = replace(candidates, orders=orders)
+    found = choose(candidates, settings)
     names = _PartitionNames(
         metadata, files, keys.dictionary.to_pylist(), data["spec_id"].to_numpy(), codes, moved.spec_id
     )
     inputs = data.take(pa.array(found.file)).append_column("group", pa.array(found.group, pa.int64()))
     inputs = inputs.append_column("position_digest", pa.array(applied.position_digests[found.file]))
     inputs = inputs.append_column("equality_digest", pa.array(applied.equality_digests[found.file]))
-    inputs, unordered = in_key_order(inputs, metadata, fields, moves=moved.moves[found.file])
+    inputs, unordered = in_key_order(
+        inputs, metadata, fields, moves=moved.moves[found.file], sorts=None if order is None else is_own
+    )
     dead = rules.dead_deletes(
         data,
         files.deletes,
@@ -344,6 +365,7 @@ def _chosen(
         delete_files_that_go=int(dead.sum()),
         comes_back=freed_later(table, files.head, inputs) if len(inputs) else (),
         expected_duration_ms=expected_duration_ms(table, VERB_NAME, inputs["size_bytes"]),
+        reads=reads,
         inputs=inputs.select(rules.INPUTS_SCHEMA.names).cast(rules.INPUTS_SCHEMA),
         base={
             "ref": files.head.ref,
@@ -369,7 +391,7 @@ def _chosen(
     if unordered:
         warnings.append(
             f"{count(unordered, 'data files')} of the table's sort order {metadata.default_sort_order_id} are written "
-            "to files that are of none: rows are not sorted, and these overlap or are rewritten with others."
+            "to files that are of none: rows are not sorted by it, and these overlap or are rewritten with others."
         )
     groups = replace(groups, broken=tuple(each.of_partition for each in doubts if each.is_broken))
     manifests = {

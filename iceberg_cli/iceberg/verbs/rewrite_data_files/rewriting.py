@@ -56,7 +56,9 @@ from iceberg_cli.iceberg.spec.types.schema import (
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask, OutputFile, RewrittenGroup
 from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import check_identities, values_of
 from iceberg_cli.layout.files.budget import SHARES, WAITING, held_bytes_of, saying_what_would_do
+from iceberg_cli.layout.files.external_order import in_order
 from iceberg_cli.layout.files.inputs import inputs_ahead
+from iceberg_cli.layout.files.ordering import RowOrder
 from iceberg_cli.layout.files.partition_writer import (
     FinishedFile,
     NewFiles,
@@ -64,7 +66,9 @@ from iceberg_cli.layout.files.partition_writer import (
     Piece,
     RowsRead,
 )
+from iceberg_cli.layout.ranks import SampleBuilder
 from iceberg_cli.layout.row_order import OrderedColumn
+from iceberg_cli.layout.row_origins import RowOriginsBuilder
 from iceberg_cli.operation.groups.creator import Creator
 from iceberg_cli.plan.text import count
 
@@ -88,6 +92,7 @@ class GroupRewriter:
         specs: partition specs, by id.
         types: of the table's columns, by field id.
         order: by which rows of some groups may be sorted.
+        row_order: that rows are brought into; None: they stay in the one that they are in.
         equality: by their field ids, the columns that equality deletes compare.
         deleted: the keys of equality delete files.
         memory_bytes: for all that is held of one group at a time, about.
@@ -105,6 +110,7 @@ class GroupRewriter:
     specs: Mapping[int, PartitionSpec]
     types: Mapping[int, Type]
     order: tuple[OrderedColumn, ...] = ()
+    row_order: RowOrder | None = None
     equality: Mapping[tuple[int, ...], EqualityColumns] = field(default_factory=dict)
     deleted: DeletedKeys = NO_KEYS
     memory_bytes: int
@@ -208,13 +214,15 @@ class _Rewriting:
             read=RowsRead(left=sum(each.record_count for each in task.inputs)),
         )
         self._input_bytes = 0
+        self._input_rows: list[int] = []
+        self._read = self._files.read
 
     def result(self) -> RewrittenGroup:
         """Do all of it; see `GroupRewriter`."""
         try:
-            with closing(self._stored()) as stored:
-                for some in together(stored, most_bytes=min(BATCH_BYTES, self._rewriter.waiting_bytes)):
-                    self._add(some)
+            with closing(self._pieces()) as pieces:
+                for piece in pieces:
+                    self._add(piece)
             for writer in self._writers.values():
                 writer.end()
                 self._files.check()
@@ -227,7 +235,7 @@ class _Rewriting:
             _output(self._files.finished[number], self._task) for number in sorted(self._files.finished)
         ]
         written = sum(each.metrics.record_count for each in outputs)
-        read = self._files.read
+        read = self._read
         if not read.live == written == positions.rows:
             raise CorruptFile(
                 self._task.inputs[0].path,
@@ -248,15 +256,68 @@ class _Rewriting:
 
     # -- inputs ------------------------------------------------------------------------------------------------------
 
-    def _stored(self) -> Generator[StoredRows, None, None]:
-        """The rows of all inputs."""
-        inputs = inputs_ahead(
+    def _pieces(self) -> Generator[Piece, None, None]:
+        """The live rows of all inputs, in the order in which they are written."""
+        order, rewriter = self._rewriter.row_order, self._rewriter
+        if order is None:
+            yield from self._live()
+            return
+        self._files.positions = RowOriginsBuilder(self._input_rows)
+        yield from in_order(
+            self._live(),
+            self._schema,
+            order,
+            None if order.curve is None else self._sampled(order).scale(order.curve),
+            memory_bytes=held_bytes_of(rewriter.memory_bytes),
+            files=self._files,
+        )
+
+    def _sampled(self, order: RowOrder) -> SampleBuilder:
+        """Some rows of all inputs, deleted ones among them, with the columns of an order alone."""
+        rewriter = self._rewriter
+        columns = tuple(rewriter.columns[each.place] for each in order.columns)
+        schema = pa.schema([self._schema.field(each.place) for each in order.columns])
+        reader = replace(self._reader, fields=columns, equality={}, deleted=NO_KEYS, keeps_row_ids=False)
+        sample = SampleBuilder(rows=sum(each.record_count for each in self._task.inputs))
+        with closing(self._inputs()) as inputs:
+            for number, (file, parts) in enumerate(inputs):
+                if not file.record_count:
+                    continue
+                plain = replace(file, size_bytes=parts.size_bytes, vectors=(), equality_deletes=())
+                for each in reader.stored(number, plain, parts):
+                    live = reader.live([each])
+                    sample.add(live.files, live.positions, fit(live.rows, schema))
+        return sample
+
+    def _live(self) -> Generator[Piece, None, None]:
+        """The live rows of all inputs, as new files have them."""
+        move = self._task.move
+        with closing(self._stored()) as stored:
+            for some in together(stored, most_bytes=min(BATCH_BYTES, self._rewriter.waiting_bytes)):
+                live, rows = self._fitted(some)
+                self._read.left -= live.count
+                self._read.read += live.count
+                self._read.live += rows.num_rows
+                if not rows.num_rows:
+                    continue
+                for each in some if move is not None else ():
+                    assert move is not None
+                    begin, end = np.searchsorted(live.files, (each.number, each.number + 1))
+                    own_rows = rows.slice(begin, end - begin)
+                    check_identities(each.file.path, own_rows, move.identities[each.number])
+                yield Piece(live.files, live.positions, rows)
+
+    def _inputs(self) -> Generator[tuple[DataFile, FileParts], None, None]:
+        return inputs_ahead(
             self._creator.storage,
             self._task.inputs,
             threads=self._rewriter.threads,
             most_bytes=min(AHEAD_BYTES, self._rewriter.waiting_bytes),
         )
-        with closing(inputs):
+
+    def _stored(self) -> Generator[StoredRows, None, None]:
+        """The rows of all inputs."""
+        with closing(self._inputs()) as inputs:
             for number, (file, parts) in enumerate(inputs):
                 yield from self._stored_in(number, file, parts)
                 # While no input is open: pages of all columns of both take memory.
@@ -277,26 +338,17 @@ class _Rewriting:
             raise CorruptFile(
                 file.path, "record_count", f"it has {count} rows, its entry says {file.record_count}"
             )
+        self._input_rows.append(count)
 
-    def _add(self, some: Sequence[StoredRows]) -> None:
-        """Take the live rows of some, each for its partition, and write the row groups that they complete."""
-        live, rows = self._fitted(some)
-        self._files.read.left -= live.count
-        self._files.read.read += live.count
-        self._files.read.live += rows.num_rows
-        if not rows.num_rows:
-            return
+    def _add(self, piece: Piece) -> None:
+        """Take rows, each for its partition, and write the row groups that they complete."""
         move = self._task.move
         if move is None:
-            self._writer_of(None).add(Piece(live.files, live.positions, rows))
+            self._writer_of(None).add(piece)
             return
-        for each in some:
-            begin, end = np.searchsorted(live.files, (each.number, each.number + 1))
-            own_rows = rows.slice(begin, end - begin)
-            check_identities(each.file.path, own_rows, move.identities[each.number])
-        for partition, places in move.partitioner(rows):
-            piece = Piece(live.files[places], live.positions[places], rows.take(pa.array(places)))
-            self._writer_of(partition).add(piece)
+        for partition, places in move.partitioner(piece.rows):
+            own = Piece(piece.inputs[places], piece.positions[places], piece.rows.take(pa.array(places)))
+            self._writer_of(partition).add(own)
         self._bound_writers()
 
     def _fitted(self, some: Sequence[StoredRows]) -> tuple[LiveRows, pa.Table]:

@@ -26,6 +26,7 @@ from iceberg_cli.iceberg.spec.types.schema import Type
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask
 from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import UNSORTED, ordered_columns
+from iceberg_cli.iceberg.verbs.rewrite_data_files.ordering import order_of
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_tuples, partition_values
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import move_of, moved_groups, output_spec_id
@@ -125,6 +126,7 @@ def tasks_of(table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> GroupTa
         specs=specs,
         types=types,
         order=order,
+        row_order=order_of(metadata, policy, fields),
         equality=hidden.columns,
         deleted=DeletedKeys.of(hidden.keys),
         memory_bytes=memory_bytes,

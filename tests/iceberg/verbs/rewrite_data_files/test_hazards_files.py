@@ -509,7 +509,10 @@ def test_where_an_order_goes_the_plan_says_so(second: list[int], others: dict[st
     table.commit(1)
     run = rewrite(table)
     assert in_order(run, table) == [(0, [1, 3, *second])]
-    ends = "are written to files that are of none: rows are not sorted, and these overlap or are rewritten with others."
+    ends = (
+        "are written to files that are of none: rows are not sorted by it, and these overlap or are rewritten with "
+        "others."
+    )
     files = "1 data file" if "sort_order_id" in others else "2 data files"
     assert [each for each in run.plan.warnings if "sort order" in each] == [
         f"{files} of the table's sort order 1 {ends}"

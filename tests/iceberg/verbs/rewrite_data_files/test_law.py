@@ -32,17 +32,36 @@ def drawn_options(drawn: random.Random) -> dict[str, object]:
     }
 
 
+def with_an_order(options: dict[str, object], writer: OtherWriter, seed: int) -> dict[str, object]:
+    """Options by which rows come into an order, for about half of the seeds."""
+    drawn = random.Random(f"order {seed}")
+    document = writer.table.document
+    fields = next(
+        each["fields"] for each in document["schemas"] if each["schema-id"] == document["current-schema-id"]
+    )
+    if writer.is_sorted and drawn.random() < 0.5:
+        return {**options, "strategy": "sort", "full": drawn.random() < 0.5}
+    names = [each["name"] for each in fields if each["id"] != 2]  # which files are partitioned by
+    match drawn.choice(["bin-pack", "sort", "hilbert", "z-order"]):
+        case "sort":
+            terms = [name + drawn.choice(["", ":desc", ":nulls-last", ":desc:nulls-first"]) for name in names]
+            return {**options, "strategy": "sort", "sort_by": terms}
+        case "hilbert" | "z-order" as strategy if len(names) > 1:
+            return {**options, "strategy": strategy, "curve_by": names, "full": drawn.random() < 0.5}
+    return options
+
+
 @pytest.mark.few(0.25)
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(40))
 def test_a_rewrite_of_any_table_keeps_its_rows(seed: int, version: int) -> None:
     drawn = random.Random(seed)
-    writer = OtherWriter(drawn=drawn, version=version)
+    writer = OtherWriter(drawn=drawn, version=version, is_sorted=seed % 3 == 0)
     for _ in range(drawn.randint(1, 8)):
         writer.act()
     before = writer.rows()
     assert {row.values[1] for row in before} == writer.numbers.keys()
-    options = drawn_options(drawn)
+    options = with_an_order(drawn_options(drawn), writer, seed)
     report = rewritten(writer.opened, World(), **options)
     assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()
     assert len(writer.rows()) == len(before)
@@ -61,13 +80,13 @@ def test_a_rewrite_of_any_table_keeps_its_rows(seed: int, version: int) -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_a_second_rewrite_finds_nothing(seed: int, version: int) -> None:
     drawn = random.Random(seed)
-    writer = OtherWriter(drawn=drawn, version=version)
+    writer = OtherWriter(drawn=drawn, version=version, is_sorted=seed % 3 == 0)
     for _ in range(drawn.randint(1, 8)):
         writer.act()
     # Groups that are hardly larger than a file leave many small files where rows shrink.
     # Groups that are moved side by side may each have some rows of a partition.
     idle = {"rewrite_all": False, "max_files": None, "max_group_size": None, "output_spec": None}
-    options = drawn_options(drawn) | idle
+    options = with_an_order(drawn_options(drawn) | idle, writer, seed)
     rewritten(writer.opened, World(), **options)
     second = plan_of(writer.opened, **options)
     assert not second.due, second.to_json()["rewrite"]
@@ -78,7 +97,7 @@ def test_a_second_rewrite_finds_nothing(seed: int, version: int) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_others_who_commit_before_each_commit_lose_nothing(seed: int, version: int) -> None:
     drawn = random.Random(seed)
-    writer = OtherWriter(drawn=drawn, version=version)
+    writer = OtherWriter(drawn=drawn, version=version, is_sorted=seed % 3 == 0)
     for _ in range(drawn.randint(1, 5)):
         writer.act()
     committer = writer.opened.committer
@@ -92,7 +111,7 @@ def test_others_who_commit_before_each_commit_lose_nothing(seed: int, version: i
             committer.meanwhile = act
 
     committer.meanwhile = act
-    rewritten(writer.opened, World(), **drawn_options(drawn))
+    rewritten(writer.opened, World(), **with_an_order(drawn_options(drawn), writer, seed))
     assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()
     check_own_snapshots(writer)
     committer.meanwhile = None
@@ -106,7 +125,7 @@ def test_others_who_commit_before_each_commit_lose_nothing(seed: int, version: i
 @pytest.mark.parametrize("seed", range(60))
 def test_others_who_commit_while_groups_are_rewritten_lose_nothing(seed: int, version: int) -> None:
     drawn = random.Random(seed)
-    writer = OtherWriter(drawn=drawn, version=version)
+    writer = OtherWriter(drawn=drawn, version=version, is_sorted=seed % 3 == 0)
     for _ in range(drawn.randint(1, 5)):
         writer.act()
     left = drawn.randint(1, 4)
@@ -121,7 +140,7 @@ def test_others_who_commit_while_groups_are_rewritten_lose_nothing(seed: int, ve
         meanwhile = staticmethod(act)
 
     writer.opened.table.use(Engine(writer.table.storage, threads=1))
-    rewritten(writer.opened, World(), **drawn_options(drawn))
+    rewritten(writer.opened, World(), **with_an_order(drawn_options(drawn), writer, seed))
     assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()
     check_own_snapshots(writer)
     left = 0

@@ -40,6 +40,7 @@ class OtherWriter:
 
     drawn: random.Random
     version: int
+    is_sorted: bool = False  # as the table asks for it; no file is, or says so
     table: RowsTable = field(init=False)
     opened: Opened = field(init=False)
     numbers: dict[int, Any] = field(default_factory=dict)  # by number the partition
@@ -50,6 +51,10 @@ class OtherWriter:
     def __post_init__(self) -> None:
         self.table = RowsTable(format_version=self.version)
         self.table.document["default-spec-id"] = 1  # by k; it goes on to write files of spec 0, too
+        if self.is_sorted:
+            key = {"transform": "identity", "source-id": 1, "direction": "desc", "null-order": "nulls-last"}
+            self.table.document["sort-orders"].append({"order-id": 1, "fields": [key]})
+            self.table.document["default-sort-order-id"] = 1
         for _ in range(self.drawn.randint(3, 9)):
             self._add_file()
         self._commit()

@@ -1,0 +1,171 @@
+"""The order that rows are to come into, by what an operator asked for, and the files that are chosen for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+
+from iceberg_cli.errors import UsageError, how_to_install
+from iceberg_cli.layout.compaction import CompactionInputs, CompactionSettings
+from iceberg_cli.layout.curves import Curve
+from iceberg_cli.layout.order_choice import OrderSettings, choose_for_order
+from iceberg_cli.layout.point_reads import ColumnRanges
+from iceberg_cli.layout.rolling import Bools
+from iceberg_cli.layout.row_order import OrderedColumn, is_comparable
+from iceberg_cli.plan.compaction_policy import CURVED, CompactionPolicy
+from iceberg_cli.plan.groups import ColumnReads
+from iceberg_cli.plan.sort_terms import SortTerm, sort_terms
+from iceberg_cli.plan.text import did_you_mean
+
+MIN_GAIN: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowOrder:
+    """The order of the rows of a group; rows that are equal in it stay in that of their files.
+
+    Args:
+        columns: by which rows are sorted; the first one decides first.
+        names: of these.
+        curve: on which rows are sorted by their places, then by the columns; None: by the columns alone.
+    """
+
+    columns: tuple[OrderedColumn, ...]
+    names: tuple[str, ...]
+    curve: Curve | None = None
+
+
+def sorter() -> Any:
+    """The library that sorts rows.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        import duckdb  # nothing else needs it
+    except ImportError as error:
+        raise UsageError(
+            f"Cannot bring rows into an order: {error}", next_step=how_to_install(error, extra="order")
+        ) from error
+    return duckdb
+
+
+class Sortable(NamedTuple):
+    """A column of files, by which rows may be ordered.
+
+    Args:
+        place: of the column in files.
+        kind: of its values.
+        obstacle: why rows are not ordered by it; empty: they may be.
+    """
+
+    place: int
+    kind: pa.DataType
+    obstacle: str = ""
+
+
+def row_order(
+    policy: CompactionPolicy,
+    columns: Mapping[str, Sortable],
+    elsewhere: Mapping[str, str],
+    default: Callable[[], Sequence[SortTerm]],
+) -> RowOrder:
+    """The order that rows are to come into.
+
+    Args:
+        policy: what the operator asked for.
+        columns: of files, by their names.
+        elsewhere: other columns of the table, and why rows are not ordered by them.
+        default: the table's own order; raises UsageError where there is none.
+
+    Raises:
+        UsageError: it is by a column by which rows cannot be ordered, or nothing is installed that sorts.
+    """
+    sorter()
+    curve: Curve | None = None
+    if policy.order_strategy in CURVED:
+        flag, curve = "--curve-by", cast("Curve", policy.order_strategy)
+        terms: Sequence[SortTerm] = [
+            SortTerm(name, descending=False, nulls_first=True) for name in policy.curve_by
+        ]
+    else:
+        flag = "--sort-by"
+        terms = sort_terms(policy.sort_by) or default()
+    found = []
+    for name, descending, nulls_first in terms:
+        column = columns.get(name)
+        obstacle = elsewhere.get(name, "it is no column") if column is None else _obstacle(column)
+        if column is None or obstacle:
+            able = [each for each, own in columns.items() if not _obstacle(own)]
+            hint = did_you_mean(name, able) if name not in {*columns, *elsewhere} else ""
+            raise UsageError(
+                f"{flag}: rows are not ordered by {name}: {obstacle}.{hint}",
+                next_step=f"Columns that can be named: {', '.join(able) or 'none'}.",
+            )
+        found.append(OrderedColumn(place=column.place, descending=descending, nulls_first=nulls_first))
+    return RowOrder(columns=tuple(found), names=tuple(each.name for each in terms), curve=curve)
+
+
+def _obstacle(column: Sortable) -> str:
+    if not is_comparable(column.kind):
+        return "its values have no order that all engines share"
+    return column.obstacle
+
+
+def files_to_order(
+    order: RowOrder,
+    ranges: Sequence[ColumnRanges],
+    inputs: CompactionInputs,
+    policy: CompactionPolicy,
+    settings: CompactionSettings,
+) -> tuple[Bools, tuple[ColumnReads, ...]]:
+    """Which of n files are brought into an order, each partition for itself, and what that does for reads.
+
+    Args:
+        order: that rows are to come into.
+        ranges: of each of its columns, of the n files.
+        inputs: the n files.
+        policy: what the operator asked for.
+        settings: what is chosen by.
+    """
+    deleted = np.minimum(inputs.deleted_rows, inputs.record_count)
+    rows = inputs.record_count - deleted
+    share = np.divide(rows, inputs.record_count, out=np.zeros(len(rows)), where=inputs.record_count > 0)
+    size_bytes = np.rint(inputs.size_bytes * share).astype(np.int64)
+    by = OrderSettings(
+        curve=order.curve,
+        min_gain=MIN_GAIN if policy.min_gain is None else policy.min_gain,
+        target_bytes=settings.target_bytes,
+        max_bytes=settings.max_bytes,
+        whole=policy.full or settings.rewrite_all,
+    )
+    chosen = np.zeros(len(rows), np.bool_)
+    before, after = np.zeros(len(ranges)), np.zeros(len(ranges))
+    files_before = files_after = 0.0
+    places = np.flatnonzero(inputs.eligible)
+    places = places[np.argsort(inputs.partition[places], kind="stable")]
+    ends = np.flatnonzero(np.diff(inputs.partition[places])) + 1
+    for own in np.split(places, ends) if len(places) else ():
+        found = choose_for_order([each.take(own) for each in ranges], rows[own], size_bytes[own], by)
+        chosen[own] = found.chosen
+        weight = rows[own].sum()
+        before += weight * np.array(found.before)
+        after += weight * np.array(found.after)
+        files_before += weight * len(own)
+        files_after += weight * found.files_after
+    whole = max(1, int(rows[places].sum()))
+    reads = tuple(
+        ColumnReads(
+            column=name,
+            opened_before=round(float(first) / whole, 2),
+            opened_after=round(float(then) / whole, 2),
+            files_before=round(float(files_before) / whole, 2),
+            files_after=round(float(files_after) / whole, 2),
+        )
+        for name, first, then in zip(order.names, before, after, strict=True)
+    )
+    return chosen, reads

@@ -1,0 +1,234 @@
+"""Which files of a partition are worth being brought into an order together, by their bounds alone.
+
+Rows are drawn that lie evenly between the bounds of their files, and are ordered as the real ones would be: so what new
+files would be like is seen before one row is read, and on files that are in order already nothing is gained. Files that
+most reads open go first, and as few of them as will do: those of a large table that is in order stay when others come.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from iceberg_cli.layout.curves import CURVES, Curve, rank_bits
+from iceberg_cli.layout.point_reads import ColumnRanges, Floats, files_opened
+from iceberg_cli.layout.ranks import ranks_of
+from iceberg_cli.layout.rolling import Bools, Ints
+
+_BYTES_WORTH: Final = (
+    0.6  # what a run has to gain that writes all files anew which few reads open as they are
+)
+_MOST_DRAWN: Final = 1 << 15
+_DRAWN_OF_FILE: Final = 64
+_LEAST_DRAWN: Final = 4
+_SEED: Final = 0x1CEB
+_WEIGHT: Final = 0.5  # of a column that rows are sorted by, of that of the one before it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderSettings:
+    """What files are chosen by.
+
+    Args:
+        curve: on which rows are brought into an order; None: they are sorted by the columns, the first one first.
+        min_gain: by what part a read has to open fewer files, or a smaller share of them.
+        target_bytes: of a new file.
+        max_bytes: a larger file is cut; what is between is no reason to expect more files.
+        whole: whether all files are rewritten where that gains so much, however many bytes it takes.
+    """
+
+    curve: Curve | None
+    min_gain: float
+    target_bytes: int
+    max_bytes: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderChoice:
+    """Which of n files are brought into an order together, and how many files a point read on each column opens.
+
+    Args:
+        chosen: of them.
+        before: of each column, as files are.
+        after: as they are expected to be.
+        files_after: how many there are then.
+    """
+
+    chosen: Bools
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    files_after: int
+
+
+def choose_for_order(
+    ranges: Sequence[ColumnRanges], rows: Ints, expected_bytes: Ints, settings: OrderSettings
+) -> OrderChoice:
+    """Which files of a partition are brought into an order.
+
+    Args:
+        ranges: of each column, of n files.
+        rows: n numbers of rows.
+        expected_bytes: n sizes, as their rows will take when they are written anew.
+        settings: what is chosen by.
+    """
+    drawn = _Drawn(ranges, rows, expected_bytes, settings)
+    chosen, now = 0, drawn.opened(0)
+    first = now
+    while True:
+        further = drawn.further(chosen, now)
+        if further is None:
+            break
+        chosen, now = further
+    mask = np.zeros(len(rows), np.bool_)
+    mask[drawn.by_reads[:chosen]] = True
+    return OrderChoice(
+        chosen=mask,
+        before=tuple(first.tolist()),
+        after=tuple(now.tolist()),
+        files_after=drawn.files(chosen),
+    )
+
+
+class _Drawn:
+    """Rows drawn from files of one partition, and what files would be of them."""
+
+    def __init__(
+        self, ranges: Sequence[ColumnRanges], rows: Ints, expected_bytes: Ints, settings: OrderSettings
+    ) -> None:
+        self._settings, self._ranges, self._rows = settings, ranges, rows
+        each = min(_DRAWN_OF_FILE, max(_LEAST_DRAWN, _MOST_DRAWN // len(rows)))
+        share = rows * (each * len(rows) / max(1, rows.sum()))
+        counts = np.maximum(1, np.rint(share)).astype(np.int64)
+        self._file = np.repeat(np.arange(len(rows)), counts)
+        self._row_of_drawn = (rows / counts)[self._file]
+        random = np.random.default_rng(_SEED)
+        points = []
+        for own in ranges:
+            known = own.lower[own.is_known], own.upper[own.is_known]
+            least, most = (known[0].min(), known[1].max()) if len(known[0]) else (0.0, 1.0)
+            lower, upper = np.where(own.is_known, own.lower, least), np.where(own.is_known, own.upper, most)
+            points.append(lower[self._file] + (upper - lower)[self._file] * random.random(len(self._file)))
+        self._points = np.stack(points, axis=1)
+        starts = np.cumsum(counts) - counts
+        self._lower = np.minimum.reduceat(self._points, starts)
+        self._upper = np.maximum.reduceat(self._points, starts)
+        weights = np.ones(len(ranges)) if settings.curve else _WEIGHT ** np.arange(len(ranges))
+        self._weights = weights / weights.sum()
+        coverage = np.stack([self._coverage(place) for place in range(len(ranges))], axis=1) @ self._weights
+        self.by_reads = np.argsort(-coverage, kind="stable")
+        sizes = expected_bytes[self.by_reads]
+        self._all_bytes = int(sizes.sum())
+        alone = np.where(
+            sizes > settings.max_bytes, settings.target_bytes, np.maximum(sizes, settings.target_bytes)
+        )
+        self._targets = np.concatenate([[0.0], np.cumsum(sizes / alone)])
+        self._bytes_in_order = np.concatenate([[0.0], np.cumsum(sizes * (1 - coverage[self.by_reads]))])
+
+    def _coverage(self, place: int) -> Floats:
+        """The share of all rows that lie between the bounds of each file in one column."""
+        points = np.sort(self._points[:, place])
+        begins = np.searchsorted(points, self._lower[:, place])
+        ends = np.searchsorted(points, self._upper[:, place], side="right")
+        own = self._ranges[place]
+        return np.where(own.is_known, (ends - begins) / len(points), np.where(own.is_null, 0.0, 1.0))
+
+    def files_of(self, chosen: int) -> int:
+        """How many files the first ones become."""
+        return math.ceil(round(float(self._targets[chosen]), 6))
+
+    def files(self, chosen: int) -> int:
+        """How many files there are then, with the others."""
+        return max(1, len(self._rows) - chosen + self.files_of(chosen))
+
+    def opened(self, chosen: int) -> Floats:
+        """How many files a point read on each column opens once the first ones are brought into an order."""
+        places = self.by_reads[:chosen]
+        stays = np.ones(len(self._rows), np.bool_)
+        stays[places] = False
+        left = np.flatnonzero(stays)
+        lower, upper, rows = self._ordered(~stays[self._file], self.files_of(chosen))
+        new_rows = np.concatenate([self._rows[left], rows])
+        found = []
+        for place, own in enumerate(self._ranges):
+            new = np.ones(len(rows), np.bool_)
+            whole = ColumnRanges(
+                lower=np.concatenate([self._lower[left, place], lower[:, place]]),
+                upper=np.concatenate([self._upper[left, place], upper[:, place]]),
+                is_known=np.concatenate([own.is_known[left], new]),
+                is_null=np.concatenate([own.is_null[left], ~new]),
+            )
+            found.append(files_opened(whole, new_rows))
+        return np.array(found)
+
+    def _ordered(self, mask: Bools, files: int) -> tuple[Floats, Floats, Ints]:
+        """The bounds and the rows of the files that some of the drawn rows become."""
+        points, weights = self._points[mask], self._row_of_drawn[mask]
+        if not len(points):
+            return points, points, np.empty(0, np.int64)
+        order = self._order(points)
+        ends = np.cumsum(weights[order])
+        shares = self._shares(self._file[mask][order], files)
+        cuts = np.searchsorted(ends, ends[-1] * np.cumsum(shares)[:-1])
+        starts = np.unique(np.concatenate([[0], cuts]))
+        ordered = points[order]
+        return (
+            np.minimum.reduceat(ordered, starts),
+            np.maximum.reduceat(ordered, starts),
+            np.rint(np.add.reduceat(weights[order], starts)).astype(np.int64),
+        )
+
+    def _shares(self, owners: Ints, files: int) -> Floats:
+        """The parts of rows that so many files have.
+
+        They are equal, unless as many files are written anew: then they are those of the files, as these follow each
+        other. So files that are in order are what they become.
+
+        Args:
+            owners: the file of each row, in order.
+            files: that there are of the rows.
+        """
+        own, counts = np.unique(owners, return_counts=True)
+        if len(own) != files:
+            return np.full(max(1, files), 1 / max(1, files))
+        places = np.bincount(owners, np.arange(len(owners)))[own] / counts
+        rows = self._rows[own[np.argsort(places, kind="stable")]]
+        return np.asarray(rows / max(1, rows.sum()), np.float64)
+
+    def _order(self, points: Floats) -> npt.NDArray[np.int64]:
+        curve = self._settings.curve
+        if curve is None:
+            return np.lexsort(points.T[::-1])
+        bits = rank_bits(points.shape[1])
+        ranks = [ranks_of(column, np.sort(column), bits) for column in points.T]
+        return np.argsort(CURVES[curve](np.stack(ranks, axis=1), bits), kind="stable")
+
+    def further(self, chosen: int, now: Floats) -> tuple[int, Floats] | None:
+        """So many more files that it is worth it, and what reads open then; None where it never is."""
+        best = (0.0, chosen, now)
+        for number in self._numbers(chosen):
+            after = self.opened(number)
+            left = np.divide(after, now, out=np.ones(len(now)), where=now > 0)
+            of_share = min(1.0, self.files(chosen) / self.files(number))
+            gain = float((1 - left * of_share) @ self._weights)
+            share = self._bytes_in_order[number] / max(1, self._all_bytes)
+            worth = gain if self._settings.whole else gain - _BYTES_WORTH * share
+            if gain >= self._settings.min_gain and worth > best[0]:
+                best = (worth, number, after)
+        return None if best[1] == chosen else best[1:]
+
+    def _numbers(self, chosen: int) -> list[int]:
+        """Numbers of files that are looked at: each half as many again as the one before it."""
+        last = len(self._rows)
+        if self._settings.whole:
+            return [last] if chosen < last else []
+        found, number = [], max(2, chosen + 1)
+        while number < last:
+            found.append(number)
+            number += max(1, number // 2)
+        return [*found, last] if chosen < last and last > 1 else found

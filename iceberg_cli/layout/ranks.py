@@ -1,0 +1,141 @@
+"""Ranks of values among those of a sample: what a curve through several columns is made of.
+
+Columns have as many ranks as each other, whatever their values are: one of few values, or of small numbers, decides as
+much as the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.encoding.arrow import one_array
+from iceberg_cli.layout.curves import CURVES, Curve, Ranks, rank_bits
+from iceberg_cli.layout.row_order import as_integers
+
+Comparable = npt.NDArray[Any]
+
+_PREFIX: Final = 64  # bytes of text that are compared; the whole values decide where ranks are equal
+_MOST_EXACT_DIGITS: Final = 18
+_NULL: Final = 0  # the rank of null, which no value has
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT: Final = np.uint64(31)
+
+
+def comparable(values: pa.Array) -> Comparable:
+    """Values as NumPy compares them: no value comes before one that is less; null ones are any.
+
+    -0.0 is 0.0, and NaN is above all numbers. Of text, bytes, and decimals of many digits the order is cut: values that
+    are not equal may be here.
+    """
+    types, kind = pa.types, values.type
+    if types.is_floating(kind):
+        values = pc.fill_null(values, 0.0)
+        numbers = values.to_numpy(zero_copy_only=False)
+        numbers = np.where(np.isnan(numbers), np.nan, numbers + 0)
+        return np.asarray(as_integers(pa.array(numbers)).to_numpy())
+    if types.is_decimal(kind):
+        return _unscaled(values, kind.precision)
+    if types.is_string(kind) or types.is_binary(kind) or types.is_fixed_size_binary(kind):
+        return np.array([value or b"" for value in values.cast(pa.binary()).to_pylist()], f"S{_PREFIX}")
+    if types.is_boolean(kind):
+        values = values.cast(pa.int8())
+    elif types.is_temporal(kind):
+        values = values.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    return np.asarray(pc.fill_null(values, 0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _unscaled(values: pa.Array, precision: int) -> Comparable:
+    """Decimals without their point: exact where 18 digits are enough, else as doubles."""
+    words = values.cast(pa.decimal128(38, values.type.scale)).fill_null(0).view(pa.binary(16))
+    pairs = np.frombuffer(words.buffers()[1], "<u8")[2 * words.offset :][: 2 * len(words)].reshape(-1, 2)
+    if precision <= _MOST_EXACT_DIGITS:
+        return pairs[:, 0].astype(np.int64)
+    is_negative = pairs[:, 1] >> np.uint64(63) != 0
+    low, high = np.where(
+        is_negative[:, None], ~pairs, pairs
+    ).T  # a negative number's is one less without its sign
+    numbers = high * 2.0**64 + low
+    return np.asarray(np.where(is_negative, -numbers - 1, numbers), np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class RankScale:
+    """The values of a sample of rows, by which others are ranked.
+
+    Args:
+        curve: on which ranks become places.
+        samples: of each column the values, ascending.
+    """
+
+    curve: Curve
+    samples: tuple[Comparable, ...]
+
+    def places(self, columns: Sequence[pa.ChunkedArray]) -> Ranks:
+        """The places of n rows on the curve, by their values in its columns."""
+        bits = rank_bits(len(self.samples))
+        ranks = []
+        for column, sample in zip(columns, self.samples, strict=True):
+            values = one_array(column)
+            own = ranks_of(comparable(values), sample, bits)
+            own[values.is_null().to_numpy(zero_copy_only=False)] = _NULL
+            ranks.append(own)
+        return CURVES[self.curve](np.stack(ranks, axis=1), bits)
+
+
+def ranks_of(values: Comparable, sample: Comparable, bits: int) -> Ranks:
+    """Ranks of n values, from 1 on: the middle of those that are equal in a sample, spread over so many bits.
+
+    Args:
+        values: n.
+        sample: ascending.
+        bits: of the highest rank.
+    """
+    if not len(sample):
+        return np.ones(len(values), np.uint64)
+    twice = np.searchsorted(sample, values) + np.searchsorted(sample, values, side="right")
+    return (1 + twice * ((1 << bits) - 2) // (2 * len(sample))).astype(np.uint64)
+
+
+@dataclass(slots=True)
+class SampleBuilder:
+    """Takes rows in any order, and keeps about some number of them: the same ones each time.
+
+    Args:
+        rows: that there are.
+        size: of the sample, about.
+    """
+
+    rows: int
+    size: int = 1 << 16
+    _parts: list[list[Comparable]] = field(default_factory=list)
+
+    def add(self, inputs: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], rows: pa.Table) -> None:
+        """Take n rows, by the numbers of their inputs, and their positions in these."""
+        chosen = self._chosen(inputs.astype(np.uint64), positions.astype(np.uint64))
+        if chosen.any():
+            some = rows.filter(pa.array(chosen))
+            values = map(one_array, some.columns)
+            self._parts.append([comparable(each.drop_null()) for each in values])
+
+    def _chosen(
+        self, inputs: npt.NDArray[np.uint64], positions: npt.NDArray[np.uint64]
+    ) -> npt.NDArray[np.bool_]:
+        """Which of some rows are of the sample: by a hash of where they are."""
+        mixed = (positions + inputs * _MIX + np.uint64(1)) * _MIX
+        mixed ^= mixed >> _SHIFT
+        mixed *= _MIX
+        share = min(1.0, self.size / max(1, self.rows))
+        found: npt.NDArray[np.bool_] = (mixed >> np.uint64(11)) < np.uint64(share * (1 << 53))
+        return found
+
+    def scale(self, curve: Curve) -> RankScale:
+        """What the rows that were kept rank others by."""
+        columns = zip(*self._parts, strict=True)
+        return RankScale(curve, tuple(np.sort(np.concatenate(column)) for column in columns))

@@ -1,0 +1,196 @@
+"""Rows of an Iceberg table in an order: by the table's own, by columns, along a curve."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from iceberg_cli.errors import UsageError
+from tests.iceberg.verbs.rewrite_data_files.tables import K, N, RowsTable
+from tests.iceberg.verbs.rewrite_data_files.test_hazards_files import in_order, of_order, ordered_rows
+from tests.iceberg.verbs.rewrite_data_files.whole_runs import Act, Run, rewrite
+
+
+def ordered(table: RowsTable, meanwhile: Act | None = None, **options: Any) -> Run:
+    """A run that brings rows into an order, where that is worth it."""
+    return rewrite(table, meanwhile=meanwhile, rewrite_all=False, **options)
+
+
+OVERLAPPING = ([1, 5, 9], [2, 6, 9], [0, 4, None], [3, 7, 8])
+
+
+def a_table(*columns: tuple[int, str], **values: Any) -> RowsTable:
+    """Four files that say that they are sorted, and lie upon each other."""
+    table = of_order(*columns, **values)
+    for number, own in enumerate(OVERLAPPING, start=1):
+        ordered_rows(table, f"f{number}", own)
+        table.commit(number)
+    return table
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize(("direction", "nulls"), [("asc", "nulls-first"), ("desc", "nulls-last")])
+def test_rows_come_into_the_order_that_the_table_asks_for(direction: str, nulls: str, version: int) -> None:
+    """C25, I#17489: files that lie upon each other are merged, and say their order; a second run plans nothing."""
+    table = a_table((1, direction), null_order=nulls, format_version=version)
+    run = ordered(table, strategy="sort")
+    numbers = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9]
+    assert in_order(run, table) == [(1, [None, *numbers] if direction == "asc" else [*numbers[::-1], None])]
+    assert [each["reason"] for each in run.plan.to_json()["rewrite"]["groups"]] == ["order"]
+    assert not [each for each in run.plan.warnings if "sort order" in each]
+    again = ordered(run.table, strategy="sort")
+    assert (again.report, len(again.data)) == (None, 1)
+
+
+def test_columns_that_are_named_are_sorted_by_and_no_order_of_the_table_is_claimed() -> None:
+    run = ordered(table := a_table((1, "asc")), strategy="sort", sort_by=["n:desc:nulls-first"])
+    assert in_order(run, table) == [(0, [None, 9, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0])]
+    assert [each[:12] for each in run.plan.warnings if "sort order" in each] == ["4 data files"]
+
+
+def test_an_order_by_more_than_the_tables_columns_is_the_tables_too() -> None:
+    run = ordered(table := a_table((1, "asc")), strategy="sort", sort_by=["n", "k:desc"])
+    assert [order_id for order_id, _ in in_order(run, table)] == [1]
+
+
+def test_a_file_that_does_not_say_that_it_is_sorted_is_written_anew_alone() -> None:
+    """C5: a wrong order id is a reason; the others, which follow each other, stay."""
+    table = of_order((1, "asc"))
+    for number, (values, order_id) in enumerate((([1, 2], 1), ([3, 4], 0), ([5, 6], 1)), start=1):
+        ordered_rows(table, f"f{number}", values, sort_order_id=order_id)
+        table.commit(number)
+    run = ordered(table, strategy="sort", min_size=1)
+    assert in_order(run, table) == [(1, [3, 4])]
+    assert run.left == ["f1", "f3"]
+
+
+def test_each_partition_has_its_own_order() -> None:
+    table = of_order((1, "asc"))
+    for number, (k, values) in enumerate(
+        (("x", [1, 9]), ("y", [5, 7]), ("x", [2, 8]), ("y", [4, 6])), start=1
+    ):
+        ordered_rows(table, f"f{number}", values, k=k)
+        table.commit(number)
+    run = ordered(table, strategy="sort")
+    assert sorted(in_order(run, table)) == [(1, [1, 2, 8, 9]), (1, [4, 5, 6, 7])]
+
+
+def drawn_table(version: int, *, files: int = 6, rows: int = 40) -> RowsTable:
+    """Files whose rows are anywhere; the words of `k` have no partitions."""
+    drawn = random.Random(version)
+    table = RowsTable(format_version=version)
+    for number in range(files):
+        numbers = [drawn.randrange(1000) for _ in range(rows)]
+        table.rows(f"f{number}", [(N, numbers), (K, [f"w{drawn.randrange(100):02}" for _ in numbers])])
+        table.commit(number + 1)
+    return table
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("strategy", ["z-order", "hilbert"])
+def test_along_a_curve_reads_of_each_column_open_fewer_files(strategy: str, version: int) -> None:
+    """Z1: what the plan says of reads; new files lie beside each other in both columns, and say no order (Z8)."""
+    options = {"strategy": strategy, "curve_by": ["n", "k"], "target_size": 4096, "max_size": 12288}
+    run = ordered(drawn_table(version, rows=600), **options)
+    reads = run.plan.to_json()["rewrite"]["reads"]
+    assert [each["column"] for each in reads] == ["n", "k"]
+    assert all(each["opened_before"] == each["files_before"] == 6 for each in reads)  # none says its bounds
+    assert all(each["opened_after"] < 0.5 * each["files_after"] for each in reads)
+    assert {each["sort_order_id"] for each in run.outputs} == {0}
+    if len(run.outputs) > 3:
+        spans = [bounds_of(run, 1, "<q"), bounds_of(run, 2, "")]
+        opened = [sum(low <= value <= high for low, high in own) for own in spans for value in own[0]]
+        assert min(opened) < len(run.outputs)
+    assert ordered(run.table, **options).report is None
+
+
+def bounds_of(run: Run, field_id: int, _: str) -> list[tuple[bytes, bytes]]:
+    """Bounds of new files, as text that has the order of the values."""
+    found = []
+    for each in run.outputs:
+        ends = []
+        for name in ("lower_bounds", "upper_bounds"):
+            value = next(pair["value"] for pair in each[name] if pair["key"] == field_id)
+            ends.append(value[::-1] if field_id == 1 else value)
+        found.append((ends[0], ends[1]))
+    return found
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("strategy", ["sort", "hilbert"])
+def test_rows_that_are_deleted_meanwhile_are_found_where_they_went(strategy: str, version: int) -> None:
+    """Z7, K4: rows of all files are mixed, and each delete is moved to the one place where its row is now."""
+    named = {"sort_by": ["k", "n:desc"]} if strategy == "sort" else {"curve_by": ["n", "k"]}
+
+    def meanwhile(table: RowsTable) -> None:
+        gone = {f"f{number}": [number, 7 + number, 39 - number] for number in range(6)}
+        if version == 3:
+            table.vectors("later", {name: {*places} for name, places in gone.items()})
+        else:
+            table.positions("later", gone)
+        table.commit(50)
+
+    run = ordered(drawn_table(version), meanwhile, strategy=strategy, **named)
+    assert run.report is not None
+    assert (run.report.status, run.report.counts["conflicted_groups_count"]) == ("done", 0)
+    assert run.report.counts["remapped_deletes_count"] == 18
+    assert len(run.rows) == 6 * 40 - 18
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"strategy": "sort"}, "the table has no sort order"),
+        ({"strategy": "sort", "sort_by": ["nn"]}, "it is no column. Did you mean 'n'"),
+        ({"strategy": "sort", "sort_by": ["k"]}, "all rows of a partition have one value of it"),
+        ({"curve_by": ["n", "k"]}, "all rows of a partition have one value of it"),
+        ({"min_gain": 0.2}, "--min-gain is for rows that come into an order"),
+        ({"full": True, "strategy": "bin-pack"}, "--full is for rows that come into an order"),
+    ],
+)
+def test_what_rows_cannot_be_ordered_by_is_refused(options: dict[str, Any], words: str) -> None:
+    table = RowsTable(format_version=2)
+    table.document["default-spec-id"] = 1  # by k
+    table.rows("f", [(N, [1])], k="x")
+    table.commit(1)
+    with pytest.raises(UsageError, match=words):
+        ordered(table, **options)
+
+
+def test_a_transform_is_no_order_that_rows_are_brought_into() -> None:
+    with pytest.raises(UsageError, match="the table's sort order 1: it has a transform") as refused:
+        ordered(a_table((1, "asc"), transform="bucket[4]"), strategy="sort")
+    assert refused.value.next_step == "Name columns by --sort-by."
+
+
+def test_a_column_without_bounds_in_new_files_is_none_to_choose_by() -> None:
+    table = a_table((1, "asc"))
+    table.document["properties"]["write.metadata.metrics.column.n"] = "counts"
+    with pytest.raises(UsageError, match="new files have no bounds of it") as refused:
+        ordered(table, strategy="sort", sort_by=["n"])
+    assert refused.value.next_step == "Columns that can be named: k."
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"strategy": "hilbert"}, "needs 2 to 9 columns of curve_by, and has none"),
+        ({"strategy": "z-order", "curve_by": ["a"]}, "and has 1; one column is for strategy sort"),
+        ({"curve_by": list("abcdefghij")}, "and has 10"),
+        ({"strategy": "bin-pack", "sort_by": ["n"]}, "sort_by is for strategy sort"),
+        ({"strategy": "sort", "curve_by": ["a", "b"]}, "curve_by is for strategy z-order or hilbert"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        ordered(a_table((1, "asc")), **options)
+
+
+def test_a_table_of_no_rows_is_in_order() -> None:
+    table = RowsTable(format_version=2)
+    table.rows("f", [(N, []), (K, pa.array([], pa.string()))])
+    table.commit(1)
+    assert ordered(table, strategy="sort", sort_by=["n"]).report is None

@@ -1,0 +1,75 @@
+"""How many files a read of one value opens: counted file by file, and point by point."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from iceberg_cli.layout.point_reads import ColumnRanges, column_ranges, files_opened
+
+
+def ranges(
+    lower: list[Any], upper: list[Any], kind: pa.DataType, null: list[bool] | None = None
+) -> ColumnRanges:
+    is_null = np.array([False] * len(lower) if null is None else null)
+    return column_ranges(pa.array(lower, kind), pa.array(upper, kind), is_null)
+
+
+def test_files_that_follow_each_other_are_opened_one_at_a_time() -> None:
+    found = ranges([0, 10, 20], [9, 19, 29], pa.int64())
+    assert files_opened(found, np.array([5, 5, 5])) == 1
+
+
+def test_files_of_the_same_range_are_all_opened() -> None:
+    assert files_opened(ranges([0] * 7, [9] * 7, pa.int32()), np.full(7, 3)) == 7
+
+
+def test_reads_go_where_the_rows_are() -> None:
+    """Three of four rows are in two files that overlap, so three of four reads open two."""
+    found = ranges([0, 0, 100], [10, 10, 110], pa.int64())
+    assert files_opened(found, np.array([300, 300, 200])) == pytest.approx(1.75, abs=0.01)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_they_are_those_that_a_count_of_many_points_says(seed: int) -> None:
+    drawn = np.random.default_rng(seed)
+    lower = drawn.integers(0, 1000, 30)
+    upper = lower + drawn.integers(0, 400, 30)
+    rows = drawn.integers(1, 50, 30)
+    files = np.repeat(np.arange(30), rows * 40)
+    points = lower[files] + (upper - lower)[files] * drawn.random(len(files))
+    expected = np.mean([np.count_nonzero((lower <= point) & (point <= upper)) for point in points])
+    found = files_opened(ranges(lower.tolist(), upper.tolist(), pa.int64()), rows)
+    assert found == pytest.approx(expected, rel=0.03)
+
+
+def test_a_file_without_bounds_is_opened_by_each_and_one_of_nulls_by_none() -> None:
+    lower, upper = [0, None, None, 0], [9, None, None, None]
+    found = ranges(lower, upper, pa.int64(), [False, False, True, False])
+    assert files_opened(found, np.full(4, 3)) == 3
+    assert files_opened(ranges([None], [None], pa.int64(), [True]), np.array([3])) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.string(), ["customer-0001", "customer-0100", "customer-0200", "customer-0300"]),
+        (pa.binary(), [b"a\x00", b"a\x10", b"a\x20", b"a\xff"]),
+        (pa.date32(), [dt.date(2026, 1, day) for day in (1, 8, 15, 22)]),
+        (pa.float64(), [float("-inf"), -1.0, 1.0, float("nan")]),
+        (pa.string(), ["é", "éa", "éb", "\U0001f600"]),
+    ],
+)
+def test_values_of_each_type_are_told_apart(kind: pa.DataType, values: list[Any]) -> None:
+    first, second, third, last = values
+    apart = ranges([first, third], [second, last], kind)
+    assert files_opened(apart, np.array([5, 5])) == pytest.approx(1, abs=0.01)
+    assert files_opened(ranges([first, first], [last, last], kind), np.array([5, 5])) == 2
+
+
+def test_one_value_in_all_files_is_in_each() -> None:
+    assert files_opened(ranges(["x"] * 3, ["x"] * 3, pa.string()), np.full(3, 9)) == 3
