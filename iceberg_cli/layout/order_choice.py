@@ -78,21 +78,17 @@ def choose_for_order(
         settings: what is chosen by.
     """
     drawn = _Drawn(ranges, rows, expected_bytes, settings)
-    chosen, now = 0, drawn.opened(0)
-    first = now
-    while True:
-        further = drawn.further(chosen, now)
-        if further is None:
-            break
-        chosen, now = further
-    mask = np.zeros(len(rows), np.bool_)
-    mask[drawn.by_reads[:chosen]] = True
-    return OrderChoice(
-        chosen=mask,
-        before=tuple(first.tolist()),
-        after=tuple(now.tolist()),
-        files_after=drawn.files(chosen),
-    )
+    number, now = 0, drawn.opened(drawn.first(0))
+    while (further := drawn.further(number, now)) is not None:
+        number, now = further
+    return drawn.expected(drawn.first(number))
+
+
+def expected_of(
+    ranges: Sequence[ColumnRanges], rows: Ints, expected_bytes: Ints, settings: OrderSettings, chosen: Bools
+) -> OrderChoice:
+    """As `choose_for_order`, for files that are chosen."""
+    return _Drawn(ranges, rows, expected_bytes, settings).expected(chosen)
 
 
 class _Drawn:
@@ -121,14 +117,11 @@ class _Drawn:
         weights = np.ones(len(ranges)) if settings.curve else _WEIGHT ** np.arange(len(ranges))
         self._weights = weights / weights.sum()
         coverage = np.stack([self._coverage(place) for place in range(len(ranges))], axis=1) @ self._weights
-        self.by_reads = np.argsort(-coverage, kind="stable")
-        sizes = expected_bytes[self.by_reads]
-        self._all_bytes = int(sizes.sum())
-        alone = np.where(
-            sizes > settings.max_bytes, settings.target_bytes, np.maximum(sizes, settings.target_bytes)
-        )
-        self._targets = np.concatenate([[0.0], np.cumsum(sizes / alone)])
-        self._bytes_in_order = np.concatenate([[0.0], np.cumsum(sizes * (1 - coverage[self.by_reads]))])
+        self._by_reads = np.argsort(-coverage, kind="stable")
+        is_large = expected_bytes > settings.max_bytes
+        own_target = np.where(is_large, 0, expected_bytes)
+        self._targets = expected_bytes / np.maximum(own_target, settings.target_bytes)
+        self._shares_in_order = expected_bytes * (1 - coverage) / max(1, int(expected_bytes.sum()))
 
     def _coverage(self, place: int) -> Floats:
         """The share of all rows that lie between the bounds of each file in one column."""
@@ -138,21 +131,34 @@ class _Drawn:
         own = self._ranges[place]
         return np.where(own.is_known, (ends - begins) / len(points), np.where(own.is_null, 0.0, 1.0))
 
-    def files_of(self, chosen: int) -> int:
-        """How many files the first ones become."""
-        return math.ceil(round(float(self._targets[chosen]), 6))
+    def first(self, number: int) -> Bools:
+        """So many files, which most reads open."""
+        found = np.zeros(len(self._rows), np.bool_)
+        found[self._by_reads[:number]] = True
+        return found
 
-    def files(self, chosen: int) -> int:
+    def expected(self, chosen: Bools) -> OrderChoice:
+        """What is expected of files."""
+        before, after = self.opened(self.first(0)), self.opened(chosen)
+        return OrderChoice(
+            chosen=chosen,
+            before=tuple(before.tolist()),
+            after=tuple(after.tolist()),
+            files_after=self._files(chosen),
+        )
+
+    def _files_of(self, chosen: Bools) -> int:
+        """How many files those that are chosen become."""
+        return math.ceil(round(float(self._targets[chosen].sum()), 6))
+
+    def _files(self, chosen: Bools) -> int:
         """How many files there are then, with the others."""
-        return max(1, len(self._rows) - chosen + self.files_of(chosen))
+        return max(1, int(np.count_nonzero(~chosen)) + self._files_of(chosen))
 
-    def opened(self, chosen: int) -> Floats:
-        """How many files a point read on each column opens once the first ones are brought into an order."""
-        places = self.by_reads[:chosen]
-        stays = np.ones(len(self._rows), np.bool_)
-        stays[places] = False
-        left = np.flatnonzero(stays)
-        lower, upper, rows = self._ordered(~stays[self._file], self.files_of(chosen))
+    def opened(self, chosen: Bools) -> Floats:
+        """How many files a point read on each column opens once those that are chosen are brought into an order."""
+        left = np.flatnonzero(~chosen)
+        lower, upper, rows = self._ordered(chosen[self._file], self._files_of(chosen))
         new_rows = np.concatenate([self._rows[left], rows])
         found = []
         for place, own in enumerate(self._ranges):
@@ -208,19 +214,20 @@ class _Drawn:
         ranks = [ranks_of(column, np.sort(column), bits) for column in points.T]
         return np.argsort(CURVES[curve](np.stack(ranks, axis=1), bits), kind="stable")
 
-    def further(self, chosen: int, now: Floats) -> tuple[int, Floats] | None:
+    def further(self, number: int, now: Floats) -> tuple[int, Floats] | None:
         """So many more files that it is worth it, and what reads open then; None where it never is."""
-        best = (0.0, chosen, now)
-        for number in self._numbers(chosen):
-            after = self.opened(number)
+        best = (0.0, number, now)
+        files = self._files(self.first(number))
+        for more in self._numbers(number):
+            chosen = self.first(more)
+            after = self.opened(chosen)
             left = np.divide(after, now, out=np.ones(len(now)), where=now > 0)
-            of_share = min(1.0, self.files(chosen) / self.files(number))
-            gain = float((1 - left * of_share) @ self._weights)
-            share = self._bytes_in_order[number] / max(1, self._all_bytes)
+            gain = float((1 - left * min(1.0, files / self._files(chosen))) @ self._weights)
+            share = float(self._shares_in_order[chosen].sum())
             worth = gain if self._settings.whole else gain - _BYTES_WORTH * share
             if gain >= self._settings.min_gain and worth > best[0]:
-                best = (worth, number, after)
-        return None if best[1] == chosen else best[1:]
+                best = (worth, more, after)
+        return None if best[1] == number else best[1:]
 
     def _numbers(self, chosen: int) -> list[int]:
         """Numbers of files that are looked at: each half as many again as the one before it."""

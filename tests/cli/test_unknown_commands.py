@@ -9,7 +9,6 @@ from iceberg_cli.formats import VERB_NAMES, place_of, verbs_of
 from tests.cli.command_names import COMMANDS
 from tests.cli.running import iceberg_cli
 
-SORTS = "No command here sorts or clusters data files, nor packs those of Delta tables"
 _FULL = "`expire-snapshots TABLE --mode full` on Delta tables"
 ORPHANS = f"No command here removes files that nothing names, but for {_FULL}"
 BACK = "No command here moves a table back to an earlier state"
@@ -62,7 +61,7 @@ LEADS_TO = {
     "rewrite-manifests TABLE --dry-run": "checkpoint create-checkpoint compact-log log-compaction optimize_manifests",
     "rewrite-manifests": "rewrite_manifests rewrite-manifest",
     "rewrite-data-files TABLE --dry-run": "optimize OPTIMIZE optimise compact compaction binpack bin-pack rewrite-data"
-    " compact-files rewrite rewrite_files",
+    " compact-files rewrite rewrite_files zorder z-order sort cluster reorg",
     "rewrite-data-files": "rewrite_data_files",
     "merge-dvs TABLE --dry-run": "rewrite_position_delete_files rewrite-position-deletes merge-deletes",
     "merge-dvs": "merge_dvs merge-dv",
@@ -72,7 +71,6 @@ LEADS_TO = {
     "assign-row-ids": "assign_row_ids assign-rowids",
 }  # fmt: skip
 NOT_HERE = {
-    SORTS: "zorder z-order sort cluster reorg",
     ORPHANS: "orphans orphan remove_orphan_files delete-orphan-files remove-orphans orphan-files",
     BACK: "rollback undo restore RESTORE revert cherrypick_snapshot cherry-pick rollback_to_snapshot"
     " rollback_to_timestamp set_current_snapshot fast_forward tag checkout",

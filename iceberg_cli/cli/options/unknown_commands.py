@@ -34,9 +34,6 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "--version": ("v", "version"),
 }  # fmt: skip
 _NO_COMMAND: Final[Mapping[str, tuple[str, ...]]] = {
-    "No command here sorts or clusters data files, nor packs those of Delta tables": (
-        "cluster", "reorg", "sort", "z-order", "zorder",
-    ),
     "No command here removes files that nothing names, but for `expire-snapshots TABLE --mode full` on Delta tables": (
         "clean-orphan-files", "delete-orphan-files", "orphan", "orphan-files", "orphans", "remove-orphan-files",
         "remove-orphans",

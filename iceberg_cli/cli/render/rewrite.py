@@ -102,9 +102,8 @@ def _cost(groups: Groups) -> list[tuple[str, object, str]]:
 
 def _reads_text(reads: ColumnReads) -> str:
     """What a read of one value of a column opens, of the files of its partition."""
-    before = f"{reads.opened_before:,.1f} of {reads.files_before:,.1f} files"
-    after = f"{reads.opened_after:,.1f} of {reads.files_after:,.1f}"
-    return f"one value opens {before} of its partition, then about {after}"
+    before, after, files, files_after = (f"{number:,.1f}".removesuffix(".0") for number in reads[1:])
+    return f"one value opens {before} of {files} files of its partition, then about {after} of {files_after}"
 
 
 def _freed_text(part: FreedLater) -> str:

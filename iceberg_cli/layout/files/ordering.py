@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
@@ -12,9 +12,9 @@ import pyarrow as pa
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.layout.compaction import CompactionInputs, CompactionSettings
 from iceberg_cli.layout.curves import Curve
-from iceberg_cli.layout.order_choice import OrderSettings, choose_for_order
+from iceberg_cli.layout.order_choice import OrderSettings, choose_for_order, expected_of
 from iceberg_cli.layout.point_reads import ColumnRanges
-from iceberg_cli.layout.rolling import Bools
+from iceberg_cli.layout.rolling import Bools, Ints
 from iceberg_cli.layout.row_order import OrderedColumn, is_comparable
 from iceberg_cli.plan.compaction_policy import CURVED, CompactionPolicy
 from iceberg_cli.plan.groups import ColumnReads
@@ -116,56 +116,67 @@ def _obstacle(column: Sortable) -> str:
     return column.obstacle
 
 
-def files_to_order(
-    order: RowOrder,
-    ranges: Sequence[ColumnRanges],
-    inputs: CompactionInputs,
-    policy: CompactionPolicy,
-    settings: CompactionSettings,
-) -> tuple[Bools, tuple[ColumnReads, ...]]:
-    """Which of n files are brought into an order, each partition for itself, and what that does for reads.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderPlan:
+    """What an order does for the files of a table, each partition for itself.
 
     Args:
         order: that rows are to come into.
-        ranges: of each of its columns, of the n files.
+        ranges: of each of its columns, of n files.
         inputs: the n files.
-        policy: what the operator asked for.
         settings: what is chosen by.
     """
-    deleted = np.minimum(inputs.deleted_rows, inputs.record_count)
-    rows = inputs.record_count - deleted
-    share = np.divide(rows, inputs.record_count, out=np.zeros(len(rows)), where=inputs.record_count > 0)
-    size_bytes = np.rint(inputs.size_bytes * share).astype(np.int64)
-    by = OrderSettings(
+
+    order: RowOrder
+    ranges: Sequence[ColumnRanges]
+    inputs: CompactionInputs
+    settings: OrderSettings
+
+    def chosen(self) -> Bools:
+        """Which of the n files are brought into the order."""
+        found = np.zeros(len(self.inputs.record_count), np.bool_)
+        rows, size_bytes = self._live()
+        for own in self._partitions():
+            ranges = [each.take(own) for each in self.ranges]
+            found[own] = choose_for_order(ranges, rows[own], size_bytes[own], self.settings).chosen
+        return found
+
+    def reads(self, chosen: Bools) -> tuple[ColumnReads, ...]:
+        """What reads of one value open, before and after some of the n files are brought into the order."""
+        rows, size_bytes = self._live()
+        sums = np.zeros((4, len(self.ranges)))
+        whole = 0
+        for own in self._partitions():
+            ranges = [each.take(own) for each in self.ranges]
+            found = expected_of(ranges, rows[own], size_bytes[own], self.settings, chosen[own])
+            files = np.full((2, len(ranges)), [[len(own)], [found.files_after]])
+            weight = int(rows[own].sum())
+            sums += weight * np.concatenate([[found.before, found.after], files])
+            whole += weight
+        means = np.round(sums / max(1, whole), 2).T.tolist()
+        return tuple(ColumnReads(name, *own) for name, own in zip(self.order.names, means, strict=True))
+
+    def _live(self) -> tuple[Ints, Ints]:
+        """The rows of the n files that are not deleted, and their bytes, about."""
+        inputs = self.inputs
+        rows = inputs.record_count - np.minimum(inputs.deleted_rows, inputs.record_count)
+        share = np.divide(rows, inputs.record_count, out=np.zeros(len(rows)), where=inputs.record_count > 0)
+        return rows, np.rint(inputs.size_bytes * share).astype(np.int64)
+
+    def _partitions(self) -> Iterator[Ints]:
+        """The places of the files of each partition that may be rewritten."""
+        places = np.flatnonzero(self.inputs.eligible)
+        places = places[np.argsort(self.inputs.partition[places], kind="stable")]
+        ends = np.flatnonzero(np.diff(self.inputs.partition[places])) + 1
+        yield from np.split(places, ends) if len(places) else ()
+
+
+def order_settings(policy: CompactionPolicy, order: RowOrder, settings: CompactionSettings) -> OrderSettings:
+    """What files are chosen by that are brought into an order."""
+    return OrderSettings(
         curve=order.curve,
         min_gain=MIN_GAIN if policy.min_gain is None else policy.min_gain,
         target_bytes=settings.target_bytes,
         max_bytes=settings.max_bytes,
         whole=policy.full or settings.rewrite_all,
     )
-    chosen = np.zeros(len(rows), np.bool_)
-    before, after = np.zeros(len(ranges)), np.zeros(len(ranges))
-    files_before = files_after = 0.0
-    places = np.flatnonzero(inputs.eligible)
-    places = places[np.argsort(inputs.partition[places], kind="stable")]
-    ends = np.flatnonzero(np.diff(inputs.partition[places])) + 1
-    for own in np.split(places, ends) if len(places) else ():
-        found = choose_for_order([each.take(own) for each in ranges], rows[own], size_bytes[own], by)
-        chosen[own] = found.chosen
-        weight = rows[own].sum()
-        before += weight * np.array(found.before)
-        after += weight * np.array(found.after)
-        files_before += weight * len(own)
-        files_after += weight * found.files_after
-    whole = max(1, int(rows[places].sum()))
-    reads = tuple(
-        ColumnReads(
-            column=name,
-            opened_before=round(float(first) / whole, 2),
-            opened_after=round(float(then) / whole, 2),
-            files_before=round(float(files_before) / whole, 2),
-            files_after=round(float(files_after) / whole, 2),
-        )
-        for name, first, then in zip(order.names, before, after, strict=True)
-    )
-    return chosen, reads

@@ -33,13 +33,13 @@ from iceberg_cli.layout.choice import choose
 from iceberg_cli.layout.compaction import CompactionInputs, CompactionSettings, RewriteReason, reason_text
 from iceberg_cli.layout.files.compaction_verb import CompactionVerb
 from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old, no_room
-from iceberg_cli.layout.files.ordering import RowOrder, files_to_order
+from iceberg_cli.layout.files.ordering import OrderPlan, RowOrder, order_settings
 from iceberg_cli.layout.rolling import Bools
 from iceberg_cli.operation.groups.ports import Batch, GroupTasks
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.operation.ports import Build, Planned
 from iceberg_cli.plan.compaction_policy import VERB_NAME
-from iceberg_cli.plan.groups import ColumnReads, FreedLater, Groups
+from iceberg_cli.plan.groups import FreedLater, Groups
 from iceberg_cli.plan.plan import PARTITION, Change, Option, Plan, Step, Verdict
 from iceberg_cli.plan.text import age, count, iso, size
 from iceberg_cli.plan.where import parse_where
@@ -209,11 +209,15 @@ def _chosen(
         eligible=np.ones(len(adds), np.bool_),
         moves=np.zeros(len(adds), np.bool_),
     )
-    reads: tuple[ColumnReads, ...] = ()
+    ordering = None
     if order is not None:
-        ranges = ranges_of(adds, order, snapshot.metadata)
-        orders, reads = files_to_order(order, ranges, candidates, policy, settings)
-        candidates = replace(candidates, orders=orders)
+        ordering = OrderPlan(
+            order=order,
+            ranges=ranges_of(adds, order, snapshot.metadata),
+            inputs=candidates,
+            settings=order_settings(policy, order, settings),
+        )
+        candidates = replace(candidates, orders=ordering.chosen())
     found = choose(candidates, replace(settings, rewrite_all=True) if policy.purge else settings)
     if policy.purge:
         reasons = np.full_like(found.groups.reason, RewriteReason.PURGE)
@@ -246,7 +250,9 @@ def _chosen(
         delete_files_that_go=0,
         comes_back=(freed,) if len(own) else (),
         expected_duration_ms=expected_duration_ms(table, VERB_NAME, inputs["size_bytes"]),
-        reads=reads,
+        reads=()
+        if ordering is None or not len(found.file)
+        else ordering.reads(np.isin(np.arange(len(adds)), found.file)),
     )
     verdicts = tuple(
         Verdict(

@@ -56,12 +56,12 @@ from iceberg_cli.layout.compaction import (
 )
 from iceberg_cli.layout.files.compaction_verb import CompactionVerb
 from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old, no_room
-from iceberg_cli.layout.files.ordering import RowOrder, files_to_order
+from iceberg_cli.layout.files.ordering import OrderPlan, RowOrder, order_settings
 from iceberg_cli.operation.groups.ports import Batch, GroupTasks
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.compaction_policy import VERB_NAME
-from iceberg_cli.plan.groups import ColumnReads, Groups
+from iceberg_cli.plan.groups import Groups
 from iceberg_cli.plan.plan import PARTITION, Option, Plan, Step, Verdict
 from iceberg_cli.plan.text import count, size
 from iceberg_cli.plan.where import parse_where
@@ -332,11 +332,16 @@ def _chosen(
         eligible=eligible,
         moves=moved.moves,
     )
-    reads: tuple[ColumnReads, ...] = ()
     is_own = order is not None and is_tables_own(order, metadata, fields)
+    ordering = None
     if order is not None:
-        ranges = ranges_of(data, order, fields)
-        orders, reads = files_to_order(order, ranges, candidates, policy, settings)
+        ordering = OrderPlan(
+            order=order,
+            ranges=ranges_of(data, order, fields),
+            inputs=candidates,
+            settings=order_settings(policy, order, settings),
+        )
+        orders = ordering.chosen()
         if is_own:
             ids = pc.fill_null(data["sort_order_id"], UNSORTED).to_numpy()
             orders |= eligible & (ids != metadata.default_sort_order_id)
@@ -365,7 +370,9 @@ def _chosen(
         delete_files_that_go=int(dead.sum()),
         comes_back=freed_later(table, files.head, inputs) if len(inputs) else (),
         expected_duration_ms=expected_duration_ms(table, VERB_NAME, inputs["size_bytes"]),
-        reads=reads,
+        reads=()
+        if ordering is None or not len(found.file)
+        else ordering.reads(np.isin(np.arange(len(data)), found.file)),
         inputs=inputs.select(rules.INPUTS_SCHEMA.names).cast(rules.INPUTS_SCHEMA),
         base={
             "ref": files.head.ref,

@@ -21,15 +21,20 @@ class RewriteDataFiles(CompactionPolicy):
         names_elsewhere=(
             "bin-pack",
             "binpack",
+            "cluster",
             "compact",
             "compact-files",
             "compaction",
             "optimise",
             "optimize",
+            "reorg",
             "rewrite",
             "rewrite-data",
             "rewrite-datafiles",
             "rewrite-files",
+            "sort",
+            "z-order",
+            "zorder",
         ),
     )
     about: ClassVar[str] = """
