@@ -15,7 +15,6 @@ import numpy.typing as npt
 Ranks = npt.NDArray[np.uint64]
 Curve = Literal["z-order", "hilbert"]
 
-MOST_COLUMNS: Final = 9
 _KEY_BITS: Final = 63  # a signed number of 64 bits has them
 _MOST_BITS: Final = 16  # of a rank
 _ONE: Final = np.uint64(1)

@@ -71,7 +71,7 @@ def in_order(
                     files.read.left -= batch.num_rows
                     files.read.read += batch.num_rows
                     yield _piece(batch, schema)
-            except duckdb.Error as error:
+            except (duckdb.Error, pa.ArrowException) as error:
                 if source.error is not None:
                     raise source.error from None
                 raise unavailable(

@@ -54,6 +54,21 @@ def sorter() -> Any:
     return duckdb
 
 
+def without_order(order: Callable[[], object], numbers: Sequence[int]) -> Mapping[int, str]:
+    """The groups whose rows can be brought into no order any more, each with the reason: a column has another name.
+
+    Args:
+        order: gives the order, by the table as it is; see `row_order`.
+        numbers: of groups.
+    """
+    try:
+        order()
+    except UsageError as error:
+        sorter()
+        return dict.fromkeys(numbers, error.message)
+    return {}
+
+
 class Sortable(NamedTuple):
     """A column of files, by which rows may be ordered.
 

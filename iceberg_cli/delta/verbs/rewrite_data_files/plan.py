@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -33,7 +34,7 @@ from iceberg_cli.layout.choice import choose
 from iceberg_cli.layout.compaction import CompactionInputs, CompactionSettings, RewriteReason, reason_text
 from iceberg_cli.layout.files.compaction_verb import CompactionVerb
 from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old, no_room
-from iceberg_cli.layout.files.ordering import OrderPlan, RowOrder, order_settings
+from iceberg_cli.layout.files.ordering import OrderPlan, RowOrder, order_settings, without_order
 from iceberg_cli.layout.rolling import Bools
 from iceberg_cli.operation.groups.ports import Batch, GroupTasks
 from iceberg_cli.operation.groups.results import GroupResult
@@ -97,7 +98,8 @@ class RewriteDataFilesVerb(CompactionVerb):
 
     def changed(self, table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:
         """As `GroupVerb`."""
-        return changed(table, plan, numbers)
+        order = partial(order_of, table.snapshot.metadata, RewriteDataFiles.of_plan(plan))
+        return without_order(order, numbers) or changed(table, plan, numbers)
 
     def batch(
         self,

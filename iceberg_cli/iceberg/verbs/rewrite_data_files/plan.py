@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -56,7 +57,7 @@ from iceberg_cli.layout.compaction import (
 )
 from iceberg_cli.layout.files.compaction_verb import CompactionVerb
 from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old, no_room
-from iceberg_cli.layout.files.ordering import OrderPlan, RowOrder, order_settings
+from iceberg_cli.layout.files.ordering import OrderPlan, RowOrder, order_settings, without_order
 from iceberg_cli.operation.groups.ports import Batch, GroupTasks
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.operation.ports import Build, Planned, Verb
@@ -106,7 +107,13 @@ class RewriteDataFilesVerb(CompactionVerb):
 
     def changed(self, table: IcebergTable, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:
         """As `GroupVerb`."""
-        return changed(table, plan, numbers)
+        metadata, policy = table.metadata, RewriteDataFiles.of_plan(plan)
+        fields, _ = fields_in_files(
+            metadata.current_schema(), metadata.properties, path=table.metadata_location
+        )
+        return without_order(partial(order_of, metadata, policy, fields), numbers) or changed(
+            table, plan, numbers
+        )
 
     def batch(
         self,

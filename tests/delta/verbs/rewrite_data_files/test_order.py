@@ -10,10 +10,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.errors import UsageError
+from iceberg_cli.delta.verbs.rewrite_data_files.plan import VERB
+from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
+from iceberg_cli.errors import CommitConflict, UsageError
+from iceberg_cli.formats.open import open_table
+from iceberg_cli.operation.apply import apply
+from iceberg_cli.operation.runtime import system_runtime
 from iceberg_cli.testing.delta_rows import commits_of, deleted_positions, rows_of
 from tests.delta.verbs.rewrite_data_files.drawn import Column, DrawnTable
-from tests.delta.verbs.rewrite_data_files.test_law import rewritten
+from tests.delta.verbs.rewrite_data_files.test_law import NOW_MS, rewritten
 from tests.delta.verbs.rewrite_data_files.test_meanwhile import deletes, in_order, new_adds, run
 from tests.delta.verbs.rewrite_data_files.test_plan import plan_of
 
@@ -128,3 +133,17 @@ def test_a_column_beyond_those_with_statistics_is_none_to_choose_by(tmp_path: Pa
     ) as refused:
         plan_of(table.root, sort_by=["s"])
     assert refused.value.next_step == "Columns that can be named: n."
+
+
+def test_a_column_that_has_another_name_by_now_leaves_rows_to_the_next_run(tmp_path: Path) -> None:
+    """A resumed operation knows the columns by the names of its policy."""
+    table = a_table(tmp_path / "t", mode="name")
+    opened = open_table(str(table.root), storage_options={}, catalog_config=None, on_event=lambda _: None)
+    planned = VERB.plan(opened, RewriteDataFiles(processes=1, sort_by=["n"]), as_of_ms=NOW_MS)
+    table.columns[0].name = "number"
+    table.write([table.metadata()])
+    opened.load()
+    runtime = system_runtime(on_event=lambda _: None, host="test", process_id=1)
+    with pytest.raises(CommitConflict, match="rows are not ordered by n: it is no column"):
+        apply(planned, opened, VERB, runtime)
+    assert len(new_adds(table.root)) == 0
