@@ -114,8 +114,10 @@ class _Drawn:
         starts = np.cumsum(counts) - counts
         self._lower = np.minimum.reduceat(self._points, starts)
         self._upper = np.maximum.reduceat(self._points, starts)
-        weights = np.ones(len(ranges)) if settings.curve else _WEIGHT ** np.arange(len(ranges))
-        self._weights = weights / weights.sum()
+        varies = self._points.min(axis=0) < self._points.max(axis=0)
+        before = np.cumsum(varies) - varies  # columns of one value decide nothing
+        weights = varies * (np.ones(len(ranges)) if settings.curve else _WEIGHT**before)
+        self._weights = weights / weights.sum() if varies.any() else np.full(len(ranges), 1 / len(ranges))
         coverage = np.stack([self._coverage(place) for place in range(len(ranges))], axis=1) @ self._weights
         self._by_reads = np.argsort(-coverage, kind="stable")
         is_large = expected_bytes > settings.max_bytes

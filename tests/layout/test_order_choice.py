@@ -169,6 +169,16 @@ def test_files_of_a_good_size_are_not_cut_for_an_order() -> None:
         assert choose_for_order(files, np.full(2, FILE_ROWS), np.full(2, size), by).chosen.any() == cut
 
 
+def test_a_column_of_one_value_decides_nothing() -> None:
+    """As the column has in a partition by which this is one; then the next one decides first."""
+    first, second = drawn_rows("uniform", 40 * FILE_ROWS)
+    same = np.zeros(len(first), np.int64)
+    alone, beside = chosen(files_of([first, second]), None), chosen(files_of([same, first, second]), None)
+    assert beside.chosen.all()
+    assert beside.after == pytest.approx((40, *alone.after), rel=0.02)
+    assert not chosen(files_of([same, same]), None).chosen.any()
+
+
 def test_one_file_is_in_order_and_nulls_are_nowhere() -> None:
     assert not chosen(files_of(drawn_rows("uniform", FILE_ROWS)), None).chosen.any()
     none = pa.nulls(3, pa.int64())

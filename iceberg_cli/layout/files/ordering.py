@@ -95,26 +95,23 @@ def row_order(
         policy: what the operator asked for.
         columns: of files, by their names.
         elsewhere: other columns of the table, and why rows are not ordered by them.
-        default: the table's own order; raises UsageError where there is none.
+        default: the table's own order, which rows can be brought into; raises UsageError where there is none.
 
     Raises:
         UsageError: it is by a column by which rows cannot be ordered, or nothing is installed that sorts.
     """
     sorter()
-    curve: Curve | None = None
+    flag, curve = "--sort-by", None
+    terms: Sequence[SortTerm] = sort_terms(policy.sort_by)
     if policy.order_strategy in CURVED:
         flag, curve = "--curve-by", cast("Curve", policy.order_strategy)
-        terms: Sequence[SortTerm] = [
-            SortTerm(name, descending=False, nulls_first=True) for name in policy.curve_by
-        ]
-    else:
-        flag = "--sort-by"
-        terms = sort_terms(policy.sort_by) or default()
-    found = []
-    for name, descending, nulls_first in terms:
+        terms = [SortTerm(name, descending=False, nulls_first=True) for name in policy.curve_by]
+    is_named = bool(terms)
+    found, names = [], []
+    for name, descending, nulls_first in terms or default():
         column = columns.get(name)
         obstacle = elsewhere.get(name, "it is no column") if column is None else _obstacle(column)
-        if column is None or obstacle:
+        if column is None or (obstacle and is_named):
             able = [each for each, own in columns.items() if not _obstacle(own)]
             hint = did_you_mean(name, able) if name not in {*columns, *elsewhere} else ""
             raise UsageError(
@@ -122,7 +119,8 @@ def row_order(
                 next_step=f"Columns that can be named: {', '.join(able) or 'none'}.",
             )
         found.append(OrderedColumn(place=column.place, descending=descending, nulls_first=nulls_first))
-    return RowOrder(columns=tuple(found), names=tuple(each.name for each in terms), curve=curve)
+        names.append(name)
+    return RowOrder(columns=tuple(found), names=tuple(names), curve=curve)
 
 
 def _obstacle(column: Sortable) -> str:

@@ -92,20 +92,25 @@ def ranges_of(data: pa.Table, order: RowOrder, fields: tuple[NestedField, ...]) 
         field = fields[column.place]
         kind = arrow_schema((field,)).types[0]
         lower, upper = (
-            _values(pc.list_element(data[name].combine_chunks(), number), field, kind) for name in BOUNDS
+            _values(pc.list_element(data[name].combine_chunks(), number), data["path"], field, kind)
+            for name in BOUNDS
         )
         nulls = pc.fill_null(pc.list_element(data["null_counts"].combine_chunks(), number), -1).to_numpy()
         found.append(column_ranges(lower, upper, (nulls == rows) & (rows > 0)))
     return found
 
 
-def _values(bounds: pa.Array, field: NestedField, kind: pa.DataType) -> pa.Array:
-    """Bounds as values of their column; null where they are none."""
+def _values(bounds: pa.Array, paths: pa.ChunkedArray, field: NestedField, kind: pa.DataType) -> pa.Array:
+    """Bounds of files as values of their column; null where they are none.
+
+    Raises:
+        CorruptFile: one is no value of the column's type.
+    """
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return bounds
     values = [
-        None if each is None else from_bytes(str(field.type), each, path="an entry", field=field.name)
-        for each in bounds.to_pylist()
+        None if each is None else from_bytes(str(field.type), each, path=path, field=field.name)
+        for each, path in zip(bounds.to_pylist(), paths.to_pylist(), strict=True)
     ]
     if pa.types.is_temporal(kind):
         return pa.array(values, pa.int64())

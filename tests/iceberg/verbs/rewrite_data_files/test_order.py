@@ -78,6 +78,17 @@ def test_each_partition_has_its_own_order() -> None:
     assert sorted(in_order(run, table)) == [(1, [1, 2, 8, 9]), (1, [4, 5, 6, 7])]
 
 
+def test_a_partition_column_of_the_tables_order_is_sorted_by_though_it_decides_nothing() -> None:
+    table = of_order((2, "asc"), (1, "desc"))
+    table.document["default-spec-id"] = 1  # by k
+    for number, own in enumerate(([1, 5], [2, 6], [3, 7]), start=1):
+        ordered_rows(table, f"f{number}", own, k="x")
+        table.commit(number)
+    run = ordered(table, strategy="sort")
+    assert in_order(run, table) == [(1, [7, 6, 5, 3, 2, 1])]
+    assert ordered(run.table, strategy="sort").report is None
+
+
 def drawn_table(version: int, *, files: int = 6, rows: int = 40) -> RowsTable:
     """Files whose rows are anywhere; the words of `k` have no partitions."""
     drawn = random.Random(version)
