@@ -32,6 +32,11 @@ _COMPACT: Final = DELTA_RS + (
     "from deltalake import WriterProperties; "
     "t.optimize.compact(target_size=1 << 30, writer_properties=WriterProperties('ZSTD', 3))"
 )
+_Z_ORDER: Final = DELTA_RS + (
+    "from deltalake import WriterProperties; "
+    "t.optimize.z_order(['n', 'a'], target_size=1 << 30, writer_properties=WriterProperties('ZSTD', 3))"
+)
+_CURVED: Final = ("--curve-by", "n,a")
 _KINDS: Final = {
     "n": "long", "k": "string", "a": "double", "b": "integer", "s": "string", "u": "string", "ts": "timestamp_ntz",
     "d": "decimal(12,2)", "l": {"type": "array", "elementType": "integer", "containsNull": True},
@@ -39,21 +44,27 @@ _KINDS: Final = {
 
 
 def delta_compaction_rows(bench: Bench, *, files: int, rows: int) -> Iterator[Row]:
-    """All small files of a Delta table, and all files with deleted rows."""
+    """All small files of a Delta table, as they are and along a curve, and all files with deleted rows."""
     table = bench.table("delta", partial(make_delta_rows_table, files=files, rows=rows, with_vectors=False))
     look = partial(rows_of_delta_table, table.location)
-    for label, options, bars in (
-        ("", (), (2.0, 1 / 4)),
-        (", rows not proved", ("--no-verify-rows",), (1.2, None)),
+    unproved = "--no-verify-rows"
+    z_order: tuple[str, ...] = ("--strategy", "z-order", *_CURVED)
+    for label, peer, statement, options, bars in (
+        ("", _COMPACT, "", (), (2.0, 1 / 4)),
+        (", rows not proved", _COMPACT, "", (unproved,), (1.2, None)),
+        (", z-order", _Z_ORDER, " ZORDER BY (n, a)", z_order, (1.4, 1 / 3)),
+        (", Hilbert", _Z_ORDER, " ZORDER BY (n, a)", _CURVED, (1.4, 1 / 3)),
+        (", Hilbert, rows not proved", _Z_ORDER, "", (*_CURVED, unproved), (1.0, None)),
     ):
         ours = verb("rewrite-data-files", table, *options)
         row = Row(
-            f"Delta, {files} files x {rows:,} rows{label}", "delta-rs compact", ours,
-            python(_COMPACT, table.location), table.fresh, look=look, bar=bars[0], most_mb=800,
+            f"Delta, {files} files x {rows:,} rows{label}",
+            "delta-rs compact" if peer is _COMPACT else "delta-rs z_order",
+            ours, python(peer, table.location), table.fresh, look=look, bar=bars[0], most_mb=800,
         )  # fmt: skip
         yield row
         if bars[1] is not None:
-            job = {"sql": f"OPTIMIZE delta.`{table.location}`"}
+            job = {"sql": f"OPTIMIZE delta.`{table.location}`{statement}"}
             yield from on_delta_spark(bench, replace(row, bar=bars[1]), job)
     table = bench.table("purged", partial(make_delta_rows_table, files=files, rows=rows, with_vectors=True))
     work = f"Delta, {files} files x {rows:,} rows, a tenth deleted by DVs"
