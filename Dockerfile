@@ -9,7 +9,7 @@
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim-trixie AS build
-ARG EXTRAS=s3,gcs,azure,rest,rewrite,sql,glue,hive,import,otel,report
+ARG EXTRAS=s3,gcs,azure,rest,rewrite,order,sql,glue,hive,import,otel,report
 WORKDIR /source
 COPY LICENSE README.md iceberg_table_maintenance.py pyproject.toml ./
 COPY completions completions

@@ -10,7 +10,7 @@ import pytest
 from tests.paths import ROOT
 
 # In the working tree of a developer or of CI, or in a wheel.
-ELSEWHERE = (".ci/venv", ".ci/connect", "iceberg_cli/completions", "docs/request-preconditions")
+ELSEWHERE = (".ci/venv", ".ci/connect", ".ci/duckdb", "iceberg_cli/completions", "docs/request-preconditions")
 FOLDERS = ("iceberg_cli", "tests", "benchmarks", "completions", "docs", "man", ".ci")
 _WHOLE = re.compile(rf"(?<![\w./-])(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*\w")
 _MODULE = re.compile(r"`((?:\w+/)*\w+\.py)`")

@@ -55,6 +55,7 @@ def test_what_may_be_repeated_takes_commas_but_for_paths_pairs_and_names_that_pr
     by_commas = {flag for flag, each in several.items() if each.is_comma_separated}
     assert by_commas == {
         "--columns",
+        "--curve-by",
         "--only",
         "--with",
         "--ref",
