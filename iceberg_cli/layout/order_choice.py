@@ -27,6 +27,7 @@ _MOST_DRAWN: Final = 1 << 15
 _DRAWN_OF_FILE: Final = 64
 _LEAST_DRAWN: Final = 4
 _SEED: Final = 0x1CEB
+_OPENED_AT_LEAST: Final = 0.9  # drawn points are a little off
 _WEIGHT: Final = 0.5  # of a column that rows are sorted by, of that of the one before it
 
 
@@ -39,6 +40,8 @@ class OrderSettings:
         min_gain: by what part a read has to open fewer files, or a smaller share of them.
         target_bytes: of a new file.
         max_bytes: a larger file is cut; what is between is no reason to expect more files.
+        most_bytes: of files that are brought into one order: more are in several, each of files that follow each
+            other as they are given.
         whole: whether all files are rewritten where that gains so much, however many bytes it takes.
     """
 
@@ -46,6 +49,7 @@ class OrderSettings:
     min_gain: float
     target_bytes: int
     max_bytes: int
+    most_bytes: int
     whole: bool
 
 
@@ -77,11 +81,29 @@ def choose_for_order(
         expected_bytes: n sizes, as their rows will take when they are written anew.
         settings: what is chosen by.
     """
+    if not _may_gain(ranges, rows, expected_bytes, settings):
+        opened = tuple(files_opened(each, rows) for each in ranges)
+        none = np.zeros(len(rows), np.bool_)
+        return OrderChoice(chosen=none, before=opened, after=opened, files_after=len(rows))
     drawn = _Drawn(ranges, rows, expected_bytes, settings)
     number, now = 0, drawn.opened(drawn.first(0))
     while (further := drawn.further(number, now)) is not None:
         number, now = further
     return drawn.expected(drawn.first(number))
+
+
+def _may_gain(
+    ranges: Sequence[ColumnRanges], rows: Ints, expected_bytes: Ints, settings: OrderSettings
+) -> bool:
+    """Whether reads may open fewer files than they do: not of one, nor where they open hardly more than one.
+
+    Args: see `choose_for_order`.
+    """
+    if (expected_bytes > settings.max_bytes).any():
+        return True
+    return len(rows) > 1 and any(
+        files_opened(each, rows) * (1 - settings.min_gain) > _OPENED_AT_LEAST for each in ranges
+    )
 
 
 def expected_of(
@@ -120,6 +142,7 @@ class _Drawn:
         self._weights = weights / weights.sum() if varies.any() else np.full(len(ranges), 1 / len(ranges))
         coverage = np.stack([self._coverage(place) for place in range(len(ranges))], axis=1) @ self._weights
         self._by_reads = np.argsort(-coverage, kind="stable")
+        self._bytes = expected_bytes
         is_large = expected_bytes > settings.max_bytes
         own_target = np.where(is_large, 0, expected_bytes)
         self._targets = expected_bytes / np.maximum(own_target, settings.target_bytes)
@@ -151,7 +174,19 @@ class _Drawn:
 
     def _files_of(self, chosen: Bools) -> int:
         """How many files those that are chosen become."""
-        return math.ceil(round(float(self._targets[chosen].sum()), 6))
+        return sum(self._files_of_group(group) for group in self._groups(chosen))
+
+    def _files_of_group(self, group: Bools) -> int:
+        return math.ceil(round(float(self._targets[group].sum()), 6))
+
+    def _groups(self, chosen: Bools) -> list[Bools]:
+        """Those that are chosen, as they are brought into one order or several."""
+        ends = np.cumsum(np.where(chosen, self._bytes, 0))
+        number = -(-int(ends[-1]) // self._settings.most_bytes)
+        if number <= 1:
+            return [chosen]
+        groups = np.minimum(number - 1, (ends - np.where(chosen, self._bytes, 0)) * number // ends[-1])
+        return [chosen & (groups == group) for group in range(number)]
 
     def _files(self, chosen: Bools) -> int:
         """How many files there are then, with the others."""
@@ -160,7 +195,10 @@ class _Drawn:
     def opened(self, chosen: Bools) -> Floats:
         """How many files a point read on each column opens once those that are chosen are brought into an order."""
         left = np.flatnonzero(~chosen)
-        lower, upper, rows = self._ordered(chosen[self._file], self._files_of(chosen))
+        new_files = [
+            self._ordered(group[self._file], self._files_of_group(group)) for group in self._groups(chosen)
+        ]
+        lower, upper, rows = (np.concatenate(parts) for parts in zip(*new_files, strict=True))
         new_rows = np.concatenate([self._rows[left], rows])
         found = []
         for place, own in enumerate(self._ranges):

@@ -6,7 +6,7 @@ The points are drawn from the files' own rows, as if these lay evenly between th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ Floats = npt.NDArray[np.float64]
 _POINTS: Final = 1 << 10
 _GOLDEN: Final = (5**0.5 - 1) / 2  # multiples of it lie evenly between whole numbers
 _BYTES: Final = 8  # of text, after what all of it begins with
+_SURROGATES: Final = range(0xD800, 0xE000)
 _LARGEST: Final = 1e300  # infinity, between which and a number lies none
 
 
@@ -48,6 +49,40 @@ class ColumnRanges:
             is_known=self.is_known[places],
             is_null=self.is_null[places],
         )
+
+
+def cut_alike(lower: pa.Array, upper: pa.Array, length: int, *, is_raised: bool) -> tuple[pa.Array, pa.Array]:
+    """Bounds of text or bytes as the beginnings of the least and the greatest value that they are of.
+
+    So values that begin alike are known to be told apart by no bound.
+
+    Args:
+        lower: n bounds.
+        upper: n bounds, null where none is above the values.
+        length: of what bounds say, in characters or bytes.
+        is_raised: whether an upper bound of this length has its last one raised.
+    """
+    least, most = ([_begins(each, length) for each in bounds.to_pylist()] for bounds in (lower, upper))
+    if is_raised:
+        most = [_lowered(each) if each is not None and len(each) == length else each for each in most]
+    greatest = max((each for each in (*least, *most) if each is not None), default=None)
+    most = [
+        None if low is None else max(low, greatest if high is None else high)
+        for low, high in zip(least, most, strict=True)
+    ]
+    return pa.array(least, lower.type), pa.array(most, lower.type)
+
+
+def _begins(value: Any, length: int) -> Any:
+    return None if value is None else value[:length]
+
+
+def _lowered(value: Any) -> Any:
+    """The text or bytes whose last place is one less."""
+    if isinstance(value, bytes):
+        return value[:-1] + bytes([max(0, value[-1] - 1)])
+    before = max(0, ord(value[-1]) - 1)
+    return value[:-1] + chr(before if before not in _SURROGATES else _SURROGATES.start - 1)
 
 
 def column_ranges(lower: pa.Array, upper: pa.Array, is_null: Bools) -> ColumnRanges:

@@ -108,10 +108,12 @@ class SampleBuilder:
     """Takes rows in any order, and keeps about some number of them: the same ones each time.
 
     Args:
+        columns: of each row.
         rows: that there are.
         size: of the sample, about.
     """
 
+    columns: int
     rows: int
     size: int = 1 << 16
     _parts: list[list[Comparable]] = field(default_factory=list)
@@ -137,5 +139,6 @@ class SampleBuilder:
 
     def scale(self, curve: Curve) -> RankScale:
         """What the rows that were kept rank others by."""
-        columns = zip(*self._parts, strict=True)
-        return RankScale(curve, tuple(np.sort(np.concatenate(column)) for column in columns))
+        none = np.empty(0, np.int64)
+        columns = [[part[place] for part in self._parts] for place in range(self.columns)]
+        return RankScale(curve, tuple(np.sort(np.concatenate(own)) if own else none for own in columns))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from iceberg_cli.errors import CorruptFile
+from iceberg_cli.errors import CorruptFile, TooLittleMemory
 from iceberg_cli.layout.curves import Curve
 from iceberg_cli.layout.files.external_order import in_order
 from iceberg_cli.layout.files.ordering import RowOrder
@@ -88,7 +88,7 @@ def pieces_of(rows: pa.Table, files: Files, each: int) -> Generator[Piece, None,
 
 
 def ordered(rows: pa.Table, order: RowOrder, each: int = 37, memory_bytes: int = 1) -> list[Piece]:
-    files, sample = Files(), SampleBuilder(rows=len(rows))
+    files, sample = Files(), SampleBuilder(columns=len(order.columns), rows=len(rows))
     if order.curve is not None:
         for piece in pieces_of(rows, Files(), each):
             own = piece.rows.select([column.place for column in order.columns])
@@ -201,6 +201,36 @@ def test_rows_that_memory_does_not_hold_are_sorted_all_the_same() -> None:
         assert piece.rows["text"].equals(rows["text"].take(pa.array(piece.positions)))
         expected += len(numbers)
     assert expected == count
+
+
+def test_rows_that_are_too_wide_are_refused_with_the_size_to_try() -> None:
+    text = pa.array(["x" * 10_000])
+
+    def wide() -> Generator[Piece, None, None]:
+        for begin in range(0, 60_000, 1000):
+            numbers = np.arange(begin, begin + 1000)
+            rows = pa.table({"n": (numbers * 7919) % 60_013, "text": text.take(pa.array([0] * 1000))})
+            yield Piece(np.zeros(1000, np.int64), numbers, rows)
+
+    order = RowOrder(columns=(OrderedColumn(place=0, descending=False, nulls_first=True),), names=("n",))
+    schema = pa.schema([("n", pa.int64()), ("text", pa.string())])
+    with pytest.raises(TooLittleMemory, match=r"Rows so wide are not sorted by 128\.0 MiB") as refused:
+        list(in_order(wide(), schema, order, None, memory_bytes=1, files=Files()))  # type: ignore[arg-type]
+    assert refused.value.needed_bytes == 256 << 20
+
+
+def test_a_struct_that_is_null_may_have_required_fields() -> None:
+    inner = pa.struct([pa.field("a", pa.int32(), nullable=False), pa.field("b", pa.list_(pa.float64()))])
+    schema = pa.schema([("n", pa.int64()), ("s", inner), ("m", pa.map_(pa.string(), inner))])
+    whole = [{"a": 1, "b": [0.5]}, None, {"a": 2, "b": None}, None]
+    maps = [None, [("x", {"a": 3, "b": []}), ("y", None)], [], [("z", {"a": 4, "b": [None]})]]
+    columns = [pa.array([4, 3, 2, 1]), pa.array(whole, inner), pa.array(maps, schema.field("m").type)]
+    (piece,) = ordered(
+        rows := pa.Table.from_arrays(columns, schema=schema),
+        RowOrder(columns=(OrderedColumn(place=0, descending=False, nulls_first=True),), names=("n",)),
+    )
+    assert piece.rows.schema == schema
+    assert piece.rows.to_pylist() == rows.to_pylist()[::-1]
 
 
 def test_an_error_of_the_rows_is_the_one_that_is_raised() -> None:

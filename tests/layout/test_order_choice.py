@@ -63,6 +63,7 @@ def chosen(files: Sequence[ColumnRanges], curve: Curve | None, **settings: float
         min_gain=float(settings.get("min_gain", 0.1)),
         target_bytes=1000,
         max_bytes=1800,
+        most_bytes=1 << 60,
         whole=bool(settings.get("whole", False)),
     )
     return choose_for_order(files, np.full(number, FILE_ROWS), np.full(number, 1000), by)
@@ -97,7 +98,9 @@ def test_files_in_order_that_are_not_equal_stay(curve: Curve | None) -> None:
         rows = in_order(drawn_rows("uniform", 4000, seed), curve)
         starts = np.concatenate([[0], np.sort(drawn.choice(np.arange(400, 3600), number - 1, replace=False))])
         files, counts = files_of(rows, starts), np.diff(np.append(starts, 4000))
-        by = OrderSettings(curve=curve, min_gain=0.1, target_bytes=1000, max_bytes=1 << 20, whole=False)
+        by = OrderSettings(
+            curve=curve, min_gain=0.1, target_bytes=1000, max_bytes=1 << 20, most_bytes=1 << 60, whole=False
+        )
         assert not choose_for_order(files, counts, np.full(number, 1000), by).chosen.any(), (seed, number)
 
 
@@ -155,7 +158,9 @@ def test_less_is_gained_than_is_asked_for() -> None:
 def test_large_files_are_cut_and_reads_then_open_a_smaller_part_of_them() -> None:
     """As many are opened as before, or more, and each has a fourth of the rows."""
     files = files_of(drawn_rows("uniform", 6 * FILE_ROWS))
-    by = OrderSettings(curve="hilbert", min_gain=0.1, target_bytes=250, max_bytes=450, whole=False)
+    by = OrderSettings(
+        curve="hilbert", min_gain=0.1, target_bytes=250, max_bytes=450, most_bytes=1 << 60, whole=False
+    )
     found = choose_for_order(files, np.full(6, FILE_ROWS), np.full(6, 1000), by)
     assert (found.chosen.all(), found.files_after) == (True, 24)
     assert found.after[0] / 24 < 0.4 * found.before[0] / 6
@@ -165,8 +170,38 @@ def test_files_of_a_good_size_are_not_cut_for_an_order() -> None:
     """They would be of the target if they were written now, which is no gain by itself."""
     files = files_of(in_order(drawn_rows("uniform", 2 * FILE_ROWS), None))
     for size, cut in ((1700, False), (1900, True)):
-        by = OrderSettings(curve=None, min_gain=0.1, target_bytes=1000, max_bytes=1800, whole=False)
+        by = OrderSettings(
+            curve=None, min_gain=0.1, target_bytes=1000, max_bytes=1800, most_bytes=1 << 60, whole=False
+        )
         assert choose_for_order(files, np.full(2, FILE_ROWS), np.full(2, size), by).chosen.any() == cut
+
+
+def test_more_than_a_group_holds_is_sorted_in_two_runs() -> None:
+    """Each group by itself, and then what was first in each: as an external sort does it, and no more often."""
+    rows = drawn_rows("uniform", 60 * FILE_ROWS)
+    opened_by_run = []
+    for _ in range(4):
+        files = files_of(rows)
+        by = OrderSettings(
+            curve=None, min_gain=0.1, target_bytes=1000, max_bytes=1800, most_bytes=6000, whole=False
+        )
+        found = choose_for_order(files, np.full(60, FILE_ROWS), np.full(60, 1000), by)
+        opened_by_run.append(round(found.before[0]))
+        if not found.chosen.any():
+            break
+        assert found.chosen.all()
+        # Files are named by their number in their group first, and then by the group.
+        groups = [
+            in_order([column[part] for column in rows], None)
+            for part in np.split(np.arange(60 * FILE_ROWS), 10)
+        ]
+        numbers = [
+            [column[number * FILE_ROWS : (number + 1) * FILE_ROWS] for column in group]
+            for number in range(6)
+            for group in groups
+        ]
+        rows = [np.concatenate(parts) for parts in zip(*numbers, strict=True)]
+    assert opened_by_run == [59, 10, 2]
 
 
 def test_a_column_of_one_value_decides_nothing() -> None:

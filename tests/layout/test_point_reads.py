@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from iceberg_cli.layout.point_reads import ColumnRanges, column_ranges, files_opened
+from iceberg_cli.layout.point_reads import ColumnRanges, column_ranges, cut_alike, files_opened
 
 
 def ranges(
@@ -69,6 +69,27 @@ def test_values_of_each_type_are_told_apart(kind: pa.DataType, values: list[Any]
     apart = ranges([first, third], [second, last], kind)
     assert files_opened(apart, np.array([5, 5])) == pytest.approx(1, abs=0.01)
     assert files_opened(ranges([first, first], [last, last], kind), np.array([5, 5])) == 2
+
+
+@pytest.mark.parametrize(
+    ("bounds", "length", "is_raised", "expected"),
+    [
+        # Iceberg: 4 characters, the last one of an upper bound raised.
+        ([("abcd", "abce"), ("abcd", "abcf")], 4, True, [("abcd", "abcd"), ("abcd", "abce")]),
+        ([("ab", "abc"), (None, None)], 4, True, [("ab", "abc"), (None, None)]),
+        ([("abc\ud7ff", "abc\ue000"), ("a", None)], 4, True, [("abc\ud7ff", "abc\ud7ff"), ("a", "abc\ud7ff")]),
+        # Delta: 4 characters and one that is greater than all.
+        ([("abcd", "abcd\U0010ffff"), ("abcd", "abce\x7f")], 4, False, [("abcd", "abcd"), ("abcd", "abce")]),
+        ([(b"ab\x00", b"ab\x01")], 3, True, [(b"ab\x00", b"ab\x00")]),
+    ],
+)  # fmt: skip
+def test_values_that_begin_alike_are_told_apart_by_no_bound(
+    bounds: list[tuple[Any, Any]], length: int, expected: list[tuple[Any, Any]], *, is_raised: bool
+) -> None:
+    kind = pa.binary() if isinstance(bounds[0][0], bytes) else pa.string()
+    lower, upper = (pa.array(each, kind) for each in zip(*bounds, strict=True))
+    cut = cut_alike(lower, upper, length, is_raised=is_raised)
+    assert [*zip(*(each.to_pylist() for each in cut), strict=True)] == expected
 
 
 def test_one_value_in_all_files_is_in_each() -> None:

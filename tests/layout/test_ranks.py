@@ -82,7 +82,7 @@ def test_null_has_a_rank_below_all_values() -> None:
 
 def test_a_sample_is_the_same_however_rows_come() -> None:
     rows = pa.table({"a": np.random.default_rng(1).permutation(100_000)})
-    whole, parts = (SampleBuilder(rows=100_000, size=1_000) for _ in range(2))
+    whole, parts = (SampleBuilder(columns=1, rows=100_000, size=1_000) for _ in range(2))
     numbers, places = np.repeat([0, 1], 50_000), np.tile(np.arange(50_000), 2)
     whole.add(numbers, places, rows)
     for begin in (60_000, 0, 30_000):
@@ -95,7 +95,13 @@ def test_a_sample_is_the_same_however_rows_come() -> None:
     assert np.abs(np.histogram(found, 5, (0, 100_000))[0] - len(found) / 5).max() < 60
 
 
+def test_of_no_rows_there_is_a_scale_all_the_same() -> None:
+    """As of files of which nearly all rows are deleted."""
+    scale = SampleBuilder(columns=2, rows=1_000_000).scale("hilbert")
+    assert scale.places([pa.chunked_array([[1, 2]]), pa.chunked_array([["a", None]])]).shape == (2,)
+
+
 def test_of_few_rows_all_are_the_sample() -> None:
-    sample = SampleBuilder(rows=3)
+    sample = SampleBuilder(columns=1, rows=3)
     sample.add(np.zeros(3, np.int64), np.arange(3), pa.table({"a": [3, None, 1]}))
     assert sample.scale("z-order").samples[0].tolist() == [1, 3]

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from iceberg_cli.delta.spec.text_values import stats_texts
 from iceberg_cli.encoding.arrow import one_array
 
-_PREFIX: Final = 32  # characters of text that a bound has
+PREFIX: Final = 32  # characters of text that a bound has
 _LAST: Final = "\U0010ffff"
 _BELOW_LAST: Final = "\x7f"  # as Delta Spark ends the upper bound of text that is shortened
 _BMP: Final = 0x10000
@@ -144,7 +144,7 @@ def _bound(value: Any, kind: pa.DataType, *, is_upper: bool) -> Any:
         is_upper: whether it is the greatest one.
     """
     if pa.types.is_string(kind):
-        return _upper_text(value) if is_upper else value[:_PREFIX]
+        return _upper_text(value) if is_upper else value[:PREFIX]
     if pa.types.is_date(kind):
         return value if _is_known_day(value) else None
     if pa.types.is_timestamp(kind):
@@ -162,19 +162,19 @@ def _is_known_day(days: int) -> bool:
 
 def _upper_text(text: str) -> str | None:
     """A text that is no less than another one, by bytes of UTF-8, of about 32 characters; None: there is none."""
-    if _units(text) <= _PREFIX:
+    if _units(text) <= PREFIX:
         return text
     kept = 0
     units = 0
     for character in text:
         width = 2 if ord(character) >= _BMP else 1
-        if units + width > _PREFIX:
+        if units + width > PREFIX:
             break
         kept += 1
         units += width
     while kept < len(text) and text[kept] == _LAST:
         kept += 1
-        if kept > 2 * _PREFIX:
+        if kept > 2 * PREFIX:
             return None
     if kept == len(text):
         return text

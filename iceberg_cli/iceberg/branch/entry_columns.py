@@ -32,8 +32,8 @@ Bools = npt.NDArray[np.bool_]
 PathKeys = Callable[[pa.Array], pa.Array]
 
 BOUNDS: Final = ("lower_bounds", "upper_bounds")
-METRICS: Final = (*BOUNDS, "null_value_counts")
-_KEPT_METRICS: Final = (*BOUNDS, "null_counts")
+METRICS: Final = (*BOUNDS, "null_value_counts", "nan_value_counts")
+_KEPT_METRICS: Final = (*BOUNDS, "null_counts", "nan_counts")
 POSITIONS, VECTOR, EQUALITY, UNREADABLE = range(4)  # kind
 DELETE_COLUMNS: Final = (
     "status", "content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes",
@@ -89,6 +89,7 @@ FILES_SCHEMA: Final = pa.schema(
         "lower_bounds": pa.list_(pa.binary()),  # of the columns that are asked for, as they are stored
         "upper_bounds": pa.list_(pa.binary()),
         "null_counts": pa.list_(pa.int64()),  # likewise
+        "nan_counts": pa.list_(pa.int64()),
     }
 )
 """Of live data files."""
@@ -107,7 +108,7 @@ class EntryReader:
         types: of columns by field id.
         places: manifest path -> row of the manifest list.
         where: which are chosen.
-        bounds_of: the columns whose bounds and numbers of nulls are kept, by their ids.
+        bounds_of: the columns whose bounds and numbers of nulls and NaN are kept, by their ids.
         path_keys: gives n paths keys that are equal wherever two paths mean one file.
     """
 

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.encoding.arrow import array_of, one_array
-from iceberg_cli.errors import unavailable
+from iceberg_cli.encoding.schema_fit import fit
+from iceberg_cli.errors import TooLittleMemory, unavailable
 from iceberg_cli.layout.files.ordering import RowOrder, sorter
 from iceberg_cli.layout.files.partition_writer import NewFiles, Piece, RowsRead
 from iceberg_cli.layout.ranks import RankScale
 from iceberg_cli.layout.row_order import as_integers
+from iceberg_cli.plan.text import size
 
-_BATCH_ROWS: Final = 1 << 16
+_BATCH_BYTES: Final = 16 << 20  # of rows that come out at once
+_MOST_BATCH_ROWS: Final = 1 << 16
 _LEAST_BYTES: Final = 128 << 20  # with half of it DuckDB finds no room to merge what it sorted
 
 
@@ -45,17 +48,19 @@ def in_order(
         files: which are written of them.
 
     Raises:
-        BackendUnavailable: the folder for temporary files is full. UsageError: DuckDB is not installed.
+        BackendUnavailable: the folder for temporary files is full. TooLittleMemory: rows are too wide for it.
+        UsageError: DuckDB is not installed.
     """
     duckdb = sorter()
     source = _Source(pieces, order, scale)
     first = next(source, None)
     if first is None:
         return
-    read = files.read
+    read, given_bytes = files.read, max(memory_bytes, _LEAST_BYTES)
+    row_bytes = max(1, first.nbytes // max(1, first.num_rows))
     with closing(pieces), tempfile.TemporaryDirectory(prefix="iceberg-cli-") as folder:
         settings = {
-            "memory_limit": f"{max(memory_bytes, _LEAST_BYTES) >> 20}MiB",
+            "memory_limit": f"{given_bytes >> 20}MiB",
             "temp_directory": folder,
             "threads": 1,
             "autoinstall_known_extensions": False,
@@ -63,22 +68,42 @@ def in_order(
         }
         with duckdb.connect(config=settings) as connection:
             rows = pa.RecordBatchReader.from_batches(first.schema, source.after(first))
-            try:
-                found = connection.from_arrow(rows).order(", ".join(source.terms))
-                for batch in found.to_arrow_reader(_BATCH_ROWS):
+            batch_rows = max(1, min(_MOST_BATCH_ROWS, _BATCH_BYTES // row_bytes))
+            with _errors_of(duckdb, source, given_bytes):
+                batches = (
+                    connection.from_arrow(rows).order(", ".join(source.terms)).to_arrow_reader(batch_rows)
+                )
+            with batches:  # which else goes on reading
+                while True:
+                    with _errors_of(duckdb, source, given_bytes):
+                        batch = next(batches, None)
+                    if batch is None:
+                        return
                     if files.read is read:
                         files.read = RowsRead(left=read.live)
                     files.read.left -= batch.num_rows
                     files.read.read += batch.num_rows
                     yield _piece(batch, schema)
-            except (duckdb.Error, pa.ArrowException) as error:
-                if source.error is not None:
-                    raise source.error from None
-                raise unavailable(
-                    f"Cannot go on: DuckDB could not sort the rows: {str(error).splitlines()[0]}",
-                    error,
-                    next_step="Free space in the folder for temporary files (TMPDIR names one), or give more --memory.",
-                ) from error
+
+
+@contextmanager
+def _errors_of(duckdb: Any, source: _Source, given_bytes: int) -> Iterator[None]:
+    """Raise what the rows raised, or what helps where DuckDB cannot sort them by so many bytes."""
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException) as error:
+        if source.error is not None:
+            raise source.error from None
+        first_line = str(error).splitlines()[0]
+        if isinstance(error, duckdb.OutOfMemoryException) and "disk" not in first_line:
+            too_little = TooLittleMemory(f"Rows so wide are not sorted by {size(given_bytes)}: {first_line}")
+            too_little.needed_bytes = 2 * given_bytes
+            raise too_little from error
+        raise unavailable(
+            f"Cannot go on: DuckDB could not sort the rows: {first_line}",
+            error,
+            next_step="Free space in the folder for temporary files, or name another one by TMPDIR.",
+        ) from error
 
 
 class _Source:
@@ -128,10 +153,26 @@ class _Source:
 
 def _piece(batch: pa.RecordBatch, schema: pa.Schema) -> Piece:
     columns = [
-        batch.column(place).cast(_plain(field.type)).view(field.type) for place, field in enumerate(schema)
+        batch.column(place).cast(_plain(field.type)).view(_nullable(field.type))
+        for place, field in enumerate(schema)
     ]
     inputs, positions = (batch.column(name).to_numpy() for name in ("input", "position"))
-    return Piece(inputs, positions, pa.Table.from_arrays(columns, schema=schema))
+    rows = pa.Table.from_arrays(columns, names=schema.names)
+    return Piece(inputs, positions, fit(rows, schema))  # which knows required fields of structs that are null
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """A type in which each value may be null, but the keys of maps."""
+    types = pa.types
+    if types.is_struct(kind):
+        members = (kind.field(place) for place in range(kind.num_fields))
+        return pa.struct([pa.field(each.name, _nullable(each.type)) for each in members])
+    if types.is_map(kind):
+        key = pa.field(kind.key_field.name, _nullable(kind.key_type), nullable=False)
+        return pa.map_(key, pa.field(kind.item_field.name, _nullable(kind.item_type)))
+    if types.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _nullable(kind.value_type)))
+    return kind
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

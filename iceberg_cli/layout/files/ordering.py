@@ -13,7 +13,7 @@ from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.layout.compaction import CompactionInputs, CompactionSettings
 from iceberg_cli.layout.curves import Curve
 from iceberg_cli.layout.order_choice import OrderSettings, choose_for_order, expected_of
-from iceberg_cli.layout.point_reads import ColumnRanges
+from iceberg_cli.layout.point_reads import ColumnRanges, files_opened
 from iceberg_cli.layout.rolling import Bools, Ints
 from iceberg_cli.layout.row_order import OrderedColumn, is_comparable
 from iceberg_cli.plan.compaction_policy import CURVED, CompactionPolicy
@@ -161,10 +161,15 @@ class OrderPlan:
         whole = 0
         for own in self._partitions():
             ranges = [each.take(own) for each in self.ranges]
-            found = expected_of(ranges, rows[own], size_bytes[own], self.settings, chosen[own])
-            files = np.full((2, len(ranges)), [[len(own)], [found.files_after]])
             weight = int(rows[own].sum())
-            sums += weight * np.concatenate([[found.before, found.after], files])
+            if chosen[own].any():
+                found = expected_of(ranges, rows[own], size_bytes[own], self.settings, chosen[own])
+                before, after, files = found.before, found.after, found.files_after
+            else:
+                before = after = tuple(files_opened(each, rows[own]) for each in ranges)
+                files = len(own)
+            counts = np.full((2, len(ranges)), [[len(own)], [files]])
+            sums += weight * np.concatenate([[before, after], counts])
             whole += weight
         means = np.round(sums / max(1, whole), 2).T.tolist()
         return tuple(ColumnReads(name, *own) for name, own in zip(self.order.names, means, strict=True))
@@ -191,5 +196,6 @@ def order_settings(policy: CompactionPolicy, order: RowOrder, settings: Compacti
         min_gain=MIN_GAIN if policy.min_gain is None else policy.min_gain,
         target_bytes=settings.target_bytes,
         max_bytes=settings.max_bytes,
+        most_bytes=settings.max_group_bytes,
         whole=policy.full or settings.rewrite_all,
     )

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.delta.rows.file_statistics import PREFIX
 from iceberg_cli.delta.rows.table_columns import VOID
 from iceberg_cli.delta.spec.protocol import Metadata, schema_fields
 from iceberg_cli.delta.spec.statistics_columns import physical_name, primitive, statistics_type, stats_parsed
@@ -20,7 +21,7 @@ from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.errors import UsageError
 from iceberg_cli.layout.files.ordering import RowOrder, Sortable, row_order
-from iceberg_cli.layout.point_reads import ColumnRanges, column_ranges
+from iceberg_cli.layout.point_reads import ColumnRanges, column_ranges, cut_alike
 from iceberg_cli.plan.sort_terms import SortTerm
 
 _NO_STATISTICS: Final = "Delta's statistics have no bounds of it"
@@ -81,6 +82,8 @@ def ranges_of(adds: pa.Table, order: RowOrder, metadata: Metadata) -> list[Colum
         lower, upper, nulls = (
             pc.struct_field(found, [member, name]) for member in ("minValues", "maxValues", "nullCount")
         )
+        if pa.types.is_string(lower.type):
+            lower, upper = cut_alike(lower, upper, PREFIX, is_raised=False)
         is_null = pc.fill_null(pc.equal(nulls, records), False)  # noqa: FBT003 - Arrow's way
         has_rows = pc.fill_null(pc.greater(records, 0), False)  # noqa: FBT003
         ranges.append(

@@ -186,14 +186,16 @@ class _Rewriting:
             yield from self._live()
             return
         self._files.positions = RowOriginsBuilder(self._input_rows)
-        yield from in_order(
-            self._live(),
-            self._schema,
-            order,
-            None if order.curve is None else self._sampled(order).scale(order.curve),
-            memory_bytes=held_bytes_of(rewriter.memory_bytes),
-            files=self._files,
-        )
+        scale = None if order.curve is None else self._sampled(order).scale(order.curve)
+        with saying_what_would_do(rewriter.side_by_side):
+            yield from in_order(
+                self._live(),
+                self._schema,
+                order,
+                scale,
+                memory_bytes=rewriter.memory_bytes // SHARES,
+                files=self._files,
+            )
 
     def _sampled(self, order: RowOrder) -> SampleBuilder:
         """Some rows of all inputs, with the columns of an order alone."""
@@ -207,8 +209,9 @@ class _Rewriting:
             batch_bytes=BATCH_BYTES,
             most_page_bytes=self._reader.most_page_bytes,
         )
-        sample = SampleBuilder(rows=sum(each.record_count or 0 for each in self._task.inputs))
-        with closing(self._inputs()) as inputs:
+        live = sum((each.record_count or 0) - each.cardinality for each in self._task.inputs)
+        sample = SampleBuilder(columns=len(fields), rows=max(0, live))
+        with closing(self._inputs()) as inputs, saying_what_would_do(rewriter.side_by_side):
             for number, (file, parts) in enumerate(inputs):
                 for batch in reader(file, parts):
                     rows = self._fitted(batch.rows, file.path, schema)

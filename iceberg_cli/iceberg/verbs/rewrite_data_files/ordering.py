@@ -5,7 +5,8 @@ Spec: "Sort Orders", "Data File Fields" (bounds and counts).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from iceberg_cli.errors import UsageError
 from iceberg_cli.iceberg.branch.entry_columns import BOUNDS
 from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema
+from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.schema import NestedField
 from iceberg_cli.iceberg.spec.types.single_value import from_bytes
@@ -21,7 +23,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import ordered_colum
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import write_settings
 from iceberg_cli.layout.files.ordering import RowOrder, Sortable, row_order
-from iceberg_cli.layout.point_reads import ColumnRanges, column_ranges
+from iceberg_cli.layout.point_reads import ColumnRanges, column_ranges, cut_alike
 from iceberg_cli.plan.sort_terms import SortTerm
 
 _NO_BOUNDS: Final = "new files have no bounds of it, by the table's write.metadata.metrics properties"
@@ -78,13 +80,16 @@ def is_tables_own(order: RowOrder, metadata: TableMetadata, fields: tuple[Nested
     return order.curve is None and bool(own) and order.columns[: len(own)] == own
 
 
-def ranges_of(data: pa.Table, order: RowOrder, fields: tuple[NestedField, ...]) -> list[ColumnRanges]:
+def ranges_of(
+    data: pa.Table, order: RowOrder, fields: tuple[NestedField, ...], modes: Mapping[int, MetricsMode]
+) -> list[ColumnRanges]:
     """What entries say of the columns of an order.
 
     Args:
         data: n files: `FILES_SCHEMA`, with the metrics of these columns.
         order: that rows are to come into.
         fields: that files have.
+        modes: of the metrics of new files, by field id.
     """
     rows = data["record_count"].to_numpy()
     found = []
@@ -95,8 +100,15 @@ def ranges_of(data: pa.Table, order: RowOrder, fields: tuple[NestedField, ...]) 
             _values(pc.list_element(data[name].combine_chunks(), number), data["path"], field, kind)
             for name in BOUNDS
         )
-        nulls = pc.fill_null(pc.list_element(data["null_counts"].combine_chunks(), number), -1).to_numpy()
-        found.append(column_ranges(lower, upper, (nulls == rows) & (rows > 0)))
+        mode = modes.get(field.field_id)
+        if pa.types.is_string(kind) or pa.types.is_binary(kind):
+            length = sys.maxsize if mode is None or mode.bound_length is None else mode.bound_length
+            lower, upper = cut_alike(lower, upper, length, is_raised=True)
+        nulls, nans = (
+            pc.fill_null(pc.list_element(data[name].combine_chunks(), number), 0).to_numpy()
+            for name in ("null_counts", "nan_counts")
+        )
+        found.append(column_ranges(lower, upper, (nulls + nans == rows) & (rows > 0)))
     return found
 
 
@@ -106,7 +118,7 @@ def _values(bounds: pa.Array, paths: pa.ChunkedArray, field: NestedField, kind: 
     Raises:
         CorruptFile: one is no value of the column's type.
     """
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+    if pa.types.is_binary(kind):
         return bounds
     values = [
         None if each is None else from_bytes(str(field.type), each, path=path, field=field.name)

@@ -344,7 +344,7 @@ def _chosen(
     if order is not None:
         ordering = OrderPlan(
             order=order,
-            ranges=ranges_of(data, order, fields),
+            ranges=ranges_of(data, order, fields, write_settings(metadata, fields, policy).modes),
             inputs=candidates,
             settings=order_settings(policy, order, settings),
         )

@@ -263,14 +263,16 @@ class _Rewriting:
             yield from self._live()
             return
         self._files.positions = RowOriginsBuilder(self._input_rows)
-        yield from in_order(
-            self._live(),
-            self._schema,
-            order,
-            None if order.curve is None else self._sampled(order).scale(order.curve),
-            memory_bytes=held_bytes_of(rewriter.memory_bytes),
-            files=self._files,
-        )
+        scale = None if order.curve is None else self._sampled(order).scale(order.curve)
+        with saying_what_would_do(rewriter.side_by_side):
+            yield from in_order(
+                self._live(),
+                self._schema,
+                order,
+                scale,
+                memory_bytes=rewriter.memory_bytes // SHARES,
+                files=self._files,
+            )
 
     def _sampled(self, order: RowOrder) -> SampleBuilder:
         """Some rows of all inputs, deleted ones among them, with the columns of an order alone."""
@@ -278,15 +280,17 @@ class _Rewriting:
         columns = tuple(rewriter.columns[each.place] for each in order.columns)
         schema = pa.schema([self._schema.field(each.place) for each in order.columns])
         reader = replace(self._reader, fields=columns, equality={}, deleted=NO_KEYS, keeps_row_ids=False)
-        sample = SampleBuilder(rows=sum(each.record_count for each in self._task.inputs))
+        rows = sum(each.record_count for each in self._task.inputs)
+        sample = SampleBuilder(columns=len(columns), rows=rows)
         with closing(self._inputs()) as inputs:
             for number, (file, parts) in enumerate(inputs):
                 if not file.record_count:
                     continue
                 plain = replace(file, size_bytes=parts.size_bytes, vectors=(), equality_deletes=())
-                for each in reader.stored(number, plain, parts):
-                    live = reader.live([each])
-                    sample.add(live.files, live.positions, fit(live.rows, schema))
+                with saying_what_would_do(rewriter.side_by_side):
+                    for each in reader.stored(number, plain, parts):
+                        live = reader.live([each])
+                        sample.add(live.files, live.positions, _fit(live.rows, schema, file.path))
         return sample
 
     def _live(self) -> Generator[Piece, None, None]:
@@ -395,6 +399,13 @@ def _allow(task: GroupTask, number: int) -> None:
             f"its {count(len(task.inputs), 'files')} would become more: their rows are in too many partitions "
             f"of spec {task.spec_id} (--rewrite-all moves them all the same)"
         )
+
+
+def _fit(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
+    try:
+        return fit(rows, schema)
+    except MisfitError as error:
+        raise CorruptFile(path, "rows", str(error)) from error
 
 
 def _output(file: FinishedFile[FileMetrics], task: GroupTask) -> OutputFile:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from iceberg_cli.errors import UsageError
-from tests.iceberg.verbs.rewrite_data_files.tables import K, N, RowsTable
+from tests.iceberg.verbs.rewrite_data_files.tables import K, N, RowsTable, column, of, schema
 from tests.iceberg.verbs.rewrite_data_files.test_hazards_files import in_order, of_order, ordered_rows
 from tests.iceberg.verbs.rewrite_data_files.whole_runs import Act, Run, rewrite
 
@@ -223,3 +223,19 @@ def test_a_column_that_has_another_name_by_now_leaves_rows_to_the_next_run(*, lo
         assert run.left == ["f1", "f2", "f3", "f4"]
     else:
         assert run.left == []
+
+
+@pytest.mark.parametrize("kind", ["text that begins alike", "NaN"])
+def test_what_no_bound_tells_apart_is_written_anew_once(kind: str) -> None:
+    """Else each run would find that reads open all files, and write them all again."""
+    drawn = random.Random(1)
+    table = RowsTable(format_version=2, schema=schema(column(1, "n", "double"), column(2, "k", "string")))
+    for number in range(1, 7):
+        numbers = [float("nan") if drawn.random() < 0.5 else drawn.random() for _ in range(600)]
+        words = [f"https://www.example.com/{drawn.random()}" for _ in numbers]
+        table.rows(f"f{number}", [(of(1, "n", pa.float64()), numbers), (K, words)])
+        table.commit(number)
+    by = ["k"] if kind != "NaN" else ["n"]
+    run = ordered(table, sort_by=by, target_size=8192, max_size=16384)
+    assert len(run.outputs) > 3
+    assert ordered(run.table, sort_by=by, target_size=8192, max_size=16384).report is None
