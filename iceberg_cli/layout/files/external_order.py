@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from threading import Lock
 from typing import Any, Final
 
 import numpy as np
@@ -58,7 +59,7 @@ def in_order(
         return
     read, given_bytes = files.read, max(memory_bytes, _LEAST_BYTES)
     row_bytes = max(1, first.nbytes // max(1, first.num_rows))
-    with closing(pieces), tempfile.TemporaryDirectory(prefix="iceberg-cli-") as folder:
+    with closing(source), tempfile.TemporaryDirectory(prefix="iceberg-cli-") as folder:
         settings = {
             "memory_limit": f"{given_bytes >> 20}MiB",
             "temp_directory": folder,
@@ -107,10 +108,17 @@ def _errors_of(duckdb: Any, source: _Source, given_bytes: int) -> Iterator[None]
 
 
 class _Source:
-    """The rows as DuckDB gets them; an error of theirs is kept, for it makes another one of it."""
+    """The rows as DuckDB gets them; an error of theirs is kept, for it makes another one of it.
 
-    def __init__(self, pieces: Iterator[Piece], order: RowOrder, scale: RankScale | None) -> None:
+    A thread of DuckDB reads them, and may still do when it has failed.
+    """
+
+    def __init__(
+        self, pieces: Generator[Piece, None, None], order: RowOrder, scale: RankScale | None
+    ) -> None:
         self._pieces, self._order, self._scale = pieces, order, scale
+        self._reading = Lock()
+        self._is_over = False
         self.error: BaseException | None = None
         self.terms: list[str] = []
 
@@ -118,13 +126,22 @@ class _Source:
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        try:
-            return self._batch(next(self._pieces))
-        except StopIteration:
-            raise
-        except BaseException as error:
-            self.error = error
-            raise
+        with self._reading:
+            if self._is_over:
+                raise StopIteration
+            try:
+                return self._batch(next(self._pieces))
+            except StopIteration:
+                raise
+            except BaseException as error:
+                self.error = error
+                raise
+
+    def close(self) -> None:
+        """Read no more, once what is being read is there."""
+        with self._reading:
+            self._is_over = True
+            self._pieces.close()
 
     def after(self, first: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield first
