@@ -28,14 +28,12 @@ from iceberg_cli.testing.delta_writer import (
     write_vectors,
 )
 
-_COMPACT: Final = DELTA_RS + (
+_ZSTD: Final = DELTA_RS + (
     "from deltalake import WriterProperties; "
-    "t.optimize.compact(target_size=1 << 30, writer_properties=WriterProperties('ZSTD', 3))"
+    "settings = WriterProperties(compression='ZSTD', compression_level=3); "
 )
-_Z_ORDER: Final = DELTA_RS + (
-    "from deltalake import WriterProperties; "
-    "t.optimize.z_order(['n', 'a'], target_size=1 << 30, writer_properties=WriterProperties('ZSTD', 3))"
-)
+_COMPACT: Final = f"{_ZSTD}t.optimize.compact(target_size=1 << 30, writer_properties=settings)"
+_Z_ORDER: Final = f"{_ZSTD}t.optimize.z_order(['n', 'a'], target_size=1 << 30, writer_properties=settings)"
 _CURVED: Final = ("--curve-by", "n,a")
 _KINDS: Final = {
     "n": "long", "k": "string", "a": "double", "b": "integer", "s": "string", "u": "string", "ts": "timestamp_ntz",
