@@ -20,9 +20,7 @@ from iceberg_cli.layout.point_reads import ColumnRanges, Floats, files_opened
 from iceberg_cli.layout.ranks import ranks_of
 from iceberg_cli.layout.rolling import Bools, Ints
 
-_BYTES_WORTH: Final = (
-    0.6  # what a run has to gain that writes all files anew which few reads open as they are
-)
+_BYTES_WORTH: Final = 0.6  # what a run has to gain that writes all files anew though few reads open each
 _MOST_DRAWN: Final = 1 << 15
 _DRAWN_OF_FILE: Final = 64
 _LEAST_DRAWN: Final = 4

@@ -42,7 +42,7 @@ def comparable(values: pa.Array) -> Comparable:
         return np.asarray(as_integers(pa.array(numbers)).to_numpy())
     if types.is_decimal(kind):
         return _unscaled(values, kind.precision)
-    if types.is_string(kind) or types.is_binary(kind) or types.is_fixed_size_binary(kind):
+    if types.is_string(kind) or types.is_binary(kind):
         return np.array([value or b"" for value in values.cast(pa.binary()).to_pylist()], f"S{_PREFIX}")
     if types.is_boolean(kind):
         values = values.cast(pa.int8())
@@ -58,9 +58,8 @@ def _unscaled(values: pa.Array, precision: int) -> Comparable:
     if precision <= _MOST_EXACT_DIGITS:
         return pairs[:, 0].astype(np.int64)
     is_negative = pairs[:, 1] >> np.uint64(63) != 0
-    low, high = np.where(
-        is_negative[:, None], ~pairs, pairs
-    ).T  # a negative number's is one less without its sign
+    # Without its sign a negative number is one less.
+    low, high = np.where(is_negative[:, None], ~pairs, pairs).T
     numbers = high * 2.0**64 + low
     return np.asarray(np.where(is_negative, -numbers - 1, numbers), np.float64)
 

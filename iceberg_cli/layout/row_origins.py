@@ -118,6 +118,7 @@ class RowOriginsBuilder:
     """
 
     input_rows: Sequence[int]
+    _starts: Positions | None = None
     _parts: dict[int, list[Origins]] = field(default_factory=dict)
 
     def add(
@@ -128,10 +129,11 @@ class RowOriginsBuilder:
         output_position: int,  # noqa: ARG002 - rows of an output come in their order
     ) -> None:
         """As `PositionMapBuilder.add`, in any order of inputs."""
-        counts = np.asarray(self.input_rows, np.int64)
-        small = counts.sum() < _MOST_SMALL
-        numbers = _starts(counts)[input_files] + positions
-        origins: Origins = numbers.astype(np.uint32) if small else numbers.astype(np.uint64)
+        if self._starts is None:
+            self._starts = _starts(np.asarray(self.input_rows, np.int64))
+        numbers = self._starts[input_files] + positions
+        is_small = self._starts[-1] + self.input_rows[-1] < _MOST_SMALL
+        origins: Origins = numbers.astype(np.uint32) if is_small else numbers.astype(np.uint64)
         self._parts.setdefault(output_file, []).append(origins)
 
     def build(self) -> RowOrigins:

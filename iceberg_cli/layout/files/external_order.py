@@ -6,7 +6,6 @@ names there, since it does not tell those apart that differ in case alone.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from threading import Lock
@@ -52,6 +51,8 @@ def in_order(
         BackendUnavailable: the folder for temporary files is full. TooLittleMemory: rows are too wide for it.
         UsageError: DuckDB is not installed.
     """
+    import tempfile  # with what it imports it takes longer than most commands have for it
+
     duckdb = sorter()
     source = _Source(pieces, order, scale)
     first = next(source, None)
