@@ -6,7 +6,7 @@ names there, since it does not tell those apart that differ in case alone.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from threading import Lock
 from typing import Any, Final
@@ -17,15 +17,52 @@ import pyarrow as pa
 from iceberg_cli.encoding.arrow import array_of, one_array
 from iceberg_cli.encoding.schema_fit import fit
 from iceberg_cli.errors import TooLittleMemory, unavailable
+from iceberg_cli.layout.files.budget import SHARES, saying_what_would_do
 from iceberg_cli.layout.files.ordering import RowOrder, sorter
 from iceberg_cli.layout.files.partition_writer import NewFiles, Piece, RowsRead
-from iceberg_cli.layout.ranks import RankScale
+from iceberg_cli.layout.ranks import RankScale, SampleBuilder
 from iceberg_cli.layout.row_order import as_integers
+from iceberg_cli.layout.row_origins import RowOriginsBuilder
 from iceberg_cli.plan.text import size
 
 _BATCH_BYTES: Final = 16 << 20  # of rows that come out at once
 _MOST_BATCH_ROWS: Final = 1 << 16
 _LEAST_BYTES: Final = 128 << 20  # with half of it DuckDB finds no room to merge what it sorted
+
+
+def brought_into(
+    order: RowOrder | None,
+    live: Generator[Piece, None, None],
+    sampled: Callable[[RowOrder], SampleBuilder],
+    *,
+    schema: pa.Schema,
+    input_rows: Sequence[int],
+    memory_bytes: int,
+    side_by_side: int,
+    files: NewFiles[Any],
+) -> Generator[Piece, None, None]:
+    """The rows of a group as they are written.
+
+    Args:
+        order: that they are brought into; None: they stay in the one that they are in.
+        live: the rows.
+        sampled: some of them, with the columns of an order alone.
+        schema: of the rows.
+        input_rows: of each input that was read by now, with deleted ones.
+        memory_bytes: of the group.
+        side_by_side: groups that share what memory there is.
+        files: which are written of the rows.
+
+    Raises:
+        BackendUnavailable, TooLittleMemory, UsageError: see `in_order`.
+    """
+    if order is None:
+        yield from live
+        return
+    files.positions = RowOriginsBuilder(input_rows)
+    scale = None if order.curve is None else sampled(order).scale(order.curve)
+    with saying_what_would_do(side_by_side):
+        yield from in_order(live, schema, order, scale, memory_bytes=memory_bytes // SHARES, files=files)
 
 
 def in_order(

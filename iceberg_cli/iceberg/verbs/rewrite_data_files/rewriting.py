@@ -56,7 +56,7 @@ from iceberg_cli.iceberg.spec.types.schema import (
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import GroupTask, OutputFile, RewrittenGroup
 from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import check_identities, values_of
 from iceberg_cli.layout.files.budget import SHARES, WAITING, held_bytes_of, saying_what_would_do
-from iceberg_cli.layout.files.external_order import in_order
+from iceberg_cli.layout.files.external_order import brought_into
 from iceberg_cli.layout.files.inputs import inputs_ahead
 from iceberg_cli.layout.files.ordering import RowOrder
 from iceberg_cli.layout.files.partition_writer import (
@@ -68,7 +68,6 @@ from iceberg_cli.layout.files.partition_writer import (
 )
 from iceberg_cli.layout.ranks import SampleBuilder
 from iceberg_cli.layout.row_order import OrderedColumn
-from iceberg_cli.layout.row_origins import RowOriginsBuilder
 from iceberg_cli.operation.groups.creator import Creator
 from iceberg_cli.plan.text import count
 
@@ -258,21 +257,16 @@ class _Rewriting:
 
     def _pieces(self) -> Generator[Piece, None, None]:
         """The live rows of all inputs, in the order in which they are written."""
-        order, rewriter = self._rewriter.row_order, self._rewriter
-        if order is None:
-            yield from self._live()
-            return
-        self._files.positions = RowOriginsBuilder(self._input_rows)
-        scale = None if order.curve is None else self._sampled(order).scale(order.curve)
-        with saying_what_would_do(rewriter.side_by_side):
-            yield from in_order(
-                self._live(),
-                self._schema,
-                order,
-                scale,
-                memory_bytes=rewriter.memory_bytes // SHARES,
-                files=self._files,
-            )
+        return brought_into(
+            self._rewriter.row_order,
+            self._live(),
+            self._sampled,
+            schema=self._schema,
+            input_rows=self._input_rows,
+            memory_bytes=self._rewriter.memory_bytes,
+            side_by_side=self._rewriter.side_by_side,
+            files=self._files,
+        )
 
     def _sampled(self, order: RowOrder) -> SampleBuilder:
         """Some rows of all inputs, deleted ones among them, with the columns of an order alone."""
