@@ -52,17 +52,15 @@ class OrderSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderChoice:
-    """Which of n files are brought into an order together, and how many files a point read on each column opens.
+class OrderForecast:
+    """How many files a point read on each column opens, and how many there are.
 
     Args:
-        chosen: of them.
         before: of each column, as files are.
         after: as they are expected to be.
         files_after: how many there are then.
     """
 
-    chosen: Bools
     before: tuple[float, ...]
     after: tuple[float, ...]
     files_after: int
@@ -70,24 +68,25 @@ class OrderChoice:
 
 def choose_for_order(
     ranges: Sequence[ColumnRanges], rows: Ints, expected_bytes: Ints, settings: OrderSettings
-) -> OrderChoice:
-    """Which files of a partition are brought into an order.
+) -> Bools:
+    """Which files of a partition are brought into an order together.
 
     Args:
         ranges: of each column, of n files.
         rows: n numbers of rows.
         expected_bytes: n sizes, as their rows will take when they are written anew.
         settings: what is chosen by.
+
+    Returns:
+        Of n files whether each is.
     """
     if not _may_gain(ranges, rows, expected_bytes, settings):
-        opened = tuple(files_opened(each, rows) for each in ranges)
-        none = np.zeros(len(rows), np.bool_)
-        return OrderChoice(chosen=none, before=opened, after=opened, files_after=len(rows))
+        return np.zeros(len(rows), np.bool_)
     drawn = _Drawn(ranges, rows, expected_bytes, settings)
     number, now = 0, drawn.opened(drawn.first(0))
     while (further := drawn.further(number, now)) is not None:
         number, now = further
-    return drawn.expected(drawn.first(number))
+    return drawn.first(number)
 
 
 def _may_gain(
@@ -106,8 +105,8 @@ def _may_gain(
 
 def expected_of(
     ranges: Sequence[ColumnRanges], rows: Ints, expected_bytes: Ints, settings: OrderSettings, chosen: Bools
-) -> OrderChoice:
-    """As `choose_for_order`, for files that are chosen."""
+) -> OrderForecast:
+    """What is expected where some files of a partition are brought into an order; see `choose_for_order`."""
     return _Drawn(ranges, rows, expected_bytes, settings).expected(chosen)
 
 
@@ -160,11 +159,10 @@ class _Drawn:
         found[self._by_reads[:number]] = True
         return found
 
-    def expected(self, chosen: Bools) -> OrderChoice:
+    def expected(self, chosen: Bools) -> OrderForecast:
         """What is expected of files."""
         before, after = self.opened(self.first(0)), self.opened(chosen)
-        return OrderChoice(
-            chosen=chosen,
+        return OrderForecast(
             before=tuple(before.tolist()),
             after=tuple(after.tolist()),
             files_after=self._files(chosen),

@@ -127,6 +127,7 @@ def bits_of(rows: pa.Table) -> list[tuple[Any, ...]]:
     return [tuple(str(text(value)) for value in row.values()) for row in rows.to_pylist()]
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("nulls_first", [False, True])
 @pytest.mark.parametrize(

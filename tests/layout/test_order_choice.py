@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from iceberg_cli.layout.curves import Curve
-from iceberg_cli.layout.order_choice import OrderChoice, OrderSettings, choose_for_order
+from iceberg_cli.layout.order_choice import OrderSettings, choose_for_order, expected_of
 from iceberg_cli.layout.point_reads import ColumnRanges, column_ranges, files_opened
 from iceberg_cli.layout.ranks import RankScale
 
@@ -56,7 +57,27 @@ def files_of(columns: Columns, starts: npt.NDArray[np.int64] | None = None) -> l
     ]
 
 
-def chosen(files: Sequence[ColumnRanges], curve: Curve | None, **settings: float | bool) -> OrderChoice:
+class Choice(NamedTuple):
+    """What is chosen, and what is expected of it."""
+
+    chosen: npt.NDArray[np.bool_]
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+    files_after: int
+
+
+def choice_of(
+    files: Sequence[ColumnRanges],
+    rows: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    settings: OrderSettings,
+) -> Choice:
+    mask = choose_for_order(files, rows, sizes, settings)
+    forecast = expected_of(files, rows, sizes, settings, mask)
+    return Choice(mask, forecast.before, forecast.after, forecast.files_after)
+
+
+def chosen(files: Sequence[ColumnRanges], curve: Curve | None, **settings: float | bool) -> Choice:
     number = len(files[0].lower)
     by = OrderSettings(
         curve=curve,
@@ -66,7 +87,7 @@ def chosen(files: Sequence[ColumnRanges], curve: Curve | None, **settings: float
         most_bytes=1 << 60,
         whole=bool(settings.get("whole", False)),
     )
-    return choose_for_order(files, np.full(number, FILE_ROWS), np.full(number, 1000), by)
+    return choice_of(files, np.full(number, FILE_ROWS), np.full(number, 1000), by)
 
 
 def opened(files: Sequence[ColumnRanges]) -> list[float]:
@@ -77,6 +98,7 @@ KINDS = ["uniform", "skewed", "correlated", "few values"]
 CURVES_AND_SORT: list[Curve | None] = [None, "z-order", "hilbert"]
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("number", [8, 40, 200])
 @pytest.mark.parametrize("curve", CURVES_AND_SORT)
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,7 +123,7 @@ def test_files_in_order_that_are_not_equal_stay(curve: Curve | None) -> None:
         by = OrderSettings(
             curve=curve, min_gain=0.1, target_bytes=1000, max_bytes=1 << 20, most_bytes=1 << 60, whole=False
         )
-        assert not choose_for_order(files, counts, np.full(number, 1000), by).chosen.any(), (seed, number)
+        assert not choice_of(files, counts, np.full(number, 1000), by).chosen.any(), (seed, number)
 
 
 @pytest.mark.parametrize("curve", CURVES_AND_SORT)
@@ -161,7 +183,7 @@ def test_large_files_are_cut_and_reads_then_open_a_smaller_part_of_them() -> Non
     by = OrderSettings(
         curve="hilbert", min_gain=0.1, target_bytes=250, max_bytes=450, most_bytes=1 << 60, whole=False
     )
-    found = choose_for_order(files, np.full(6, FILE_ROWS), np.full(6, 1000), by)
+    found = choice_of(files, np.full(6, FILE_ROWS), np.full(6, 1000), by)
     assert (found.chosen.all(), found.files_after) == (True, 24)
     assert found.after[0] / 24 < 0.4 * found.before[0] / 6
 
@@ -173,7 +195,7 @@ def test_files_of_a_good_size_are_not_cut_for_an_order() -> None:
         by = OrderSettings(
             curve=None, min_gain=0.1, target_bytes=1000, max_bytes=1800, most_bytes=1 << 60, whole=False
         )
-        assert choose_for_order(files, np.full(2, FILE_ROWS), np.full(2, size), by).chosen.any() == cut
+        assert choice_of(files, np.full(2, FILE_ROWS), np.full(2, size), by).chosen.any() == cut
 
 
 def test_more_than_a_group_holds_is_sorted_in_two_runs() -> None:
@@ -185,7 +207,7 @@ def test_more_than_a_group_holds_is_sorted_in_two_runs() -> None:
         by = OrderSettings(
             curve=None, min_gain=0.1, target_bytes=1000, max_bytes=1800, most_bytes=6000, whole=False
         )
-        found = choose_for_order(files, np.full(60, FILE_ROWS), np.full(60, 1000), by)
+        found = choice_of(files, np.full(60, FILE_ROWS), np.full(60, 1000), by)
         opened_by_run.append(round(found.before[0]))
         if not found.chosen.any():
             break

@@ -151,7 +151,7 @@ class OrderPlan:
         rows, size_bytes = self._live()
         for own in self._partitions():
             ranges = [each.take(own) for each in self.ranges]
-            found[own] = choose_for_order(ranges, rows[own], size_bytes[own], self.settings).chosen
+            found[own] = choose_for_order(ranges, rows[own], size_bytes[own], self.settings)
         return found
 
     def reads(self, chosen: Bools) -> tuple[ColumnReads, ...]:
