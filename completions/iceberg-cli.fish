@@ -103,7 +103,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -s o -l output -r -F -d 'Save
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l exit-code -d 'Exit 3 if something is due.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l files -d 'Show each file that goes or is rewritten, with its size and the reason; as JSON, a line for each before the document\'s.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l report -x -d 'Write the result as one page too, with charts and without network; an existing one is replaced.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l strategy -x -d 'Keep rows as they are, sort them, or lay them along a curve; default: by what names columns, else bin-pack.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l strategy -x -d 'Keep rows as they are, sort them, or lay them along a curve, by columns that you or the table name.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l sort-by -x -d 'Sort by these partition fields; default: all fields of the spec, in its order.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l curve-by -x -d 'The 2 to 9 columns of the curve, which readers filter by: that of --strategy z-order, else of hilbert.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l min-gain -x -d 'Bring rows into an order where reads of one value open fewer files by this part; default: 0.1.'
@@ -400,7 +400,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at assign-row-ids' -l help-all -d 'Sho
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a rewrite-data-files -d 'Write the rows of small files, and of files with many deleted rows, to few files without deletes'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files 0' -a '(__iceberg_cli_places tables)'
-complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l strategy -x -d 'Keep rows as they are, sort them, or lay them along a curve; default: by what names columns, else bin-pack.'
+complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l strategy -x -d 'Keep rows as they are, sort them, or lay them along a curve, by columns that you or the table name.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l sort-by -x -d 'Sort rows by columns, as FIELD:desc:nulls-last; with --strategy sort on Iceberg default: the table\'s order.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l curve-by -x -d 'The 2 to 9 columns of the curve, which readers filter by: that of --strategy z-order, else of hilbert.'
 complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l min-gain -x -d 'Bring rows into an order where reads of one value open fewer files by this part; default: 0.1.'

@@ -23,9 +23,11 @@ from iceberg_cli.layout.rolling import Bools, Ints
 _BYTES_WORTH: Final = 0.6  # what a run has to gain that writes all files anew though few reads open each
 _MOST_DRAWN: Final = 1 << 15
 _DRAWN_OF_FILE: Final = 64
+_DRAWN_OF_SMALL_FILE: Final = 16
 _LEAST_DRAWN: Final = 4
 _SEED: Final = 0x1CEB
 _OPENED_AT_LEAST: Final = 0.9  # drawn points are a little off
+_DROPS: Final = 4
 _WEIGHT: Final = 0.5  # of a column that rows are sorted by, of that of the one before it
 
 
@@ -119,7 +121,8 @@ class _Drawn:
         self._settings, self._ranges, self._rows = settings, ranges, rows
         each = min(_DRAWN_OF_FILE, max(_LEAST_DRAWN, _MOST_DRAWN // len(rows)))
         share = rows * (each * len(rows) / max(1, rows.sum()))
-        counts = np.maximum(1, np.rint(share)).astype(np.int64)
+        # Of a small file some, too: one row alone would say that the file is of one value.
+        counts = np.maximum(min(each, _DRAWN_OF_SMALL_FILE), np.rint(share)).astype(np.int64)
         self._file = np.repeat(np.arange(len(rows)), counts)
         self._row_of_drawn = (rows / counts)[self._file]
         random = np.random.default_rng(_SEED)
@@ -139,6 +142,8 @@ class _Drawn:
         self._weights = weights / weights.sum() if varies.any() else np.full(len(ranges), 1 / len(ranges))
         coverage = np.stack([self._coverage(place) for place in range(len(ranges))], axis=1) @ self._weights
         self._by_reads = np.argsort(-coverage, kind="stable")
+        drops = -np.diff(coverage[self._by_reads])
+        self._before_drops = np.sort(np.argsort(-drops, kind="stable")[:_DROPS] + 1)
         self._bytes = expected_bytes
         is_large = expected_bytes > settings.max_bytes
         own_target = np.where(is_large, 0, expected_bytes)
@@ -266,7 +271,10 @@ class _Drawn:
         return None if best[1] == number else best[1:]
 
     def _numbers(self, chosen: int) -> list[int]:
-        """Numbers of files that are looked at: each half as many again as the one before it."""
+        """Numbers of files that are looked at: each half as many again as the one before it, and where files change.
+
+        Those that came since the others were brought into an order are opened by many more reads than these.
+        """
         last = len(self._rows)
         if self._settings.whole:
             return [last] if chosen < last else []
@@ -274,4 +282,5 @@ class _Drawn:
         while number < last:
             found.append(number)
             number += max(1, number // 2)
-        return [*found, last] if chosen < last and last > 1 else found
+        found += [each for each in self._before_drops.tolist() if each >= max(2, chosen + 1)]
+        return sorted({*found, last}) if chosen < last and last > 1 else found

@@ -5,6 +5,7 @@ The points are drawn from the files' own rows, as if these lay evenly between th
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,10 +16,17 @@ import pyarrow.compute as pc
 
 from iceberg_cli.layout.ranks import comparable
 from iceberg_cli.layout.rolling import Bools, Ints
+from iceberg_cli.plan.column_reads import ColumnReads, TableReads
 
 Floats = npt.NDArray[np.float64]
 
 _POINTS: Final = 1 << 10
+MOST_COLUMNS: Final = 32  # of a table of which all are looked at
+MOST_FILES: Final = 100_000  # likewise
+TOO_MANY_FILES: Final = (
+    f"not told of more than {MOST_FILES:,} files; `rewrite-data-files --curve-by` plans for any number"
+)
+_MOST_PARTITIONS: Final = 200  # of a table of which all columns are looked at
 _GOLDEN: Final = (5**0.5 - 1) / 2  # multiples of it lie evenly between whole numbers
 _BYTES: Final = 8  # of text, after what all of it begins with
 _SURROGATES: Final = range(0xD800, 0xE000)
@@ -141,3 +149,53 @@ def files_opened(ranges: ColumnRanges, rows: Ints) -> float:
     begun = np.searchsorted(np.sort(ranges.lower[known]), points, side="right")
     ended = np.searchsorted(np.sort(ranges.upper[known]), points)
     return float(np.mean(begun - ended) + others)
+
+
+def column_reads(
+    names: Sequence[str], ranges: Sequence[ColumnRanges], rows: Ints, partition: Ints
+) -> tuple[ColumnReads, ...]:
+    """What reads of one value of columns open, each of the files of one partition.
+
+    Args:
+        names: of the columns.
+        ranges: of each of them, of n files.
+        rows: n numbers of rows.
+        partition: n codes.
+    """
+    opened, files, whole = np.zeros(len(names)), 0.0, 0
+    for own in places_by_partition(partition):
+        weight = int(rows[own].sum())
+        opened += weight * np.array([files_opened(each.take(own), rows[own]) for each in ranges])
+        files += weight * len(own)
+        whole += weight
+    means = np.round(opened / max(1, whole), 2).tolist()
+    number = round(files / max(1, whole), 2)
+    return tuple(ColumnReads(name, mean, number) for name, mean in zip(names, means, strict=True))
+
+
+def table_reads(columns: Mapping[str, ColumnRanges], rows: Ints, partition: Ints) -> TableReads:
+    """What reads of one value open of a table's n files, as far as bounds tell, and of its larger partitions alone.
+
+    Args:
+        columns: of each its ranges; those without any are left out.
+        rows: n numbers of rows.
+        partition: n codes.
+    """
+    found = {name: own for name, own in columns.items() if own.is_known.any()}
+    codes, places = np.unique(partition, return_inverse=True)
+    note = ""
+    if len(codes) > _MOST_PARTITIONS:
+        sums = np.bincount(places, rows, len(codes))
+        largest = np.argsort(-sums, kind="stable")[:_MOST_PARTITIONS]
+        own = np.flatnonzero(np.isin(places, largest))
+        found = {name: each.take(own) for name, each in found.items()}
+        rows, places = rows[own], places[own]
+        note = f"of the {_MOST_PARTITIONS:,} partitions with most rows, of {len(codes):,}"
+    return TableReads(column_reads([*found], [*found.values()], rows, places), note)
+
+
+def places_by_partition(partition: Ints) -> Iterator[Ints]:
+    """The places of the files of each partition, by n codes of these."""
+    places = np.argsort(partition, kind="stable")
+    ends = np.flatnonzero(np.diff(partition[places])) + 1
+    yield from np.split(places, ends) if len(places) else ()

@@ -14,6 +14,7 @@ from iceberg_cli.plan.where import Where
 
 VERB_NAME: Final = "rewrite-data-files"
 CURVED: Final = ("z-order", "hilbert")
+DECLARED: Final = "declared"  # what the table itself asks for
 _MOST_CURVED: Final = 9
 
 
@@ -22,8 +23,8 @@ class CompactionPolicy(Policy):
     """The options that both formats have; None where the table's property or a default decides."""
 
     strategy: str | None = option(
-        Choice(("bin-pack", "sort", "z-order", "hilbert")),
-        "Keep rows as they are, sort them, or lay them along a curve; default: by what names columns, else bin-pack.",
+        Choice(("bin-pack", "sort", *CURVED, DECLARED)),
+        "Keep rows as they are, sort them, or lay them along a curve, by columns that you or the table name.",
     )
     sort_by: Sequence[str] = option(
         Several(Text("FIELD")),

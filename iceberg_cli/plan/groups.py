@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.strict_json import check_shape
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.plan.column_reads import ReadsBeforeAndAfter
 
 GROUPS_SCHEMA: Final = pa.schema(
     [
@@ -66,24 +67,6 @@ class FreedLater(NamedTuple):
         return {"bytes": self.size_bytes, "after": self.after, "held_by": list(self.held_by)}
 
 
-class ColumnReads(NamedTuple):
-    """How many files of its partition a read of one value of a column opens, on average over the rows of the table.
-
-    Args:
-        column: its name.
-        opened_before: as files are.
-        opened_after: as they are expected to be.
-        files_before: that the partition has.
-        files_after: that it is expected to have.
-    """
-
-    column: str
-    opened_before: float
-    opened_after: float
-    files_before: float
-    files_after: float
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Groups:
     """Groups of files, each rewritten whole or not at all.
@@ -108,7 +91,7 @@ class Groups:
     comes_back: tuple[FreedLater, ...] = ()
     broken: tuple[tuple[str, str], ...] = ()
     expected_duration_ms: int | None = None
-    reads: tuple[ColumnReads, ...] = ()
+    reads: tuple[ReadsBeforeAndAfter, ...] = ()
 
     def __len__(self) -> int:
         """The number of groups."""
@@ -186,7 +169,7 @@ class Groups:
             "expected_duration_ms": self.expected_duration_ms,
             "comes_back": [each.to_json() for each in self.comes_back],
             "broken": [{"partition": partition, "reason": reason} for partition, reason in self.broken],
-            **({"reads": [each._asdict() for each in self.reads]} if self.reads else {}),
+            **({"reads": [each.to_json() for each in self.reads]} if self.reads else {}),
             "base": dict(self.base),
             "inputs": {"digest": self.digest, "file": inputs_file},
         }
@@ -240,5 +223,5 @@ class Groups:
                 for each in value["comes_back"]
             ),
             broken=tuple((each["partition"], each["reason"]) for each in value["broken"]),
-            reads=tuple(ColumnReads(**{name: each[name] for name in ColumnReads._fields}) for each in reads),
+            reads=tuple(ReadsBeforeAndAfter(**{name: each[name] for name in _READS_SHAPE}) for each in reads),
         )

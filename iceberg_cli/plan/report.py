@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from iceberg_cli.errors import CorruptFile, DeletesFailed
+from iceberg_cli.plan.column_reads import ReadsBeforeAndAfter
 from iceberg_cli.plan.display import Shown
 from iceberg_cli.plan.text import count, end_of, iso, size
 
@@ -101,6 +102,9 @@ class Report(Shown):
     commits: tuple[Mapping[str, Any], ...] = ()
     failed_groups: tuple[Mapping[str, str | None], ...] = ()
     verified: bool | None = None  # whether all rows that it wrote were compared; None: it writes none
+    reads: tuple[
+        ReadsBeforeAndAfter, ...
+    ] = ()  # what those of one value open, where it brought rows into an order
     kept_again: int = 0  # removals that are reachable by now, from this table or one in a folder below
     notes: tuple[str, ...] = ()
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
@@ -152,6 +156,7 @@ class Report(Shown):
             ],
             "failed_groups": [dict(each) for each in self.failed_groups],
             "verified": self.verified,
+            **({"reads": [each.to_json() for each in self.reads]} if self.reads else {}),
         }
 
     def to_json(self, table: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from iceberg_cli.cli.render.inspection import show_findings, show_preflight, show_rows
+from iceberg_cli.cli.render.inspection import ReadRows, show_findings, show_preflight, show_rows
 from iceberg_cli.cli.render.plan import show_plan, show_survey
 from iceberg_cli.cli.render.report import show_report
 from iceberg_cli.cli.render.screen import Screen
@@ -221,7 +221,8 @@ def _rows(screen: Screen, number: int) -> None:
         }
         for index in range(min(number, 50))
     ]
-    show_rows(screen, columns, rows, location="s3://lake/t", total=min(number, 50), more=number > 50)
+    shown = ReadRows(columns, rows, total=min(number, 50), more=number > 50, head={})
+    show_rows(screen, shown, location="s3://lake/t")
 
 
 def _findings(screen: Screen, number: int) -> None:

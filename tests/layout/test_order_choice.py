@@ -248,3 +248,53 @@ def test_files_without_bounds_are_worth_it() -> None:
     found = chosen([column_ranges(none, none, np.zeros(6, np.bool_))], None)
     assert (found.chosen.all(), found.before) == (True, (6.0,))
     assert found.after[0] == pytest.approx(1, abs=0.05)
+
+
+GB = 1 << 30
+
+
+@pytest.mark.parametrize("target", [GB, GB // 8], ids=["1GiB", "128MiB"])
+@pytest.mark.parametrize("files", [8, 100])
+@pytest.mark.parametrize("new", ["spread", "later"])
+def test_a_gigabyte_that_comes_to_forty_is_brought_into_order_alone(
+    new: str, files: int, target: int
+) -> None:
+    """Z6: Delta Spark writes 41 GB anew. What reads open then is within a sixth of what they open after that."""
+    number = 40 * GB // target
+    rows = 200_000
+    old, others = drawn_rows("even", rows), drawn_rows("even", rows // 40, seed=1)
+    if new == "later":
+        others = [10**9 + others[0] // 40, others[1]]
+    clustered = in_order(old, "hilbert")
+    whole = [np.concatenate(pair) for pair in zip(clustered, others, strict=True)]
+    starts = np.concatenate([cuts(rows, number), rows + cuts(rows // 40, files)])
+    counts = np.diff(np.append(starts, len(whole[0])))
+    sizes = np.concatenate([np.full(number, target), np.full(files, GB // files)])
+    settings = OrderSettings(
+        curve="hilbert",
+        min_gain=0.1,
+        target_bytes=target,
+        max_bytes=target * 9 // 5,
+        most_bytes=100 * GB,
+        whole=False,
+    )
+    found = choice_of(files_of(whole, starts), counts, sizes, settings)
+    pays = new == "spread" or target == GB or files > 8  # else it gains less than a tenth
+    assert not found.chosen[:number].any()
+    assert found.chosen[number:].all() == pays
+    if not pays:
+        return
+    moved = in_order(others, "hilbert")
+    after = [np.concatenate(pair) for pair in zip(clustered, moved, strict=True)]
+    starts = np.concatenate([cuts(rows, number), rows + cuts(rows // 40, GB // target)])
+    full = in_order(whole, "hilbert")
+    ends = cuts(len(full[0]), number + GB // target)
+    for place in range(2):
+        own = files_of(after, starts)[place], np.diff(np.append(starts, len(full[0])))
+        best = files_of(full, ends)[place], np.diff(np.append(ends, len(full[0])))
+        assert files_opened(*own) < 7 / 6 * files_opened(*best)
+
+
+def cuts(rows: int, files: int) -> npt.NDArray[np.int64]:
+    """Where each of so many files of equal sizes starts."""
+    return np.arange(files) * rows // files

@@ -9,13 +9,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from iceberg_cli.layout.point_reads import ColumnRanges, column_ranges, cut_alike, files_opened
+from iceberg_cli.layout.point_reads import (
+    ColumnRanges,
+    column_ranges,
+    column_reads,
+    cut_alike,
+    files_opened,
+    table_reads,
+)
 
 
 def ranges(
     lower: list[Any], upper: list[Any], kind: pa.DataType, null: list[bool] | None = None
 ) -> ColumnRanges:
-    is_null = np.array([False] * len(lower) if null is None else null)
+    is_null = np.array([False] * len(lower) if null is None else null, np.bool_)
     return column_ranges(pa.array(lower, kind), pa.array(upper, kind), is_null)
 
 
@@ -94,3 +101,27 @@ def test_values_that_begin_alike_are_told_apart_by_no_bound(
 
 def test_one_value_in_all_files_is_in_each() -> None:
     assert files_opened(ranges(["x"] * 3, ["x"] * 3, pa.string()), np.full(3, 9)) == 3
+
+
+def test_reads_are_those_of_their_partition_and_as_many_as_it_has_rows() -> None:
+    """60 rows in three files of one range, 20 in two that follow each other: (3 * 60 + 1 * 20) / 80 are opened."""
+    found = ranges([0, 0, 0, 0, 10], [9, 9, 9, 9, 19], pa.int64())
+    (read,) = column_reads(["n"], [found], np.array([20, 20, 20, 10, 10]), np.array([7, 7, 7, 2, 2]))
+    assert (read.column, read.opened, read.files) == ("n", 2.5, 2.75)
+    assert column_reads(["n"], [ranges([], [], pa.int64())], np.zeros(0, int), np.zeros(0, int)) == (
+        ("n", 0, 0),
+    )
+
+
+def test_of_very_many_partitions_those_with_most_rows_are_looked_at() -> None:
+    """300 partitions: of 200 with most rows each read opens both files, of the others one of two."""
+    partition = np.repeat(np.arange(300), 2)
+    is_large = partition >= 100
+    lower = np.where(is_large, 0, np.arange(600) % 2 * 10)
+    known = ranges(lower.tolist(), (lower + 9).tolist(), pa.int64())
+    unknown = ranges([None] * 600, [None] * 600, pa.int64())
+    found = table_reads({"n": known, "k": unknown}, np.where(is_large, 5, 4), partition)
+    assert found.columns == (("n", 2, 2),)
+    assert found.note == "of the 200 partitions with most rows, of 300"
+    fewer = partition >= 150
+    assert table_reads({"n": known.take(np.flatnonzero(fewer))}, np.full(300, 5), partition[fewer]).note == ""

@@ -28,14 +28,7 @@ def show(run: Run, shown: Inspector, what: str, *, limit: int | None) -> None:
     rows = read_rows(shown, what, limit=limit, verbose=run.verbose)
     run.progress.close()
     with run.paging():
-        show_rows(
-            run.out,
-            rows.columns,
-            rows.lines,
-            location=shown.location,
-            total=rows.total,
-            more=rows.more,
-        )
+        show_rows(run.out, rows, location=shown.location)
 
 
 def print_document(run: Run, shown: Inspector, what: str, *, limit: int | None) -> None:

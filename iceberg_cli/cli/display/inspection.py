@@ -40,9 +40,7 @@ def _show(surface: Surface, inspection: Inspection) -> None:
         show_summary(surface, inspector.summary_text(inspection.to_json()), folder=folder)
         return
     rows = read_rows(inspector, what, limit=inspection.limit)
-    show_rows(
-        surface, rows.columns, rows.lines, location=inspector.location, total=rows.total, more=rows.more
-    )
+    show_rows(surface, rows, location=inspector.location)
 
 
 def _as_of_ms(inspection: Inspection) -> int:

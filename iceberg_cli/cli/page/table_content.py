@@ -70,6 +70,8 @@ class TableContent:
         partitions: those with most deletes, the first ones first.
         partition_count: of all.
         with_deletes: how many partitions have deletes.
+        reads: how many files reads of one value open, by column.
+        reads_note: what these do not tell.
         expiry: the plan of expire-snapshots, where one was made.
         warnings: what could not be read, and so is not on the page.
     """
@@ -82,6 +84,8 @@ class TableContent:
     partitions: Sequence[PartitionDeletes] = ()
     partition_count: int = 0
     with_deletes: int = 0
+    reads: Sequence[Row] = ()
+    reads_note: str = ""
     expiry: Plan | None = None
     warnings: Sequence[str] = ()
 
@@ -125,6 +129,7 @@ def read_content(
         0,
         0,
     )
+    head = reader.part("reads by column", lambda: reader.rows("files").inspector.head("files")) or {}
     states = "snapshots" if "snapshots" in inspected else "history"
     expiry = next((plan for plan in plans if place_of(table.format, plan.verb).removes), None)
     return TableContent(
@@ -136,6 +141,8 @@ def read_content(
         partitions=partitions,
         partition_count=count,
         with_deletes=with_deletes,
+        reads=head.get("reads", ()),
+        reads_note=head.get("reads_note", ""),
         expiry=expiry or _expiry(table, as_of_ms=as_of_ms),
         warnings=list(dict.fromkeys(reader.warnings)),
     )

@@ -148,6 +148,8 @@ def table_page(
         partitions=content.partitions,
         partition_count=content.partition_count,
         with_deletes=content.with_deletes,
+        reads=content.reads,
+        reads_note=content.reads_note,
         warnings=content.warnings,
     )
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from iceberg_cli.cli.render.layout import GAP
-from iceberg_cli.plan.inspection import HEADLINE, Column, Lines, Part, Row
+from iceberg_cli.plan.inspection import HEADLINE, NAME, NUMBER, Column, Lines, Part, Row
 from iceberg_cli.plan.text import count, listed
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from iceberg_cli.formats import Inspector
 
 _SHOWN_ROWS: Final = 50
+_ABOUT_ALL: Final = ("reads", "reads_note")  # fields of a document that are about all rows
 _SHOWN: Final = 5  # findings of each rule, unless --verbose
 _SEVERITIES: Final = {"blocking": "bold red", "error": "bold red", "warning": "yellow", "info": ""}
 
@@ -38,55 +39,69 @@ class ReadRows(NamedTuple):
         lines: of the rows that are shown.
         total: how many rows these are.
         more: whether there are others that nobody has set a limit for.
+        head: the fields of the document beside them.
     """
 
     columns: Sequence[Column]
     lines: Sequence[Row]
     total: int
     more: bool
+    head: Mapping[str, Any]
 
 
 def read_rows(inspector: Inspector, what: str, *, limit: int | None, verbose: bool = False) -> ReadRows:
     """Read rows to show them; without a limit, and unless `verbose`, not more than fit a few screens."""
     most_rows = limit if limit is not None or verbose else _SHOWN_ROWS
     more = False
+    head: Mapping[str, Any] = {}
     if inspector.streams(what):
         head = inspector.head(what)
+        beside = {name: value for name, value in head.items() if name not in _ABOUT_ALL}
         parts = inspector.lines(what, limit=None if most_rows is None else most_rows + 1)
-        rows = [head | json.loads(line) for part in parts for line in part.to_pylist()]
+        rows = [beside | json.loads(line) for part in parts for line in part.to_pylist()]
     else:
         rows = inspector.rows(what, limit=None if most_rows is None else most_rows + 1)
     if most_rows is not None and len(rows) > most_rows:
         more = limit is None
         rows = rows[-most_rows:] if inspector.newest_last(what) else rows[:most_rows]
     columns, lines = inspector.text_of(what, rows)
-    return ReadRows(columns, lines, len(rows), more)
+    return ReadRows(columns, lines, len(rows), more, head)
 
 
-def show_rows(
-    screen: Surface,
-    columns: Sequence[Column],
-    rows: Sequence[Row],
-    *,
-    location: str,
-    total: int,
-    more: bool,
-) -> None:
-    """Print rows as one table.
+def show_rows(screen: Surface, rows: ReadRows, *, location: str) -> None:
+    """Print rows as one table, and what reads open of the files where these are the rows.
 
     Args:
         screen: where to.
-        columns: of the rows.
-        rows: as in the JSON document.
+        rows: as `read_rows` gives them.
         location: of the table; paths below it are shown relative to it.
-        total: how many rows the JSON document has, of which one may be several here.
-        more: whether rows were left out.
     """
-    if rows:
-        screen.grid(columns, rows, folder=location.rstrip("/") + "/")
+    if rows.lines:
+        screen.grid(rows.columns, rows.lines, folder=location.rstrip("/") + "/")
         screen.gap()
-    hint = "; there are more: --limit N, --verbose or --output FILE" if more else ""
-    screen.line(f"({count(total, 'rows')}{hint})")
+    hint = "; there are more: --limit N, --verbose or --output FILE" if rows.more else ""
+    screen.line(f"({count(rows.total, 'rows')}{hint})")
+    if rows.head.get("reads"):
+        screen.gap()
+        screen.line("A read of one value opens, of the files of its partition:")
+        screen.grid(_READS, rows.head["reads"])
+    if rows.head.get("reads_note"):
+        screen.line(f"Files that reads of one value open: {rows.head['reads_note']}.")
+
+
+def _opened(row: Row) -> str:
+    """Of the files those that a read opens, as a bar."""
+    filled = round(_BAR * min(1.0, row["opened"] / row["files"])) if row["files"] else 0
+    return f"{'#' * filled}{'.' * (_BAR - filled)}"
+
+
+_BAR: Final = 20
+_READS: Final = (
+    Column("column", "column", NAME),
+    Column("opened", lambda row: f"{row['opened']:,.1f}", NUMBER),
+    Column("of files", lambda row: f"{row['files']:,.1f}", NUMBER),
+    Column("", _opened),
+)
 
 
 def show_findings(screen: Surface, document: Mapping[str, Any], *, deep_reads: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from iceberg_cli.cli.render.kinds import KIND_NAMES
 from iceberg_cli.cli.render.layout import GAP
+from iceberg_cli.cli.render.rewrite import reads_text
 from iceberg_cli.plan.inspection import ID, NUMBER, PATH, SIZE, TEXT
 from iceberg_cli.plan.report import TAGGED_FILES
 from iceberg_cli.plan.text import age, count, moment, size
@@ -53,6 +54,7 @@ def show_report(screen: Surface, report: Report, table: str) -> None:
     facts: list[tuple[str, object, str]] = [
         (*_count_of(name, number),) for name, number in report.counts.items() if number
     ]
+    facts += [(f"reads by {each.column}", reads_text(each), TEXT) for each in report.reads]
     if facts:
         screen.gap()
         screen.facts(facts)

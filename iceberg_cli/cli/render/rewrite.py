@@ -9,7 +9,8 @@ from iceberg_cli.plan.text import age, count, listed, size
 
 if TYPE_CHECKING:
     from iceberg_cli.cli.render.surface import Surface
-    from iceberg_cli.plan.groups import ColumnReads, FreedLater, Groups
+    from iceberg_cli.plan.column_reads import ReadsBeforeAndAfter
+    from iceberg_cli.plan.groups import FreedLater, Groups
 
 _SHOWN_PARTITIONS: Final = 30
 _REASONS: Final = {
@@ -96,14 +97,15 @@ def _cost(groups: Groups) -> list[tuple[str, object, str]]:
         text = f"{groups.deletes_applied:,} applied, counted for each file"
         gone = groups.delete_files_that_go
         facts.append(("deletes", f"{text}; {gone:,} {'goes' if gone == 1 else 'go'}", TEXT))
-    facts += [(f"reads by {each.column}", _reads_text(each), TEXT) for each in groups.reads]
+    facts += [(f"reads by {each.column}", reads_text(each, is_expected=True), TEXT) for each in groups.reads]
     return [*facts, *(("comes back", _freed_text(each), TEXT) for each in groups.comes_back)]
 
 
-def _reads_text(reads: ColumnReads) -> str:
+def reads_text(reads: ReadsBeforeAndAfter, *, is_expected: bool = False) -> str:
     """What a read of one value of a column opens, of the files of its partition."""
     before, after, files, files_after = (f"{number:,.1f}".removesuffix(".0") for number in reads[1:])
-    return f"one value opens {before} of {files} files of its partition, then about {after} of {files_after}"
+    opens, now = ("opens", "then about") if is_expected else ("opened", "now")
+    return f"one value {opens} {before} of {files} files of its partition, {now} {after} of {files_after}"
 
 
 def _freed_text(part: FreedLater) -> str:

@@ -148,6 +148,10 @@ class DeltaTableInspector:
 
     def head(self, what: str) -> dict[str, Any]:
         """The fields of a document beside streamed rows."""
+        if what == "files":
+            from iceberg_cli.delta.inspect.table_reads import reads_of
+
+            return reads_of(self.snapshot).to_json()
         if what != "row-ids":
             return {}
         mark = rows_of.last_row_id(self.snapshot)

@@ -64,6 +64,7 @@ def statistics_type(
     configuration: Mapping[str, str],
     *,
     deletion_vectors: bool,
+    always: Sequence[tuple[str, ...]] = (),
 ) -> pa.StructType:
     """The type of `stats_parsed`.
 
@@ -72,6 +73,7 @@ def statistics_type(
         partition_columns: logical names; they have no statistics.
         configuration: `delta.dataSkippingStatsColumns` and `delta.dataSkippingNumIndexedCols` decide which columns.
         deletion_vectors: whether the protocol supports them, so that bounds may be wide.
+        always: physical paths of columns that have statistics whatever the properties say.
 
     Returns:
         numRecords, then minValues, maxValues and nullCount where a column has them, under physical names.
@@ -83,6 +85,8 @@ def statistics_type(
     else:
         limit = _integer(configuration.get("delta.dataSkippingNumIndexedCols"), DEFAULT_INDEXED_COLUMNS)
         fields = fields if limit < 0 else _first(fields, limit)[0]
+    if always:
+        fields = _with(fields, _fields(schema), frozenset(always), ())
     bounds, nulls = _bounds(fields), _null_counts(fields)
     members = [pa.field("numRecords", pa.int64())]
     if bounds:
@@ -187,6 +191,24 @@ def _first(fields: Fields, limit: int) -> tuple[list[Mapping[str, Any]], int]:
             kept.append(field)
             leaves += 1
     return kept, leaves
+
+
+def _with(
+    kept: Fields, whole: Fields, paths: frozenset[tuple[str, ...]], above: tuple[str, ...]
+) -> list[Mapping[str, Any]]:
+    """The fields that are kept and those at physical paths, in the order of the whole."""
+    by_name = {field["name"]: field for field in kept}
+    found: list[Mapping[str, Any]] = []
+    for field in whole:
+        own, kind = (*above, physical_name(field)), field["type"]
+        mine = by_name.get(field["name"])
+        if _is_struct(kind):
+            inner = _with(_fields(mine["type"]) if mine else (), _fields(kind), paths, own)
+            if inner or mine:
+                found.append({**field, "type": {**kind, "fields": inner}})
+        elif mine or own in paths:
+            found.append(field)
+    return found
 
 
 def _named(

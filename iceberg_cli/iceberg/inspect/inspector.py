@@ -220,13 +220,19 @@ class TableInspector:
         return what in FILE_ROWS
 
     def head(self, what: str) -> dict[str, Any]:
-        """The fields of a document beside streamed rows: the columns' names by id, where the rows have ids."""
+        """The fields of a document beside streamed rows: the columns' names by id, and how many files reads open."""
         if what not in FILE_ROWS or what == "partitions":
             return {}
         from iceberg_cli.iceberg.spec.table_metadata.columns import column_names
 
         names = column_names(self.table.metadata)
-        return {"columns": {str(field_id): name for field_id, name in names.items()}}
+        columns = {"columns": {str(field_id): name for field_id, name in names.items()}}
+        if what != "files":
+            return columns
+        from iceberg_cli.iceberg.inspect.table_reads import reads_of
+
+        reachability, manifests = self._manifests()
+        return columns | reads_of(self.table.metadata, reachability, manifests).to_json()
 
     def lines(self, what: str, *, limit: int | None, before: str = "", after: str = "") -> Iterator[pa.Array]:
         """Streamed rows as JSON objects, one string for each row, between `before` and `after`."""

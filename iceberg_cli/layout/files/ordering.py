@@ -13,11 +13,11 @@ from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.layout.compaction import CompactionInputs, CompactionSettings
 from iceberg_cli.layout.curves import Curve
 from iceberg_cli.layout.order_choice import OrderSettings, choose_for_order, expected_of
-from iceberg_cli.layout.point_reads import ColumnRanges, files_opened
+from iceberg_cli.layout.point_reads import ColumnRanges, files_opened, places_by_partition
 from iceberg_cli.layout.rolling import Bools, Ints
 from iceberg_cli.layout.row_order import OrderedColumn, is_comparable
-from iceberg_cli.plan.compaction_policy import CURVED, CompactionPolicy
-from iceberg_cli.plan.groups import ColumnReads
+from iceberg_cli.plan.column_reads import ReadsBeforeAndAfter
+from iceberg_cli.plan.compaction_policy import CURVED, DECLARED, CompactionPolicy
 from iceberg_cli.plan.sort_terms import SortTerm, sort_terms
 from iceberg_cli.plan.text import did_you_mean
 
@@ -107,8 +107,11 @@ def row_order(
         flag, curve = "--curve-by", cast("Curve", policy.order_strategy)
         terms = [SortTerm(name, descending=False, nulls_first=True) for name in policy.curve_by]
     is_named = bool(terms)
+    terms = terms or default()
+    if policy.order_strategy == DECLARED and len(terms) > 1:
+        curve = "hilbert"
     found, names = [], []
-    for name, descending, nulls_first in terms or default():
+    for name, descending, nulls_first in terms:
         column = columns.get(name)
         obstacle = elsewhere.get(name, "it is no column") if column is None else _obstacle(column)
         if column is None or (obstacle and is_named):
@@ -154,7 +157,7 @@ class OrderPlan:
             found[own] = choose_for_order(ranges, rows[own], size_bytes[own], self.settings)
         return found
 
-    def reads(self, chosen: Bools) -> tuple[ColumnReads, ...]:
+    def reads(self, chosen: Bools) -> tuple[ReadsBeforeAndAfter, ...]:
         """What reads of one value open, before and after some of the n files are brought into the order."""
         rows, size_bytes = self._live()
         sums = np.zeros((4, len(self.ranges)))
@@ -172,7 +175,9 @@ class OrderPlan:
             sums += weight * np.concatenate([[before, after], counts])
             whole += weight
         means = np.round(sums / max(1, whole), 2).T.tolist()
-        return tuple(ColumnReads(name, *own) for name, own in zip(self.order.names, means, strict=True))
+        return tuple(
+            ReadsBeforeAndAfter(name, *own) for name, own in zip(self.order.names, means, strict=True)
+        )
 
     def _live(self) -> tuple[Ints, Ints]:
         """The rows of the n files that are not deleted, and their bytes, about."""
@@ -184,9 +189,8 @@ class OrderPlan:
     def _partitions(self) -> Iterator[Ints]:
         """The places of the files of each partition that may be rewritten."""
         places = np.flatnonzero(self.inputs.eligible)
-        places = places[np.argsort(self.inputs.partition[places], kind="stable")]
-        ends = np.flatnonzero(np.diff(self.inputs.partition[places])) + 1
-        yield from np.split(places, ends) if len(places) else ()
+        for own in places_by_partition(self.inputs.partition[places]):
+            yield places[own]
 
 
 def order_settings(policy: CompactionPolicy, order: RowOrder, settings: CompactionSettings) -> OrderSettings:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from iceberg_cli.errors import CorruptFile
     from iceberg_cli.operation.groups.creator import Creator, Written
     from iceberg_cli.operation.groups.results import GroupResult
+    from iceberg_cli.plan.column_reads import ColumnReads
     from iceberg_cli.plan.plan import Plan, Step
 
 
@@ -117,6 +118,14 @@ class GroupVerb(Verb, Protocol):
 
     def compares_rows(self, plan: Plan) -> bool:
         """Whether all rows that are written are compared with those that were read."""
+        ...
+
+    def reads_now(self, table: Any, plan: Plan) -> Sequence[ColumnReads]:
+        """What reads of one value open of a table as loaded last, for each column by which the plan orders rows.
+
+        Raises:
+            UsageError: rows cannot be ordered so any more. CorruptFile: what must be read cannot be read whole.
+        """
         ...
 
     def batch(

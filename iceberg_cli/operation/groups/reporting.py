@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from iceberg_cli.operation.groups.ports import GroupVerb
     from iceberg_cli.operation.journal import Journal
     from iceberg_cli.operation.records import CommitIntent
+    from iceberg_cli.plan.column_reads import ReadsBeforeAndAfter
     from iceberg_cli.plan.plan import Plan
 
 CONFLICTED: Final = "conflicted_groups_count"
@@ -34,6 +35,7 @@ def report_of_groups(
     notes: Sequence[str],
     vouchers: Sequence[str],
     lost_deletes: Sequence[str],
+    reads: tuple[ReadsBeforeAndAfter, ...],
     duration_ms: int,
 ) -> Report:
     """The report of an operation as far as it has come.
@@ -46,6 +48,7 @@ def report_of_groups(
         notes: what was noticed.
         vouchers: what the operator vouched for, which comes last.
         lost_deletes: see `Batch`.
+        reads: see `Report`.
         duration_ms: of this run.
     """
     groups = shown.groups
@@ -88,6 +91,7 @@ def report_of_groups(
         commits=tuple({**_made_by(each), "groups": len(each.groups or ())} for each in intents),
         failed_groups=failed,
         verified=verb.compares_rows(shown),
+        reads=reads,
         notes=(*every_note, *vouchers),
         duration_ms=duration_ms,
     )

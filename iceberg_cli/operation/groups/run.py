@@ -31,6 +31,7 @@ from iceberg_cli.operation.operation_state import FinishedGroup, GroupStates, St
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.operation.records import Begin, GroupsDone, GroupsSent, StepDone
 from iceberg_cli.paths import scheme_of
+from iceberg_cli.plan.column_reads import ReadsBeforeAndAfter
 from iceberg_cli.plan.events import COMMIT, STAGE, WAIT, Event
 from iceberg_cli.plan.groups import Groups
 from iceberg_cli.plan.plan import StagedFile, Step, Task
@@ -69,6 +70,7 @@ class GroupsRun(CommittingRun):
     _left_out: dict[int, str] = field(default_factory=dict)  # groups, with the reasons, not recorded yet
     _unanswered: list[str] = field(default_factory=list)  # files for which the storage gave no answer
     _lost_deletes: tuple[str, ...] = ()  # as `Batch` has them
+    _reads: tuple[ReadsBeforeAndAfter, ...] = ()
     _outputs: tuple[str, ...] = ()  # data files of the commit that is about to be sent
     _outputs_seen_ms: int = 0  # when all of them were seen to be there
     # The mark of this process's tries: the number of the journal's next record, which only it can append.
@@ -116,6 +118,7 @@ class GroupsRun(CommittingRun):
                 if rewrites:
                     self._rewrite()
                 has_committed = self._commit_finished()
+                self._reads = self._reads_now()
         except TakenOver:
             self._remove_own()
             raise
@@ -537,6 +540,25 @@ class GroupsRun(CommittingRun):
             return f"The table was not changed.{more}"
         return f"Committed: {len(states.committed)} of {count(len(self._plan_groups), 'groups')}.{more}"
 
+    def _reads_now(self) -> tuple[ReadsBeforeAndAfter, ...]:
+        """What reads open now that rows are in an order; none where that is not to be told."""
+        before = self._plan_groups.reads
+        if not before or not self._groups().committed:
+            return ()
+        try:
+            if self.table.load().table_uuid != self.shown.base.table_uuid:
+                return ()
+            now = self.verb.reads_now(self.table, self.shown)
+        except TakenOver:
+            raise
+        except IcebergCliError as error:
+            self.notes.append(f"How many files a read opens now cannot be told: {error.message}")
+            return ()
+        return tuple(
+            each._replace(opened_after=own.opened, files_after=own.files)
+            for each, own in zip(before, now, strict=True)
+        )
+
     def _groups_report(self, status: str, started_ms: int) -> Report:
         """What the journal tells, and what this process noticed."""
         return report_of_groups(
@@ -547,6 +569,7 @@ class GroupsRun(CommittingRun):
             notes=self.notes,
             vouchers=[*map(str, self.table.vouchers())],
             lost_deletes=self._lost_deletes,
+            reads=self._reads,
             duration_ms=self.runtime.now_ms() - started_ms,
         )
 

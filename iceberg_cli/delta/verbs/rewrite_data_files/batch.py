@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.delta.commit import CommitDraft
 from iceberg_cli.delta.rows.file_statistics import with_wide_bounds
+from iceberg_cli.delta.spec.clustering import clustered
 from iceberg_cli.delta.spec.columns import ADD, dv_ids, removes_of, table_of
 from iceberg_cli.delta.spec.features import VECTORS_PROPERTY, supports, takes_deletion_vectors
 from iceberg_cli.delta.spec.row_ids import (
@@ -35,6 +36,7 @@ from iceberg_cli.delta.spec.vectors import FRAME_BYTES, Vector
 from iceberg_cli.delta.spec.vectors import UNKNOWN as UNKNOWN_LAST_ROW
 from iceberg_cli.delta.stored_vectors import vectors_task, write_vectors
 from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs.rewrite_data_files.clustering import clustered_by, declared_names
 from iceberg_cli.delta.verbs.rewrite_data_files.group import RewrittenGroup
 from iceberg_cli.delta.verbs.rewrite_data_files.moves import LiveInputs, moved_deletes
 from iceberg_cli.delta.verbs.rewrite_data_files.partitions import one_spelling
@@ -218,7 +220,7 @@ class _Commit:
             adds, mark = with_fresh_ids(adds, counts, mark=high_water_mark(snapshot))
             domain = (domain_action(snapshot, mark),) if len(adds) else ()
         info = {
-            **_operation(self.policy),
+            **_operation(self.policy, snapshot),
             "operationMetrics": _metrics(before, adds),
         }
         if keeps_row_ids(snapshot):
@@ -247,10 +249,12 @@ class _Commit:
         modified = {
             path: info.modified_ms for path, info in zip(paths, found, strict=True) if info is not None
         }
+        names = clustered_by(self.policy, self.table.snapshot)
         rows = []
         for number, group in self.groups.items():
             for place, each in enumerate(group.outputs):
                 row = {
+                    **(clustered(names, group.outputs[0].log_path) if names else {}),
                     "path": each.log_path,
                     "partitionValues": spelled[number],
                     "size": each.size_bytes,
@@ -330,14 +334,24 @@ class _VectorsBuild:
         return staged
 
 
-def _operation(policy: RewriteDataFiles) -> dict[str, Any]:
+def _operation(policy: RewriteDataFiles, snapshot: Snapshot) -> dict[str, Any]:
     """What a commit says of itself, as Delta Spark's do."""
     predicate = json.dumps([] if policy.where is None else [policy.where])
     if policy.purge:
         return {"operation": "REORG", "operationParameters": {"predicate": predicate, "applyPurge": "true"}}
-    by = json.dumps([*policy.curve_by], separators=(",", ":")) if policy.order_strategy == "z-order" else "[]"
-    parameters = {"predicate": predicate, "auto": "false", "clusterBy": "[]", "zOrderBy": by}
+    parameters = {
+        "predicate": predicate,
+        "auto": "false",
+        "clusterBy": _columns(clustered_by(policy, snapshot)),
+        "zOrderBy": _columns(policy.curve_by if policy.order_strategy == "z-order" else ()),
+    }
+    if declared_names(snapshot):
+        parameters["isFull"] = json.dumps(policy.full)
     return {"operation": "OPTIMIZE", "operationParameters": parameters}
+
+
+def _columns(names: Sequence[str]) -> str:
+    return json.dumps([*names], separators=(",", ":"), ensure_ascii=False)
 
 
 def _metrics(before: pa.Table, adds: pa.Table) -> dict[str, int]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.commit import CommitDraft
+from iceberg_cli.delta.rows.column_ranges import ranges_of
 from iceberg_cli.delta.spec.columns import DELETION_VECTOR, dv_ids
 from iceberg_cli.delta.spec.paths import physical_column
 from iceberg_cli.delta.spec.protocol import FILES_DEFAULT_MS, FILES_PROPERTY
@@ -23,13 +24,19 @@ from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.rewrite_data_files.batch import batch_of, changed
 from iceberg_cli.delta.verbs.rewrite_data_files.chosen_files import chosen_files
-from iceberg_cli.delta.verbs.rewrite_data_files.ordering import order_of, ranges_of
+from iceberg_cli.delta.verbs.rewrite_data_files.clustering import (
+    clustering_notes,
+    clustering_obstacles,
+    others_clustered,
+)
+from iceberg_cli.delta.verbs.rewrite_data_files.ordering import order_of, reads_now
 from iceberg_cli.delta.verbs.rewrite_data_files.other_writers import notes
 from iceberg_cli.delta.verbs.rewrite_data_files.partitions import partitions_of
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.delta.verbs.rewrite_data_files.purge import files_to_purge
 from iceberg_cli.delta.verbs.rewrite_data_files.settings import compaction_of, obstacles
 from iceberg_cli.delta.verbs.rewrite_data_files.tasks import tasks_of
+from iceberg_cli.errors import UsageError
 from iceberg_cli.layout.choice import choose
 from iceberg_cli.layout.compaction import CompactionInputs, CompactionSettings, RewriteReason, reason_text
 from iceberg_cli.layout.files.compaction_verb import CompactionVerb
@@ -39,6 +46,7 @@ from iceberg_cli.layout.rolling import Bools
 from iceberg_cli.operation.groups.ports import Batch, GroupTasks
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.operation.ports import Build, Planned
+from iceberg_cli.plan.column_reads import ColumnReads
 from iceberg_cli.plan.compaction_policy import VERB_NAME
 from iceberg_cli.plan.groups import FreedLater, Groups
 from iceberg_cli.plan.plan import PARTITION, Change, Option, Plan, Step, Verdict
@@ -90,7 +98,7 @@ class RewriteDataFilesVerb(CompactionVerb):
         as_of_ms: int,  # noqa: ARG002 - no age decides
     ) -> Mapping[str, Option]:
         """As `Verb`."""
-        return compaction_of(table.snapshot.metadata, policy)[1]
+        return compaction_of(table.snapshot, policy)[1]
 
     def tasks(self, table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> GroupTasks:
         """As `GroupVerb`."""
@@ -98,8 +106,12 @@ class RewriteDataFilesVerb(CompactionVerb):
 
     def changed(self, table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:
         """As `GroupVerb`."""
-        order = partial(order_of, table.snapshot.metadata, RewriteDataFiles.of_plan(plan))
+        order = partial(order_of, table.snapshot, RewriteDataFiles.of_plan(plan))
         return without_order(order, numbers) or changed(table, plan, numbers)
+
+    def reads_now(self, table: DeltaTable, plan: Plan) -> tuple[ColumnReads, ...]:
+        """As `GroupVerb`."""
+        return reads_now(table, RewriteDataFiles.of_plan(plan))
 
     def batch(
         self,
@@ -119,7 +131,7 @@ VERB: Final = RewriteDataFilesVerb()
 
 def _plan(table: DeltaTable, policy: RewriteDataFiles, *, as_of_ms: int, within: Plan | None) -> Plan:
     snapshot = table.snapshot
-    settings, options = compaction_of(snapshot.metadata, policy)
+    settings, options = compaction_of(snapshot, policy)
     plan = Plan(
         verb=VERB_NAME,
         table=table.describe(),
@@ -128,12 +140,17 @@ def _plan(table: DeltaTable, policy: RewriteDataFiles, *, as_of_ms: int, within:
         options=options,
         policy=policy.to_json(),
     )
-    blocked = obstacles(snapshot)
+    blocked = (*obstacles(snapshot), *clustering_obstacles(policy, snapshot))
     if within is not None:
         if within.groups is None:  # it lists nothing
             return within
         return replace(within, blocked_by=(*blocked, *no_room(table, table.root, policy, within.groups)))
-    order = order_of(snapshot.metadata, policy)
+    try:
+        order = order_of(snapshot, policy)
+    except UsageError as error:
+        if policy.order_strategy is not None:
+            raise
+        order, blocked = None, (*blocked, error.message)
     eligible = _eligible(table, policy)
     if not eligible.any():
         return replace(plan, not_applicable=f"the table has no data file{_which(policy)}")
@@ -141,7 +158,7 @@ def _plan(table: DeltaTable, policy: RewriteDataFiles, *, as_of_ms: int, within:
     plan = replace(plan, verdicts=verdicts, groups=groups)
     if not len(groups):
         return plan
-    plan = replace(plan, warnings=tuple(notes(table, policy)))
+    plan = replace(plan, warnings=(*clustering_notes(policy, snapshot), *notes(table, policy)))
     if policy.purge:
         since = iso(as_of_ms + _kept_ms(snapshot))
         what = f"Old files have what is purged until `expire-snapshots` deletes them, which is after {since}"
@@ -163,7 +180,7 @@ def _plan(table: DeltaTable, policy: RewriteDataFiles, *, as_of_ms: int, within:
 def _eligible(table: DeltaTable, policy: RewriteDataFiles) -> Bools:
     """Which live files the policy's filters leave."""
     snapshot = table.snapshot
-    eligible = np.ones(len(snapshot.adds), np.bool_)
+    eligible = ~others_clustered(policy, snapshot)
     if policy.where is not None:
         eligible &= chosen_files(parse_where(policy.where), snapshot.adds, snapshot.metadata)
     if policy.older_than_ms is not None:
@@ -215,7 +232,7 @@ def _chosen(
     if order is not None:
         ordering = OrderPlan(
             order=order,
-            ranges=ranges_of(adds, order, snapshot.metadata),
+            ranges=ranges_of(adds, order.names, snapshot.metadata),
             inputs=candidates,
             settings=order_settings(policy, order, settings),
         )

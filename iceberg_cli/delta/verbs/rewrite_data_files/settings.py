@@ -8,39 +8,45 @@ from typing import Final
 from iceberg_cli.delta.rows.table_columns import stored_columns
 from iceberg_cli.delta.spec.columns import ADD
 from iceberg_cli.delta.spec.features import supports
-from iceberg_cli.delta.spec.protocol import Metadata
 from iceberg_cli.delta.spec.row_ids import ENABLED, FEATURE, MATERIALIZED, SUSPENDED, ids_problem
 from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.verbs.rewrite_data_files.clustering import as_declared, declared_names
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.encoding.projection import Field, ListOf, MapOf, StructOf
 from iceberg_cli.layout.compaction import CompactionSettings
 from iceberg_cli.layout.files.chosen_by import chosen_by
+from iceberg_cli.plan.compaction_policy import DECLARED
 from iceberg_cli.plan.plan import Option
-from iceberg_cli.plan.text import size_bytes
+from iceberg_cli.plan.text import listed, size_bytes
 
 TARGET: Final = "delta.targetFileSize"
 _DEFAULT_TARGET_BYTES: Final = 1 << 30  # as Delta Spark: it would rewrite smaller ones again
 _DELETE_RATIO: Final = 0.05
-_CLUSTERING: Final = "delta.clustering"
 _UNIFORM: Final = "delta.universalFormat.enabledFormats"
 _COMPAT: Final = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2", "delta.enableIcebergCompatV3")
 _IN_FILES: Final = "materializePartitionColumns"
 
 
 def compaction_of(
-    metadata: Metadata, policy: RewriteDataFiles
+    snapshot: Snapshot, policy: RewriteDataFiles
 ) -> tuple[CompactionSettings, Mapping[str, Option]]:
     """Which files are chosen, and the options that say so.
 
     Raises:
         UsageError: sizes do not go together.
     """
+    metadata = snapshot.metadata
     target = policy.chosen("target_size", _DEFAULT_TARGET_BYTES)
     if policy.target_size is None and (text := metadata.configuration.get(TARGET)) is not None:
         target = Option(
             value=size_bytes(text.strip(), f"table property {TARGET}"), source=f"table property {TARGET}"
         )
-    settings, options = chosen_by(policy, target, delete_ratio=_DELETE_RATIO)
+    effective = as_declared(policy, snapshot)
+    settings, options = chosen_by(effective, target, delete_ratio=_DELETE_RATIO)
+    if effective.strategy != policy.strategy:
+        options["strategy"] = Option(
+            value=DECLARED, source=f"clustering by {', '.join(declared_names(snapshot))}"
+        )
     return settings, {
         **options,
         "older_than_ms": policy.chosen("older_than"),
@@ -70,10 +76,8 @@ def obstacles(snapshot: Snapshot) -> tuple[str, ...]:
         reasons.append("it has no columns besides those of its partitions, so its files have none")
     if unreadable := sorted(name for field in fields for name in _unreadable(field, "")):
         reasons.append(f"values of {', '.join(unreadable)} have a type that is not written here")
-    if snapshot.domains.get(_CLUSTERING) is not None:
-        reasons.append(
-            "it is clustered: files that are packed would not be; OPTIMIZE of Delta Spark keeps that"
-        )
+    if metadata.partition_columns and (names := declared_names(snapshot)):
+        reasons.append(f"it has partitions, and is clustered by {listed(names)}: no table may be both")
     if formats := metadata.configuration.get(_UNIFORM):
         reasons.append(f"{_UNIFORM} is {formats}: its Iceberg metadata would be a version behind")
     reasons += [

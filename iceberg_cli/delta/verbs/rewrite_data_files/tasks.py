@@ -13,6 +13,7 @@ from iceberg_cli.delta.rows.data_files import vector_frames
 from iceberg_cli.delta.rows.parquet_files import CODECS
 from iceberg_cli.delta.rows.stored_rows import InputFile, RowIdColumns
 from iceberg_cli.delta.rows.table_columns import MODE, stored_columns
+from iceberg_cli.delta.spec.clustering import clustering_columns
 from iceberg_cli.delta.spec.features import supports
 from iceberg_cli.delta.spec.row_ids import MATERIALIZED
 from iceberg_cli.delta.spec.statistics_columns import statistics_type
@@ -42,7 +43,7 @@ def tasks_of(table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> GroupTask
     assert plan.groups is not None
     snapshot, policy = table.snapshot, RewriteDataFiles.of_plan(plan)
     metadata = snapshot.metadata
-    compaction, _ = compaction_of(metadata, policy)
+    compaction, _ = compaction_of(snapshot, policy)
     inputs = plan.groups.inputs_of(numbers)
     frames, broken = read_frames(
         table,
@@ -88,13 +89,14 @@ def tasks_of(table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> GroupTask
             metadata.partition_columns,
             metadata.configuration,
             deletion_vectors=supports(snapshot.protocol, "deletionVectors"),
+            always=clustering_columns(snapshot),
         ),
         written_for=written_for(snapshot),
         memory_bytes=memory_bytes,
         side_by_side=side_by_side,
         is_proved=not policy.no_verify_rows,
         threads=table.engine.threads,
-        order=order_of(metadata, policy),
+        order=order_of(snapshot, policy),
     )
     return GroupTasks(
         rewrite=rewriter, groups=groups, suffix=".parquet", processes=compaction.processes, broken=broken

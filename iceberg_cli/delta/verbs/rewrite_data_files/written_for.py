@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from iceberg_cli.delta.rows.table_columns import MODE
+from iceberg_cli.delta.spec.clustering import clustering_columns
 from iceberg_cli.delta.spec.features import supports, writer_features
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol, schema_fields
 from iceberg_cli.delta.spec.row_ids import ENABLED, FEATURE, MATERIALIZED
@@ -28,10 +29,11 @@ _BY_IDS: Final = "id"
 
 
 def written_for(snapshot: Snapshot) -> bytes:
-    """What decides how files are written: the protocol and the metadata, in one spelling."""
+    """What decides how files are written: the protocol, the metadata and the clustering, in one spelling."""
     value = {
         "protocol": snapshot.protocol.to_json(),
         "metaData": snapshot.metadata.with_plain_schema().to_json(),
+        "clusteringColumns": [[*path] for path in clustering_columns(snapshot)],
     }
     return json.dumps(value, sort_keys=True).encode()
 
@@ -57,6 +59,8 @@ def why_not(then: bytes, path: str, now: Snapshot) -> str | None:
         return "another table is in its place by now"
     if _partitions(metadata) != _partitions(now.metadata):
         return "the table is partitioned by other columns by now"
+    if [[*path] for path in clustering_columns(now)] != value.get("clusteringColumns", []):
+        return "the table is clustered by other columns by now"
     if _mode(metadata) != _mode(now.metadata) and _BY_IDS in (_mode(metadata), _mode(now.metadata)):
         return f"{MODE} is {_mode(now.metadata)} by now, and files were written for {_mode(metadata)}"
     if _row_ids(protocol, metadata) != _row_ids(now.protocol, now.metadata):

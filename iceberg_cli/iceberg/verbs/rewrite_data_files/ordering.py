@@ -1,30 +1,33 @@
-"""The order that rows of an Iceberg table come into, and what entries say of its columns.
+"""The order that rows of an Iceberg table come into.
 
-Spec: "Sort Orders", "Data File Fields" (bounds and counts).
+Spec: "Sort Orders".
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.branch.entry_columns import BOUNDS
+from iceberg_cli.iceberg.branch.column_ranges import partition_codes, ranges_of
+from iceberg_cli.iceberg.branch.file_filter import file_filter
+from iceberg_cli.iceberg.branch.head import head_of
 from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema
-from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.schema import NestedField
-from iceberg_cli.iceberg.spec.types.single_value import from_bytes
+from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import branch_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import ordered_columns
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
+from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import fields_in_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import write_settings
 from iceberg_cli.layout.files.ordering import RowOrder, Sortable, row_order
-from iceberg_cli.layout.point_reads import ColumnRanges, column_ranges, cut_alike
+from iceberg_cli.layout.point_reads import column_reads
+from iceberg_cli.plan.column_reads import ColumnReads
+from iceberg_cli.plan.compaction_policy import DECLARED
 from iceberg_cli.plan.sort_terms import SortTerm
+from iceberg_cli.plan.where import parse_where
 
 _NO_BOUNDS: Final = "new files have no bounds of it, by the table's write.metadata.metrics properties"
 _IN_PARTITION: Final = "all rows of a partition have one value of it"
@@ -45,6 +48,8 @@ def order_of(
     """
     if policy.order_strategy is None:
         return None
+    if policy.strategy == DECLARED:  # which is its sort order
+        policy = replace(policy, strategy="sort")
     modes = write_settings(metadata, fields, policy).modes
     spec = metadata.partition_spec(metadata.default_spec_id)
     identities = {each.source_id for each in spec.fields if each.transform == "identity"} if spec else set()
@@ -80,50 +85,21 @@ def is_tables_own(order: RowOrder, metadata: TableMetadata, fields: tuple[Nested
     return order.curve is None and bool(own) and order.columns[: len(own)] == own
 
 
-def ranges_of(
-    data: pa.Table, order: RowOrder, fields: tuple[NestedField, ...], modes: Mapping[int, MetricsMode]
-) -> list[ColumnRanges]:
-    """What entries say of the columns of an order.
-
-    Args:
-        data: n files: `FILES_SCHEMA`, with the metrics of these columns.
-        order: that rows are to come into.
-        fields: that files have.
-        modes: of the metrics of new files, by field id.
-    """
-    rows = data["record_count"].to_numpy()
-    found = []
-    for number, column in enumerate(order.columns):
-        field = fields[column.place]
-        kind = arrow_schema((field,)).types[0]
-        lower, upper = (
-            _values(pc.list_element(data[name].combine_chunks(), number), data["path"], field, kind)
-            for name in BOUNDS
-        )
-        mode = modes.get(field.field_id)
-        if pa.types.is_string(kind) or pa.types.is_binary(kind):
-            length = sys.maxsize if mode is None or mode.bound_length is None else mode.bound_length
-            lower, upper = cut_alike(lower, upper, length, is_raised=True)
-        nulls, nans = (
-            pc.fill_null(pc.list_element(data[name].combine_chunks(), number), 0).to_numpy()
-            for name in ("null_counts", "nan_counts")
-        )
-        found.append(column_ranges(lower, upper, (nulls + nans == rows) & (rows > 0)))
-    return found
-
-
-def _values(bounds: pa.Array, paths: pa.ChunkedArray, field: NestedField, kind: pa.DataType) -> pa.Array:
-    """Bounds of files as values of their column; null where they are none.
+def reads_now(table: IcebergTable, policy: RewriteDataFiles) -> tuple[ColumnReads, ...]:
+    """What reads of one value of the order's columns open of the files that the policy is about, as they are.
 
     Raises:
-        CorruptFile: one is no value of the column's type.
+        UsageError: the order is none any more. CorruptFile: a manifest cannot be read whole.
     """
-    if pa.types.is_binary(kind):
-        return bounds
-    values = [
-        None if each is None else from_bytes(str(field.type), each, path=path, field=field.name)
-        for each, path in zip(bounds.to_pylist(), paths.to_pylist(), strict=True)
-    ]
-    if pa.types.is_temporal(kind):
-        return pa.array(values, pa.int64())
-    return pa.array(values, kind)
+    metadata = table.metadata
+    fields, _ = fields_in_files(metadata.current_schema(), metadata.properties, path=table.metadata_location)
+    order = order_of(metadata, policy, fields)
+    if order is None:
+        return ()
+    columns = [fields[each.place] for each in order.columns]
+    where = file_filter(() if policy.where is None else parse_where(policy.where), metadata)
+    ids = [each.field_id for each in columns]
+    data = branch_files(table, head_of(table, policy.branch), where, bounds_of=ids).data
+    data = data.filter(data["chosen"]).combine_chunks()
+    ranges = ranges_of(data, columns, write_settings(metadata, fields, policy).modes)
+    return column_reads(order.names, ranges, data["record_count"].to_numpy(), partition_codes(data))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile, UsageError
+from iceberg_cli.iceberg.branch.column_ranges import ranges_of
 from iceberg_cli.iceberg.branch.entry_columns import Ints
 from iceberg_cli.iceberg.branch.file_filter import file_filter
 from iceberg_cli.iceberg.branch.head import BranchHead, head_of
@@ -35,7 +36,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.key_order import UNSORTED, fir
 from iceberg_cli.iceberg.verbs.rewrite_data_files.ordering import (
     is_tables_own,
     order_of,
-    ranges_of,
+    reads_now,
 )
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import partition_values, unpartitioned
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
@@ -61,6 +62,7 @@ from iceberg_cli.layout.files.ordering import OrderPlan, RowOrder, order_setting
 from iceberg_cli.operation.groups.ports import Batch, GroupTasks
 from iceberg_cli.operation.groups.results import GroupResult
 from iceberg_cli.operation.ports import Build, Planned, Verb
+from iceberg_cli.plan.column_reads import ColumnReads
 from iceberg_cli.plan.compaction_policy import VERB_NAME
 from iceberg_cli.plan.groups import Groups
 from iceberg_cli.plan.plan import PARTITION, Option, Plan, Step, Verdict
@@ -114,6 +116,10 @@ class RewriteDataFilesVerb(CompactionVerb):
         return without_order(partial(order_of, metadata, policy, fields), numbers) or changed(
             table, plan, numbers
         )
+
+    def reads_now(self, table: IcebergTable, plan: Plan) -> tuple[ColumnReads, ...]:
+        """As `GroupVerb`."""
+        return reads_now(table, RewriteDataFiles.of_plan(plan))
 
     def batch(
         self,
@@ -344,7 +350,11 @@ def _chosen(
     if order is not None:
         ordering = OrderPlan(
             order=order,
-            ranges=ranges_of(data, order, fields, write_settings(metadata, fields, policy).modes),
+            ranges=ranges_of(
+                data,
+                [fields[each.place] for each in order.columns],
+                write_settings(metadata, fields, policy).modes,
+            ),
             inputs=candidates,
             settings=order_settings(policy, order, settings),
         )

@@ -17,7 +17,6 @@ from iceberg_cli.plan.plan import Plan
 from iceberg_cli.testing.delta_writer import (
     Action,
     a_commit,
-    a_domain,
     a_field,
     a_metadata,
     a_protocol_with,
@@ -72,13 +71,6 @@ def variant(table: DrawnTable) -> list[Action]:
         (
             lambda _: [a_metadata(a_field("part", "string"), partitionColumns=["part"])],
             "it has no columns besides those of its partitions",
-        ),
-        (
-            lambda _: [
-                a_protocol_with(*FEATURES, "clustering", "domainMetadata"),
-                a_domain(domain="delta.clustering", configuration='{"clusteringColumns":[["c1"]]}'),
-            ],
-            "it is clustered",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from typing import Any
 
 import pyarrow as pa
@@ -111,11 +112,34 @@ def test_along_a_curve_reads_of_each_column_open_fewer_files(strategy: str, vers
     assert all(each["opened_before"] == each["files_before"] == 6 for each in reads)  # none says its bounds
     assert all(each["opened_after"] < 0.5 * each["files_after"] for each in reads)
     assert {each["sort_order_id"] for each in run.outputs} == {0}
+    assert run.report is not None
+    (after, _) = run.report.reads
+    assert (after.column, after.opened_before, after.files_before) == ("n", 6, 6)
+    assert (after.opened_after, after.files_after) == (
+        pytest.approx(opened_by_reads_of_n(run), rel=0.03),
+        len(run.outputs),
+    )
     if len(run.outputs) > 3:
         spans = [bounds_of(run, 1, "<q"), bounds_of(run, 2, "")]
         opened = [sum(low <= value <= high for low, high in own) for own in spans for value in own[0]]
         assert min(opened) < len(run.outputs)
     assert ordered(run.table, **options).report is None
+
+
+def opened_by_reads_of_n(run: Run) -> float:
+    """Files that a read of a value of `n` opens, of 200 values between the bounds of each file, by its rows."""
+    spans, sums, rows = [], 0, 0
+    for each in run.outputs:
+        ends = [
+            {pair["key"]: pair["value"] for pair in each[f"{end}_bounds"]}[1] for end in ("lower", "upper")
+        ]
+        spans.append(tuple(struct.unpack("<q", end)[0] for end in ends))
+    for each, (low, high) in zip(run.outputs, spans, strict=True):
+        for step in range(200):
+            point = low + (high - low) * (step + 0.5) / 200
+            sums += each["record_count"] * sum(first <= point <= last for first, last in spans)
+            rows += each["record_count"]
+    return sums / rows
 
 
 def bounds_of(run: Run, field_id: int, _: str) -> list[tuple[bytes, bytes]]:
