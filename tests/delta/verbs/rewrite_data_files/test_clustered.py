@@ -227,15 +227,15 @@ def test_a_field_of_a_struct_blocks_and_packing_helps(tmp_path: Path) -> None:
 
 def test_names_are_those_of_users_and_columns_those_of_files(tmp_path: Path) -> None:
     """The domain has physical names, tags logical ones; statistics are under physical names."""
+    names = {"key": "a", "b": "b", "c": "c"}
     fields = [
-        a_field("key", "long", **{"delta.columnMapping.physicalName": "a", "delta.columnMapping.id": 1}),
-        *FIELDS[1:],
+        a_field(
+            name,
+            each["type"],
+            **{"delta.columnMapping.physicalName": physical, "delta.columnMapping.id": number},
+        )
+        for number, (each, (name, physical)) in enumerate(zip(FIELDS, names.items(), strict=True), start=1)
     ]
-    for number, each in enumerate(fields[1:], start=2):
-        each = fields[number - 1] = a_field(
-            each["name"], each["type"],
-            **{"delta.columnMapping.physicalName": each["name"], "delta.columnMapping.id": number},
-        )  # fmt: skip
     table = Table(
         tmp_path / "t",
         clustering(["a"], ["b"]),
