@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks import beside, compaction, fleet, growth, report, rest, rows, spark, versions
+from benchmarks import beside, compaction, fleet, growth, order, report, rest, rows, spark, versions
 from benchmarks.bench import Bench, open_bench
 from benchmarks.peers import missing_package
 
@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     "rest": partial(rows.measure_rows, rows=rest.rest_rows),
     "compaction": partial(rows.measure_rows, rows=compaction.compaction_rows),
     "beside": beside.main,
+    "order": order.main,
     "fleet": partial(rows.measure_rows, rows=fleet.fleet_rows),
     "spark": spark.main,
     "growth": growth.main,

@@ -84,6 +84,14 @@ assert Compaction(RestCatalog("prod", uri=sys.argv[1]), "db.t", CompactionConfig
 """
 
 SPARK = "CALL lake.system.rewrite_data_files(table => 'lake.db.{}')"
+SPARK_ORDER = (
+    "CALL lake.system.rewrite_data_files(table => 'lake.db.{}', strategy => 'sort', sort_order => '{}', "
+    "options => map('rewrite-all', 'true'))"
+)
+_ORDERS: Final = (
+    ("sorted by one column", ("--sort-by", "n"), "n ASC NULLS FIRST"),
+    ("z-order", ("--strategy", "z-order", "--curve-by", "n,a"), "zorder(n, a)"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +171,19 @@ def compaction_rows(bench: Bench) -> Iterator[Row]:
                 bar=1.0,
                 most_mb=None,
             )
+            if work is _WORKS[0]:
+                for label, options, order in _ORDERS:
+                    yield replace(
+                        proved,
+                        name=f"{proved.name}, {label}",
+                        peer=WARM,
+                        ours=verb("rewrite-data-files", table, *options),
+                        theirs=partial(
+                            session.second_call, {"sql": SPARK_ORDER.format(work.name, order)}, table.fresh
+                        ),
+                        bar=1 / 3,
+                        most_mb=800,
+                    )
             for row, bar in zip((proved, unproved), work.cold or (), strict=False):
                 yield replace(row, peer=COLD, theirs=partial(session.call, call, cold=True), bar=bar)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import beside, slopes
+from benchmarks import beside, order, slopes
 from benchmarks.bench import HEADER, Line, cells_of
 from benchmarks.growth import BY_ROWS
 from benchmarks.spark import DRIVER, driver_cells
@@ -28,6 +28,10 @@ _ABOUT_BESIDE = (
     "A literal writer in a process of its own deletes 20 rows by each commit, from before the compaction starts until "
     "it has ended. Bytes are those of the files that one compaction replaced, of all that there are; rows were counted "
     "and added up by DuckDB."
+)
+_ABOUT_ORDER = (
+    "Files that reads of 1,000 drawn rows open, by the bounds in the footers: ours to the peer's, and likewise the "
+    "shares of the files that there are."
 )
 _ABOUT_CROSSOVER = "The expiry plan; ratios of the Spark engine's time to the local engine's."
 _ABOUT_DRIVER = (
@@ -72,6 +76,13 @@ def main(rows: str, page: str) -> None:
         [_made_by(besides), _ABOUT_BESIDE] if besides else [],
         f"size | {beside.HEADER}",
         ([line["size"], *beside.cells_of(line, _MISSED)] for line in besides),
+    )
+    orders = _last(lines, "order", ("size", "name", "order", "peer", "column"))
+    text += _section(
+        "Files that reads open once rows are in an order",
+        [_made_by(orders), _ABOUT_ORDER] if orders else [],
+        f"size | {order.HEADER}",
+        ([line["size"], *order.cells_of(line, _MISSED)] for line in orders),
     )
     crossovers = sorted(_last(lines, "crossover", ("entries",)), key=lambda each: int(each["entries"]))
     text += _section(

@@ -81,6 +81,7 @@ class Groups:
         broken: partitions with files that are in no group because the table contradicts itself there, with the reason.
         expected_duration_ms: of rewriting all of them, as fast as the last runs here; None: none was measured.
         reads: where rows come into an order, what that does for each of its columns.
+        spill_bytes: about how much of them is in the folder for temporary files at a time while they are sorted.
     """
 
     rows: pa.Table
@@ -92,6 +93,7 @@ class Groups:
     broken: tuple[tuple[str, str], ...] = ()
     expected_duration_ms: int | None = None
     reads: tuple[ReadsBeforeAndAfter, ...] = ()
+    spill_bytes: int = 0
 
     def __len__(self) -> int:
         """The number of groups."""
@@ -170,6 +172,7 @@ class Groups:
             "comes_back": [each.to_json() for each in self.comes_back],
             "broken": [{"partition": partition, "reason": reason} for partition, reason in self.broken],
             **({"reads": [each.to_json() for each in self.reads]} if self.reads else {}),
+            **({"peak_spill_bytes": self.spill_bytes} if self.spill_bytes else {}),
             "base": dict(self.base),
             "inputs": {"digest": self.digest, "file": inputs_file},
         }
@@ -211,6 +214,8 @@ class Groups:
         check_shape(duration_ms, (int, None), "expected_duration_ms")
         reads = value.get("reads", [])  # likewise
         check_shape(reads, [_READS_SHAPE], "reads")
+        spill_bytes = value.get("peak_spill_bytes", 0)
+        check_shape(spill_bytes, int, "peak_spill_bytes")
         return cls(
             rows=rows,
             inputs=inputs,
@@ -224,4 +229,5 @@ class Groups:
             ),
             broken=tuple((each["partition"], each["reason"]) for each in value["broken"]),
             reads=tuple(ReadsBeforeAndAfter(**{name: each[name] for name in _READS_SHAPE}) for each in reads),
+            spill_bytes=spill_bytes,
         )

@@ -91,6 +91,8 @@ def _cost(groups: Groups) -> list[tuple[str, object, str]]:
         ("reads", f"{count(groups.sum_of('rows'), 'rows')}, {size(groups.size_bytes)}", TEXT),
         ("extra space", f"about {size(groups.peak_extra_bytes)}, beside the old files", TEXT),
     ]
+    if groups.spill_bytes:
+        facts.append(("sorting", f"about {size(groups.spill_bytes)} in the folder for temporary files", TEXT))
     if groups.expected_duration_ms is not None:
         facts.append(("takes", f"about {age(groups.expected_duration_ms)}, as the last runs here did", TEXT))
     if groups.deletes_applied:

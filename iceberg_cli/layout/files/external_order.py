@@ -20,6 +20,7 @@ from iceberg_cli.errors import TooLittleMemory, unavailable
 from iceberg_cli.layout.files.budget import SHARES, saying_what_would_do
 from iceberg_cli.layout.files.ordering import RowOrder, sorter
 from iceberg_cli.layout.files.partition_writer import NewFiles, Piece, RowsRead
+from iceberg_cli.layout.files.spill import LEAST_BYTES, spill_folder
 from iceberg_cli.layout.ranks import RankScale, SampleBuilder
 from iceberg_cli.layout.row_order import as_integers
 from iceberg_cli.layout.row_origins import RowOriginsBuilder
@@ -27,7 +28,6 @@ from iceberg_cli.plan.text import size
 
 _BATCH_BYTES: Final = 16 << 20  # of rows that come out at once
 _MOST_BATCH_ROWS: Final = 1 << 16
-_LEAST_BYTES: Final = 128 << 20  # with half of it DuckDB finds no room to merge what it sorted
 
 
 def brought_into(
@@ -88,16 +88,14 @@ def in_order(
         BackendUnavailable: the folder for temporary files is full. TooLittleMemory: rows are too wide for it.
         UsageError: DuckDB is not installed.
     """
-    import tempfile  # with what it imports it takes longer than most commands have for it
-
     duckdb = sorter()
     source = _Source(pieces, order, scale)
     first = next(source, None)
     if first is None:
         return
-    read, given_bytes = files.read, max(memory_bytes, _LEAST_BYTES)
+    read, given_bytes = files.read, max(memory_bytes, LEAST_BYTES)
     row_bytes = max(1, first.nbytes // max(1, first.num_rows))
-    with closing(source), tempfile.TemporaryDirectory(prefix="iceberg-cli-") as folder:
+    with closing(source), spill_folder() as folder:
         settings = {
             "memory_limit": f"{given_bytes >> 20}MiB",
             "temp_directory": folder,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.layout.compaction import Compaction, RewriteReason
+from iceberg_cli.layout.files.budget import SHARES, share_of_group
 from iceberg_cli.layout.files.parquet_writer import obstacle_of
+from iceberg_cli.layout.files.spill import spilled_bytes
 from iceberg_cli.operation.history import rewritten_bytes_per_s
 from iceberg_cli.plan.groups import GROUPS_SCHEMA
 from iceberg_cli.plan.text import size
@@ -77,13 +79,41 @@ def expected_duration_ms(table: OpenTable, verb: str, sizes: pa.ChunkedArray) ->
     return None if per_s is None else round(pc.sum(sizes).as_py() * 1_000 / per_s)
 
 
+def expected_spill(table: OpenTable, policy: CompactionPolicy, sizes: Sequence[int], processes: int) -> int:
+    """About how many bytes of groups are in the folder for temporary files at a time while they are sorted.
+
+    Args:
+        table: whose engine rewrites them; on other machines that is not known.
+        policy: what the operator asked for.
+        sizes: of the files of each group, in bytes.
+        processes: that rewrite groups.
+    """
+    if table.engine.is_distributed or not len(sizes):
+        return 0
+    side_by_side, memory_bytes = share_of_group(
+        policy.bytes_of("memory"), processes=processes, groups=len(sizes), is_distributed=False
+    )
+    return spilled_bytes(sizes, side_by_side=side_by_side, held_bytes=memory_bytes // SHARES)
+
+
 def no_room(table: OpenTable, folder: str, policy: CompactionPolicy, groups: Groups) -> tuple[str, ...]:
-    """That the new files, which go below a folder, will not fit, as far as that can be seen."""
-    free_bytes, needed = table.storage.free_bytes(folder), groups.peak_extra_bytes
-    if policy.unsafe_accept_space or free_bytes is None or needed <= free_bytes:
+    """That the new files, which go below a folder, or rows that are sorted, will not fit, as far as can be seen."""
+    if policy.unsafe_accept_space:
         return ()
-    what = f"new files take about {size(needed)}, and {size(free_bytes)} are free where they go"
-    return (f"{what} (--unsafe-accept-space carries on)",)
+    places = [("new files take", groups.peak_extra_bytes, table.storage.free_bytes(folder), "where they go")]
+    if groups.spill_bytes:
+        import shutil  # few plans need these
+        import tempfile
+
+        place = tempfile.gettempdir()
+        places.append(
+            ("sorting takes", groups.spill_bytes, shutil.disk_usage(place).free, f"in {place} (TMPDIR)")
+        )
+    return tuple(
+        f"{what} about {size(needed)}, and {size(free)} are free {where} (--unsafe-accept-space carries on)"
+        for what, needed, free, where in places
+        if free is not None and needed > free
+    )
 
 
 def library_too_old(engine: Engine) -> tuple[str, ...]:

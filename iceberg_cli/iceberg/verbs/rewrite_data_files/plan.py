@@ -57,7 +57,13 @@ from iceberg_cli.layout.compaction import (
     reason_text,
 )
 from iceberg_cli.layout.files.compaction_verb import CompactionVerb
-from iceberg_cli.layout.files.forecast import expected_duration_ms, group_rows, library_too_old, no_room
+from iceberg_cli.layout.files.forecast import (
+    expected_duration_ms,
+    expected_spill,
+    group_rows,
+    library_too_old,
+    no_room,
+)
 from iceberg_cli.layout.files.ordering import OrderPlan, RowOrder, order_settings, without_order
 from iceberg_cli.operation.groups.ports import Batch, GroupTasks
 from iceberg_cli.operation.groups.results import GroupResult
@@ -387,6 +393,9 @@ def _chosen(
         delete_files_that_go=int(dead.sum()),
         comes_back=freed_later(table, files.head, inputs) if len(inputs) else (),
         expected_duration_ms=expected_duration_ms(table, VERB_NAME, inputs["size_bytes"]),
+        spill_bytes=0
+        if order is None
+        else expected_spill(table, policy, found.groups.size_bytes.tolist(), settings.processes),
         reads=()
         if ordering is None or not len(found.file)
         else ordering.reads(np.isin(np.arange(len(data)), found.file)),
