@@ -133,6 +133,14 @@ class _Drawn:
             lower, upper = np.where(own.is_known, own.lower, least), np.where(own.is_known, own.upper, most)
             points.append(lower[self._file] + (upper - lower)[self._file] * random.random(len(self._file)))
         self._points = np.stack(points, axis=1)
+        self._keys = (
+            self._points.copy()
+        )  # that rows are ordered by: values differ that bounds do not tell apart
+        for place, own in enumerate(ranges):
+            if own.is_cut:
+                by_value = np.lexsort((random.random(len(self._file)), self._points[:, place]))
+                self._keys[by_value, place] = np.arange(len(by_value))
+        self._is_boundless = np.stack([own.is_boundless[self._file] for own in ranges], axis=1)
         starts = np.cumsum(counts) - counts
         self._lower = np.minimum.reduceat(self._points, starts)
         self._upper = np.maximum.reduceat(self._points, starts)
@@ -156,7 +164,8 @@ class _Drawn:
         begins = np.searchsorted(points, self._lower[:, place])
         ends = np.searchsorted(points, self._upper[:, place], side="right")
         own = self._ranges[place]
-        return np.where(own.is_known, (ends - begins) / len(points), np.where(own.is_null, 0.0, 1.0))
+        gains_nothing = own.is_null | own.is_boundless
+        return np.where(own.is_known, (ends - begins) / len(points), np.where(gains_nothing, 0.0, 1.0))
 
     def first(self, number: int) -> Bools:
         """So many files, which most reads open."""
@@ -199,26 +208,28 @@ class _Drawn:
         new_files = [
             self._ordered(group[self._file], self._files_of_group(group)) for group in self._groups(chosen)
         ]
-        lower, upper, rows = (np.concatenate(parts) for parts in zip(*new_files, strict=True))
+        lower, upper, has_bounds, rows = (np.concatenate(parts) for parts in zip(*new_files, strict=True))
         new_rows = np.concatenate([self._rows[left], rows])
         found = []
         for place, own in enumerate(self._ranges):
-            new = np.ones(len(rows), np.bool_)
+            none, no_files = np.zeros(len(rows), np.bool_), np.zeros(len(new_rows), np.bool_)
             whole = ColumnRanges(
                 lower=np.concatenate([self._lower[left, place], lower[:, place]]),
                 upper=np.concatenate([self._upper[left, place], upper[:, place]]),
-                is_known=np.concatenate([own.is_known[left], new]),
-                is_null=np.concatenate([own.is_null[left], ~new]),
+                is_known=np.concatenate([own.is_known[left], has_bounds[:, place]]),
+                is_null=np.concatenate([own.is_null[left], none]),
+                is_boundless=no_files,
+                is_cut=own.is_cut,
             )
             found.append(files_opened(whole, new_rows))
         return np.array(found)
 
-    def _ordered(self, mask: Bools, files: int) -> tuple[Floats, Floats, Ints]:
-        """The bounds and the rows of the files that some of the drawn rows become."""
+    def _ordered(self, mask: Bools, files: int) -> tuple[Floats, Floats, Bools, Ints]:
+        """The bounds, whether there are any, and the rows of the files that some of the drawn rows become."""
         points, weights = self._points[mask], self._row_of_drawn[mask]
         if not len(points):
-            return points, points, np.empty(0, np.int64)
-        order = self._order(points)
+            return points, points, np.empty(points.shape, np.bool_), np.empty(0, np.int64)
+        order = self._order(self._keys[mask])
         ends = np.cumsum(weights[order])
         shares = self._shares(self._file[mask][order], files)
         cuts = np.searchsorted(ends, ends[-1] * np.cumsum(shares)[:-1])
@@ -227,6 +238,7 @@ class _Drawn:
         return (
             np.minimum.reduceat(ordered, starts),
             np.maximum.reduceat(ordered, starts),
+            ~np.logical_or.reduceat(self._is_boundless[mask][order], starts),
             np.rint(np.add.reduceat(weights[order], starts)).astype(np.int64),
         )
 
@@ -247,12 +259,12 @@ class _Drawn:
         rows = self._rows[own[np.argsort(places, kind="stable")]]
         return np.asarray(rows / max(1, rows.sum()), np.float64)
 
-    def _order(self, points: Floats) -> npt.NDArray[np.int64]:
+    def _order(self, keys: Floats) -> npt.NDArray[np.int64]:
         curve = self._settings.curve
         if curve is None:
-            return np.lexsort(points.T[::-1])
-        bits = rank_bits(points.shape[1])
-        ranks = [ranks_of(column, np.sort(column), bits) for column in points.T]
+            return np.lexsort(keys.T[::-1])
+        bits = rank_bits(keys.shape[1])
+        ranks = [ranks_of(column, np.sort(column), bits) for column in keys.T]
         return np.argsort(CURVES[curve](np.stack(ranks, axis=1), bits), kind="stable")
 
     def further(self, number: int, now: Floats) -> tuple[int, Floats] | None:

@@ -21,7 +21,8 @@ from iceberg_cli.plan.column_reads import ColumnReads, TableReads
 Floats = npt.NDArray[np.float64]
 
 _POINTS: Final = 1 << 10
-MOST_COLUMNS: Final = 32  # of a table of which all are looked at
+_MOST_COLUMNS: Final = 32  # of a table of which all are looked at
+_MOST_BOUNDS: Final = 200_000  # likewise, of all columns
 MOST_FILES: Final = 100_000  # likewise
 TOO_MANY_FILES: Final = (
     f"not told of more than {MOST_FILES:,} files; `rewrite-data-files --curve-by` plans for any number"
@@ -42,12 +43,16 @@ class ColumnRanges:
         upper: n numbers.
         is_known: whether bounds are known; a file without may have any value.
         is_null: whether a file has no value but null.
+        is_boundless: whether a file has values of which no bounds are kept, however it is written.
+        is_cut: whether values may differ of which bounds are equal.
     """
 
     lower: Floats
     upper: Floats
     is_known: Bools
     is_null: Bools
+    is_boundless: Bools
+    is_cut: bool
 
     def take(self, places: Ints) -> ColumnRanges:
         """Of some files."""
@@ -56,6 +61,8 @@ class ColumnRanges:
             upper=self.upper[places],
             is_known=self.is_known[places],
             is_null=self.is_null[places],
+            is_boundless=self.is_boundless[places],
+            is_cut=self.is_cut,
         )
 
 
@@ -72,13 +79,19 @@ def cut_alike(lower: pa.Array, upper: pa.Array, length: int, *, is_raised: bool)
     """
     least, most = ([_begins(each, length) for each in bounds.to_pylist()] for bounds in (lower, upper))
     if is_raised:
-        most = [_lowered(each) if each is not None and len(each) == length else each for each in most]
+        most = [_lowered(each) if each and len(each) == length else each for each in most]
     greatest = max((each for each in (*least, *most) if each is not None), default=None)
     most = [
         None if low is None else max(low, greatest if high is None else high)
         for low, high in zip(least, most, strict=True)
     ]
     return pa.array(least, lower.type), pa.array(most, lower.type)
+
+
+def has_length(bounds: pa.Array, length: int) -> bool:
+    """Whether some bound of text or bytes is as long as bounds may be, so that values may go on behind it."""
+    lengths = pc.binary_length(bounds) if pa.types.is_binary(bounds.type) else pc.utf8_length(bounds)
+    return (pc.max(lengths).as_py() or 0) >= length
 
 
 def _begins(value: Any, length: int) -> Any:
@@ -93,21 +106,33 @@ def _lowered(value: Any) -> Any:
     return value[:-1] + chr(before if before not in _SURROGATES else _SURROGATES.start - 1)
 
 
-def column_ranges(lower: pa.Array, upper: pa.Array, is_null: Bools) -> ColumnRanges:
+def column_ranges(
+    lower: pa.Array,
+    upper: pa.Array,
+    is_null: Bools,
+    *,
+    is_boundless: Bools | None = None,
+    is_cut: bool = False,
+) -> ColumnRanges:
     """Bounds of a column of n files.
 
     Args:
         lower: n values, null where it is not known.
         upper: n values, likewise.
         is_null: see `ColumnRanges`.
+        is_boundless: likewise; None: no file is.
+        is_cut: likewise.
     """
     is_known = pc.and_(lower.is_valid(), upper.is_valid()).to_numpy(zero_copy_only=False)
     numbers = _numbers(pa.concat_arrays([lower, upper]), np.concatenate([is_known, is_known]))
+    least, most = numbers[: len(lower)], numbers[len(lower) :]
     return ColumnRanges(
-        lower=numbers[: len(lower)],
-        upper=numbers[len(lower) :],
-        is_known=is_known & ~is_null,
+        lower=least,
+        upper=most,
+        is_known=is_known & ~is_null & (least <= most),
         is_null=is_null,
+        is_boundless=np.zeros(len(lower), np.bool_) if is_boundless is None else is_boundless,
+        is_cut=is_cut,
     )
 
 
@@ -171,6 +196,11 @@ def column_reads(
     means = np.round(opened / max(1, whole), 2).tolist()
     number = round(files / max(1, whole), 2)
     return tuple(ColumnReads(name, mean, number) for name, mean in zip(names, means, strict=True))
+
+
+def most_columns(files: int) -> int:
+    """How many columns of a table of so many files are looked at, that it takes seconds at most."""
+    return max(1, min(_MOST_COLUMNS, _MOST_BOUNDS // max(1, files)))
 
 
 def table_reads(columns: Mapping[str, ColumnRanges], rows: Ints, partition: Ints) -> TableReads:

@@ -54,6 +54,15 @@ class OrderCheck:
         self._last = rows.slice(rows.num_rows - 1)
 
 
+def key_changes(rows: pa.Table, columns: Sequence[OrderedColumn]) -> Bools:
+    """For each of n rows but the last, whether the next one differs from it in one of some columns."""
+    changes = np.zeros(max(0, rows.num_rows - 1), np.bool_)
+    for column in columns:
+        before, after = _compared(one_array(rows.column(column.place)), column)
+        changes |= before | after
+    return changes
+
+
 def is_comparable(kind: pa.DataType) -> bool:
     """Whether values of a type have one order everywhere."""
     types = pa.types

@@ -103,6 +103,12 @@ def test_one_value_in_all_files_is_in_each() -> None:
     assert files_opened(ranges(["x"] * 3, ["x"] * 3, pa.string()), np.full(3, 9)) == 3
 
 
+def test_bounds_in_the_wrong_order_are_none() -> None:
+    found = ranges([5, 0], [1, 9], pa.int64())
+    assert found.is_known.tolist() == [False, True]
+    assert files_opened(found, np.array([5, 5])) == 2
+
+
 def test_reads_are_those_of_their_partition_and_as_many_as_it_has_rows() -> None:
     """60 rows in three files of one range, 20 in two that follow each other: (3 * 60 + 1 * 20) / 80 are opened."""
     found = ranges([0, 0, 0, 0, 10], [9, 9, 9, 9, 19], pa.int64())

@@ -105,3 +105,24 @@ def test_of_few_rows_all_are_the_sample() -> None:
     sample = SampleBuilder(columns=1, rows=3)
     sample.add(np.zeros(3, np.int64), np.arange(3), pa.table({"a": [3, None, 1]}))
     assert sample.scale("z-order").samples[0].tolist() == [1, 3]
+
+
+def test_ranks_are_the_middle_of_equal_values() -> None:
+    """Of bits 4 there are 1 to 15: 1 + 14 * (rows before + rows up to here) / (2 * 4), cut down."""
+    sample = np.array([10, 20, 20, 30])
+    assert ranks_of(np.array([5, 10, 15, 20, 30, 40]), sample, 4).tolist() == [1, 2, 4, 8, 13, 15]
+    assert ranks_of(np.array([5, 6]), np.empty(0, np.int64), 4).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("number", [0, 1, -1, 10**17, -(10**18), 2**64, -(2**64), 3 * 2**70, -(10**37)])
+def test_decimals_of_many_digits_are_as_doubles(number: int) -> None:
+    (found,) = comparable(pa.array([Decimal(number)], pa.decimal128(38, 0))).tolist()
+    assert found == pytest.approx(float(number), rel=1e-12)
+
+
+def test_decimals_of_eighteen_digits_are_exact() -> None:
+    values = [Decimal(10**18 - 1), Decimal(10**18 - 2), Decimal(-(10**18) + 1)]
+    found = comparable(pa.array(values, pa.decimal128(18, 0)))
+    assert found.tolist() == [int(value) for value in values]
+    (more,) = comparable(pa.array([Decimal(10**19 - 1)], pa.decimal128(19, 0))).tolist()
+    assert more == pytest.approx(1e19, rel=1e-12)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from iceberg_cli.encoding.transport import from_ipc, to_ipc
@@ -67,3 +68,25 @@ def test_more_than_four_billion_rows_are_counted() -> None:
     found = RowOrigins.from_table(builder.build().to_table(), "kept")
     assert found.origins.tolist() == [(1 << 33) + 4]
     assert [each.tolist() for each in found.moved(1, np.array([4, 3]))] == [[0, DROPPED], [0, DROPPED]]
+
+
+def test_a_file_of_origins_is_known_by_its_columns_and_has_one_row() -> None:
+    table = origins([2], [2], [0, 1]).to_table()
+    assert RowOrigins.is_in(table)
+    assert not RowOrigins.is_in(table.rename_columns(["input_rows", "output_rows", "other"]))
+    for wrong in (table.slice(0, 0), pa.concat_tables([table, table])):
+        with pytest.raises(CorruptFile, match="rows of origins, not 1"):
+            RowOrigins.from_table(wrong, "kept")
+
+
+def test_of_no_rows_there_are_no_outputs() -> None:
+    found = RowOriginsBuilder([3]).build()
+    assert (found.rows, found.output_rows.tolist()) == (0, [])
+    assert [each.tolist() for each in found.moved(0, np.array([0, 2]))] == [[DROPPED] * 2] * 2
+
+
+def test_numbers_have_four_bytes_as_long_as_that_is_enough() -> None:
+    for rows, kind in (((1 << 32) - 6, np.uint32), ((1 << 32) - 5, np.uint64)):
+        builder = RowOriginsBuilder([rows, 5])
+        builder.add(np.array([1]), np.array([4]), 0, 0)
+        assert builder.build().origins.dtype == kind

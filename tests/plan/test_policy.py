@@ -223,7 +223,7 @@ WRONG = [
     ("rewrite-data-files-iceberg", "delete_ratio", 0),
     ("rewrite-data-files-iceberg", "delete_ratio", 1.5),
     ("rewrite-data-files-iceberg", "group_order", "bytes"),
-    ("rewrite-data-files-iceberg", "strategy", "declared"),
+    ("rewrite-data-files-iceberg", "strategy", "sideways"),
     ("rewrite-data-files-iceberg", "max_commits", 0),
     ("assign-row-ids-delta", "batch_size", 2.5),
 ]

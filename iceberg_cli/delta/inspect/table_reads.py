@@ -8,11 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from iceberg_cli.delta.rows.column_ranges import bounded_columns, ranges_of
+from iceberg_cli.delta.spec.clustering import clustering_columns
 from iceberg_cli.delta.spec.row_ids import record_counts
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.verbs.rewrite_data_files.partitions import partitions_of
 from iceberg_cli.errors import CorruptFile
-from iceberg_cli.layout.point_reads import MOST_COLUMNS, MOST_FILES, TOO_MANY_FILES, table_reads
+from iceberg_cli.layout.point_reads import MOST_FILES, TOO_MANY_FILES, most_columns, table_reads
 from iceberg_cli.plan.column_reads import TableReads
 
 
@@ -21,12 +22,14 @@ def reads_of(snapshot: Snapshot) -> TableReads:
     adds = snapshot.adds
     if len(adds) > MOST_FILES:
         return TableReads(note=TOO_MANY_FILES)
-    names = bounded_columns(snapshot.metadata)[:MOST_COLUMNS]
-    if not names or not len(adds):
-        return TableReads()
     try:
+        always = clustering_columns(snapshot)
+        names = bounded_columns(snapshot.metadata, always)[: most_columns(len(adds))]
+        if not names or not len(adds):
+            return TableReads()
         codes, _ = partitions_of(adds, snapshot.metadata)
         ranges = ranges_of(adds, names, snapshot.metadata)
+        rows = np.maximum(record_counts(adds), 0)
     except CorruptFile as error:
         return TableReads(note=f"not told: {error.message}")
-    return table_reads(dict(zip(names, ranges, strict=True)), np.maximum(record_counts(adds), 0), codes)
+    return table_reads(dict(zip(names, ranges, strict=True)), rows, codes)

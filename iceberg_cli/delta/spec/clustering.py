@@ -38,6 +38,8 @@ def clustering_columns(snapshot: Snapshot) -> tuple[Path, ...]:
     try:
         columns = json.loads(action["configuration"])["clusteringColumns"]
         check_shape(columns, [[str]], "clusteringColumns")
+        if not all(columns) or len({*map(tuple, columns)}) < len(columns):
+            raise ValueError(f"{columns} has an empty path, or one twice")  # noqa: TRY301
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidMetadata("domainMetadata", DOMAIN, f"it names no columns: {error}") from error
     return tuple(map(tuple, columns))

@@ -18,7 +18,7 @@ from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema
 from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode
 from iceberg_cli.iceberg.spec.types.schema import NestedField
 from iceberg_cli.iceberg.spec.types.single_value import from_bytes
-from iceberg_cli.layout.point_reads import ColumnRanges, column_ranges, cut_alike
+from iceberg_cli.layout.point_reads import ColumnRanges, column_ranges, cut_alike, has_length
 
 _FIXED_WIDTH: Final[Mapping[str, np.dtype[Any]]] = {
     "int": np.dtype("<i4"),
@@ -52,15 +52,17 @@ def ranges_of(
             _values(pc.list_element(data[name].combine_chunks(), number), data["path"], field, kind)
             for name in BOUNDS
         )
-        mode = modes.get(field.field_id)
+        mode, is_cut = modes.get(field.field_id), False
         if pa.types.is_string(kind) or pa.types.is_binary(kind):
-            length = sys.maxsize if mode is None or mode.bound_length is None else mode.bound_length
+            # Without bounds in new files those that there are were cut to a length that is not known.
+            length = sys.maxsize if mode is None or not mode.bound_length else mode.bound_length
             lower, upper = cut_alike(lower, upper, length, is_raised=True)
+            is_cut = has_length(lower, length)
         nulls, nans = (
             pc.fill_null(pc.list_element(data[name].combine_chunks(), number), 0).to_numpy()
             for name in ("null_counts", "nan_counts")
         )
-        found.append(column_ranges(lower, upper, (nulls + nans == rows) & (rows > 0)))
+        found.append(column_ranges(lower, upper, (nulls + nans == rows) & (rows > 0), is_cut=is_cut))
     return found
 
 

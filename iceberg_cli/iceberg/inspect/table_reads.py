@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.spec.manifests.manifest import DATA
 from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.schema import NestedField
-from iceberg_cli.layout.point_reads import MOST_COLUMNS, MOST_FILES, TOO_MANY_FILES, table_reads
+from iceberg_cli.layout.point_reads import MOST_FILES, TOO_MANY_FILES, most_columns, table_reads
 from iceberg_cli.layout.row_order import is_comparable
 from iceberg_cli.plan.column_reads import TableReads
 
@@ -35,10 +35,11 @@ def reads_of(metadata: TableMetadata, reachability: Reachability, manifests: pa.
         reachability: reads manifests.
         manifests: rows of the snapshot's list.
     """
-    fields = _fields(metadata)
+    rows = manifests.filter(pc.equal(manifests["content"], DATA))
+    listed = (pc.sum(rows[f"{status}_files_count"]).as_py() or 0 for status in ("added", "existing"))
+    fields = _fields(metadata)[: most_columns(sum(listed))]
     if not fields:
         return TableReads()
-    rows = manifests.filter(pc.equal(manifests["content"], DATA))
     reader = EntryReader(
         specs={spec.spec_id: spec for spec in metadata.partition_specs},
         types=column_types(metadata),
@@ -66,7 +67,7 @@ def reads_of(metadata: TableMetadata, reachability: Reachability, manifests: pa.
 
 
 def _fields(metadata: TableMetadata) -> list[NestedField]:
-    """The columns that may tell the files of a partition apart, as many as are looked at."""
+    """The columns that may tell the files of a partition apart, in their order."""
     spec = metadata.partition_spec(metadata.default_spec_id)
     in_partition = {each.source_id for each in spec.fields if each.transform == "identity"} if spec else set()
     found = []
@@ -79,4 +80,4 @@ def _fields(metadata: TableMetadata) -> list[NestedField]:
             continue
         if is_comparable(kind):
             found.append(field)
-    return found[:MOST_COLUMNS]
+    return found

@@ -60,6 +60,7 @@ def brought_into(
         yield from live
         return
     files.positions = RowOriginsBuilder(input_rows)
+    files.keys = () if order.curve else order.columns
     scale = None if order.curve is None else sampled(order).scale(order.curve)
     with saying_what_would_do(side_by_side):
         yield from in_order(live, schema, order, scale, memory_bytes=memory_bytes // SHARES, files=files)

@@ -106,10 +106,11 @@ def row_order(
     if policy.order_strategy in CURVED:
         flag, curve = "--curve-by", cast("Curve", policy.order_strategy)
         terms = [SortTerm(name, descending=False, nulls_first=True) for name in policy.curve_by]
-    is_named = bool(terms)
+    is_declared = policy.order_strategy == DECLARED
+    is_named = bool(terms) or is_declared
     terms = terms or default()
-    if policy.order_strategy == DECLARED and len(terms) > 1:
-        curve = "hilbert"
+    if is_declared:
+        flag, curve = f"--strategy {DECLARED}", "hilbert" if len(terms) > 1 else None
     found, names = [], []
     for name, descending, nulls_first in terms:
         column = columns.get(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Generic, Protocol, TypeVar
 
@@ -188,11 +188,18 @@ class ParquetWriter(Generic[Measured_co]):
         """Write a row group of all rows that are held, however few these are."""
         self._write_group(self._held_rows)
 
-    def write_group(self) -> bool:
-        """Write a row group if the rows that are held make one, and say whether they did."""
+    def write_group(self, end: Callable[[pa.Table], int] | None = None) -> bool:
+        """Write a row group if the rows that are held make one, and say whether they did.
+
+        Args:
+            end: of the rows of a group and the one after them, how many are to be in it; None: all but that one.
+        """
         if not self._is_full():
             return False
-        self._write_group(self._group_rows())
+        rows = self._group_rows()
+        if end is not None and self._held_rows > rows:
+            rows = end(pa.concat_tables(self._held).slice(0, rows + 1))
+        self._write_group(rows)
         return True
 
     def _is_full(self) -> bool:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,16 @@ from iceberg_cli.layout.files.outputs import Sink, check_stored
 from iceberg_cli.layout.files.parquet_writer import Measured_co, ParquetWriter
 from iceberg_cli.layout.position_map import PositionMapBuilder
 from iceberg_cli.layout.rolling import Rolling
-from iceberg_cli.layout.row_order import OrderCheck, OrderedColumn
+from iceberg_cli.layout.row_order import OrderCheck, OrderedColumn, key_changes
 from iceberg_cli.layout.row_origins import RowOriginsBuilder
 from iceberg_cli.layout.row_proof import RowProof, row_proof
 from iceberg_cli.operation.groups.creator import Creator, NewFile
 
 Measured = TypeVar("Measured")
+_LEAST_ROW_GROUP: Final = 0.75  # of the rows that one is to have, for it to end where keys change
+_LAST_ROW_GROUP: Final = (
+    1.4  # a file ends where another of its row groups, and the footer, might make it too large
+)
 
 
 class FileWriters(Protocol[Measured_co]):
@@ -82,6 +86,8 @@ class _Output(Generic[Measured]):
     sink: Sink
     parquet: ParquetWriter[Measured]
     rows: int = 0  # of its row groups
+    last: pa.Table | None = None  # of these rows
+    is_due: bool = False  # it ends where the key of this row does
     proof: RowProof = field(default_factory=RowProof)  # likewise
     order: OrderCheck | None  # likewise; None: the rows are of none
 
@@ -126,6 +132,7 @@ class NewFiles(Generic[Measured]):
         most_held_bytes: of rows that are in no row group yet.
         read: of the inputs.
         finished: by their numbers, in the order in which they were opened.
+        keys: columns by which rows come in order: those that are equal in them are in one file, if it may be so large.
         unchecked: looks at those that are finished and were not looked at.
         positions: where rows went.
         proof: of the rows in them.
@@ -144,6 +151,7 @@ class NewFiles(Generic[Measured]):
     read: RowsRead
     finished: dict[int, FinishedFile[Measured]] = field(default_factory=dict)
     unchecked: list[Callable[[], None]] = field(default_factory=list)
+    keys: tuple[OrderedColumn, ...] = ()
     positions: PositionMapBuilder | RowOriginsBuilder = field(default_factory=PositionMapBuilder)
     proof: RowProof = field(default_factory=RowProof)
     _opened: int = 0
@@ -205,7 +213,8 @@ class PartitionWriter(Generic[Measured]):
             self._open()
         else:
             self._output.parquet.add(piece.rows)
-        while self._output is not None and self._output.parquet.write_group():
+        end = self._group_end if self._files.keys else None
+        while self._output is not None and self._output.parquet.write_group(end):
             self._after_group(self._output)
 
     def write_held(self) -> None:
@@ -229,10 +238,32 @@ class PartitionWriter(Generic[Measured]):
         """Take note of a row group that was written, and end the file where it should end."""
         self._settle(output)
         self._bytes_per_row = output.parquet.bytes_per_row
-        if self._files.rolling.closes(output.parquet.written_bytes, self._left_bytes()):
+        if self._closes(output):
             self._close(output, whole=False)
             if self._pending:
                 self._open()
+
+    def _group_end(self, rows: pa.Table) -> int:
+        """How many of a row group's rows are in it, where one follows them: those up to the last change of their keys.
+
+        One that would become much smaller has all. Where a file waits for the next key, those up to the first change.
+        """
+        whole = rows.num_rows - 1
+        is_due = self._output is not None and self._output.is_due
+        least = 0 if is_due else int(whole * _LEAST_ROW_GROUP)
+        changes = np.flatnonzero(key_changes(rows.slice(least), self._files.keys))
+        return least + int(changes[0 if is_due else -1]) + 1 if len(changes) else whole
+
+    def _closes(self, output: _Output[Measured]) -> bool:
+        """Whether a file ends here: where it is large enough, between equal keys only where it may not be larger."""
+        rolling, written_bytes = self._files.rolling, output.parquet.written_bytes
+        if not rolling.closes(written_bytes, self._left_bytes()):
+            return False
+        if not self._files.keys or not self._pending or output.last is None:
+            return True
+        both = pa.concat_tables([output.last, self._pending[0].rows.slice(0, 1)])
+        output.is_due = not key_changes(both, self._files.keys).any()
+        return not output.is_due or written_bytes * _LAST_ROW_GROUP > rolling.max_bytes
 
     def _left_bytes(self) -> int:
         """About how many bytes the rows take that are in no row group yet, if as many are live as were until now."""
@@ -275,6 +306,7 @@ class PartitionWriter(Generic[Measured]):
                 rest = Piece(piece.inputs[count:], piece.positions[count:], piece.rows.slice(count))
                 self._pending.appendleft(rest)
             self._files.positions.add(inputs, positions, output.number, output.rows)
+            output.last = rows.slice(count - 1) if count else output.last
             settled.append(rows)
             if output.order is not None:
                 output.order.see(rows)

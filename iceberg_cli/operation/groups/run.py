@@ -554,6 +554,8 @@ class GroupsRun(CommittingRun):
         except IcebergCliError as error:
             self.notes.append(f"How many files a read opens now cannot be told: {error.message}")
             return ()
+        if [each.column for each in now] != [each.column for each in before]:
+            return ()  # it is another order by now
         return tuple(
             each._replace(opened_after=own.opened, files_after=own.files)
             for each, own in zip(before, now, strict=True)

@@ -54,6 +54,13 @@ def test_files_of_one_range_are_all_opened_and_those_that_follow_each_other_one_
     ]
 
 
+def test_statistics_that_cannot_be_read_leave_the_files_shown(tmp_path: Path) -> None:
+    table = a_table(tmp_path / "t", "not json", stats(10, n=(1, 2)))
+    shown = run("inspect", table, "files", "--format", "json")
+    assert (shown.code, shown.json["row_count"], shown.json["reads"]) == (0, 2, [])
+    assert shown.json["reads_note"].startswith("not told: ")
+
+
 def test_bounds_that_cannot_be_read_leave_the_files_shown(tmp_path: Path) -> None:
     table = a_table(tmp_path / "t", stats(10, n=("x", "y")), stats(10, n=(1, 2)))
     shown = run("inspect", table, "files", "--format", "json")

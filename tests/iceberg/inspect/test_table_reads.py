@@ -6,13 +6,16 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.iceberg.branch.column_ranges import ranges_of
 from iceberg_cli.iceberg.branch.entry_columns import FILES_SCHEMA
+from iceberg_cli.iceberg.rows.metrics_modes import COUNTS, NONE, MetricsMode
 from iceberg_cli.iceberg.spec.types.schema import NestedField
+from iceberg_cli.layout.point_reads import files_opened
 from iceberg_cli.storage.router import open_storage
 from iceberg_cli.testing.iceberg_writer import IcebergWriter
 from tests.cli.running import iceberg_cli as run
@@ -78,6 +81,13 @@ def test_bounds_from_before_a_promotion_are_shorter() -> None:
 def test_a_bound_that_is_no_value_is_named_by_its_file() -> None:
     with pytest.raises(CorruptFile, match=r"1\.parquet.*3 bytes are no value of type long"):
         ranges_of(files([None, b"abc"], [None, *packed("<q", 1)]), [field("long")], {})
+
+
+@pytest.mark.parametrize("mode", [NONE, COUNTS], ids=["none", "counts"])
+def test_bounds_of_before_a_column_lost_them_are_used(mode: MetricsMode) -> None:
+    (found,) = ranges_of(files([None, b"a", b"c"], [None, b"b", b"d"]), [field("string")], {1: mode})
+    assert found.is_known.all()
+    assert files_opened(found, np.array([5, 5])) == 1
 
 
 SCHEMA = {

@@ -5,6 +5,7 @@ Spec: Delta protocol, "Clustered Table".
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Final
 
@@ -17,8 +18,11 @@ from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.layout.rolling import Bools
 from iceberg_cli.plan.compaction_policy import DECLARED
+from iceberg_cli.plan.groups import Groups
 from iceberg_cli.plan.text import count, listed
 
+CLUSTERED_ANEW: Final = "the table is clustered by other columns by now"
+_BASE: Final = "clustering"
 _NAMED: Final = {"sort": "sort_by", "z-order": "curve_by", "hilbert": "curve_by"}
 
 
@@ -42,6 +46,18 @@ def clustered_by(policy: RewriteDataFiles, snapshot: Snapshot) -> tuple[str, ...
         return names
     is_the_same = policy.order_strategy == "hilbert" and tuple(policy.curve_by) == names
     return names if is_the_same else ()
+
+
+def clustering_base(snapshot: Snapshot) -> dict[str, str]:
+    """What a plan has of the clustering that it was made for; nothing where there is none."""
+    columns = clustering_columns(snapshot)
+    return {_BASE: json.dumps(columns)} if columns else {}
+
+
+def clustering_changed(groups: Groups, snapshot: Snapshot) -> str | None:
+    """That a plan was made for another clustering than the table has, in words, or None."""
+    now = clustering_base(snapshot)
+    return None if groups.base.get(_BASE) == now.get(_BASE) else CLUSTERED_ANEW
 
 
 def clustering_obstacles(policy: RewriteDataFiles, snapshot: Snapshot) -> tuple[str, ...]:

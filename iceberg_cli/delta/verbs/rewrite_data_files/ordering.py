@@ -13,13 +13,18 @@ import pyarrow as pa
 
 from iceberg_cli.delta.rows.column_ranges import bounded_columns, ranges_of
 from iceberg_cli.delta.rows.table_columns import VOID
+from iceberg_cli.delta.spec.clustering import clustering_columns
 from iceberg_cli.delta.spec.protocol import schema_fields
 from iceberg_cli.delta.spec.row_ids import record_counts
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.statistics_columns import primitive
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.rewrite_data_files.chosen_files import chosen_files
-from iceberg_cli.delta.verbs.rewrite_data_files.clustering import as_declared, declared_names
+from iceberg_cli.delta.verbs.rewrite_data_files.clustering import (
+    as_declared,
+    declared_names,
+    others_clustered,
+)
 from iceberg_cli.delta.verbs.rewrite_data_files.partitions import partitions_of
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.errors import UsageError
@@ -43,7 +48,7 @@ def order_of(snapshot: Snapshot, policy: RewriteDataFiles) -> RowOrder | None:
     metadata, policy = snapshot.metadata, as_declared(policy, snapshot)
     if policy.order_strategy is None:
         return None
-    known = bounded_columns(metadata)
+    known = bounded_columns(metadata, clustering_columns(snapshot))
     columns: dict[str, Sortable] = {}
     elsewhere: dict[str, str] = {}
     for field in schema_fields(metadata):
@@ -59,13 +64,13 @@ def order_of(snapshot: Snapshot, policy: RewriteDataFiles) -> RowOrder | None:
                 "--strategy sort: a Delta table has no sort order of its own",
                 next_step="Name columns by --sort-by.",
             )
-        names = declared_names(snapshot)
+        paths, names = clustering_columns(snapshot), declared_names(snapshot)
         if not names:
             raise UsageError(
                 "--strategy declared: the table declares no clustering",
                 next_step="Name columns by --curve-by, or declare it: ALTER TABLE ... CLUSTER BY (...) in Spark.",
             )
-        if inner := next((each for each in names if each not in columns), None):
+        if inner := next((name for path, name in zip(paths, names, strict=True) if len(path) > 1), None):
             raise UsageError(
                 f"--strategy declared: rows are not ordered by {inner}, which is a field of a struct",
                 next_step="--strategy bin-pack packs files, which are not clustered then.",
@@ -85,7 +90,9 @@ def reads_now(table: DeltaTable, policy: RewriteDataFiles) -> tuple[ColumnReads,
     order = order_of(snapshot, policy)
     if order is None:
         return ()
-    adds = snapshot.adds
+    if policy.older_than is not None:
+        return ()  # new files are young, as those are that stay
+    adds = snapshot.adds.filter(pa.array(~others_clustered(policy, snapshot)))
     if policy.where is not None:
         adds = adds.filter(pa.array(chosen_files(parse_where(policy.where), adds, snapshot.metadata)))
     codes, _ = partitions_of(adds, snapshot.metadata)

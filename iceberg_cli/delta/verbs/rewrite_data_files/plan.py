@@ -25,6 +25,8 @@ from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.rewrite_data_files.batch import batch_of, changed
 from iceberg_cli.delta.verbs.rewrite_data_files.chosen_files import chosen_files
 from iceberg_cli.delta.verbs.rewrite_data_files.clustering import (
+    clustering_base,
+    clustering_changed,
     clustering_notes,
     clustering_obstacles,
     others_clustered,
@@ -112,6 +114,9 @@ class RewriteDataFilesVerb(CompactionVerb):
 
     def changed(self, table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> Mapping[int, str]:
         """As `GroupVerb`."""
+        assert plan.groups is not None
+        if (reason := clustering_changed(plan.groups, table.snapshot)) is not None:
+            return dict.fromkeys(numbers, reason)
         order = partial(order_of, table.snapshot, RewriteDataFiles.of_plan(plan))
         return without_order(order, numbers) or changed(table, plan, numbers)
 
@@ -147,19 +152,26 @@ def _plan(table: DeltaTable, policy: RewriteDataFiles, *, as_of_ms: int, within:
         policy=policy.to_json(),
     )
     blocked = (*obstacles(snapshot), *clustering_obstacles(policy, snapshot))
-    if within is not None:
-        if within.groups is None:  # it lists nothing
-            return within
-        return replace(within, blocked_by=(*blocked, *no_room(table, table.root, policy, within.groups)))
+    order = None
     try:
         order = order_of(snapshot, policy)
     except UsageError as error:
-        if policy.order_strategy is not None:
+        if policy.order_strategy is None:
+            blocked = (*blocked, error.message)
+        elif within is None:  # else groups are left out whose order is none any more
             raise
-        order, blocked = None, (*blocked, error.message)
+    if within is not None:
+        if within.groups is None:  # it lists nothing
+            return within
+        if (reason := clustering_changed(within.groups, snapshot)) is not None:
+            blocked = (*blocked, f"{reason}: plan again")
+        return replace(within, blocked_by=(*blocked, *no_room(table, table.root, policy, within.groups)))
     eligible = _eligible(table, policy)
     if not eligible.any():
-        return replace(plan, not_applicable=f"the table has no data file{_which(policy)}")
+        which = _which(policy)
+        if others_clustered(policy, snapshot).any():
+            which += f"{' and' if which else ' that'} no other program clustered in its own way (--full takes those)"
+        return replace(plan, not_applicable=f"the table has no data file{which}")
     groups, verdicts = _chosen(table, settings, eligible, policy, order)
     plan = replace(plan, verdicts=verdicts, groups=groups)
     if not len(groups):
@@ -270,7 +282,7 @@ def _chosen(
     groups = Groups(
         rows=group_rows(found, names.__getitem__, inputs["path"]),
         inputs=inputs,
-        base={"version": str(snapshot.version)},
+        base={"version": str(snapshot.version), **clustering_base(snapshot)},
         deletes_applied=has_vector,
         delete_files_that_go=0,
         comes_back=(freed,) if len(own) else (),

@@ -19,6 +19,7 @@ from iceberg_cli.delta.spec.protocol import Metadata, Protocol, schema_fields
 from iceberg_cli.delta.spec.row_ids import ENABLED, FEATURE, MATERIALIZED
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.statistics_columns import physical_name
+from iceberg_cli.delta.verbs.rewrite_data_files.clustering import CLUSTERED_ANEW
 from iceberg_cli.delta.verbs.rewrite_data_files.settings import obstacles
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile
@@ -60,7 +61,7 @@ def why_not(then: bytes, path: str, now: Snapshot) -> str | None:
     if _partitions(metadata) != _partitions(now.metadata):
         return "the table is partitioned by other columns by now"
     if [[*path] for path in clustering_columns(now)] != value.get("clusteringColumns", []):
-        return "the table is clustered by other columns by now"
+        return CLUSTERED_ANEW
     if _mode(metadata) != _mode(now.metadata) and _BY_IDS in (_mode(metadata), _mode(now.metadata)):
         return f"{MODE} is {_mode(now.metadata)} by now, and files were written for {_mode(metadata)}"
     if _row_ids(protocol, metadata) != _row_ids(now.protocol, now.metadata):

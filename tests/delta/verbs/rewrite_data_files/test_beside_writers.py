@@ -97,7 +97,7 @@ def rewriting(table: Path) -> Iterator[Rewriting]:
 
 
 def statement(drawn: random.Random, next_id: int) -> str:
-    match drawn.choice(["INSERT", "INSERT", "UPDATE", "DELETE", "MERGE"]):
+    match drawn.choice(["INSERT", "INSERT", "UPDATE", "DELETE", "MERGE", "OPTIMIZE"]):
         case "INSERT":
             values = ", ".join(f"({next_id + each}, {each % 3}, 'k{each % 2}')" for each in range(20))
             return f"INSERT INTO {{t}} VALUES {values}"
@@ -105,6 +105,8 @@ def statement(drawn: random.Random, next_id: int) -> str:
             return f"UPDATE {{t}} SET n = n + 1 WHERE id % {drawn.randint(3, 20)} = 1"
         case "DELETE":
             return f"DELETE FROM {{t}} WHERE id % {drawn.randint(30, 60)} = {drawn.randint(0, 9)}"
+        case "OPTIMIZE":
+            return "OPTIMIZE {t}"
     low = drawn.randrange(max(1, next_id))
     return (
         f"MERGE INTO {{t}} USING (SELECT explode(sequence({low}, {low + 5})) AS id) s ON {{t}}.id = s.id "
@@ -113,15 +115,20 @@ def statement(drawn: random.Random, next_id: int) -> str:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("vectors", [True, False])
-def test_no_row_differs_beside_delta_spark(delta_spark: DeltaSpark, tmp_path: Path, *, vectors: bool) -> None:
+@pytest.mark.parametrize(
+    ("vectors", "layout"),
+    [(True, "PARTITIONED BY (k)"), (False, "PARTITIONED BY (k)"), (True, "CLUSTER BY (id, n)")],
+)
+def test_no_row_differs_beside_delta_spark(
+    delta_spark: DeltaSpark, tmp_path: Path, *, vectors: bool, layout: str
+) -> None:
     table, twin = tmp_path / "t", tmp_path / "twin"
     for each in (table, twin):
         delta_spark.sql(
-            f"CREATE TABLE delta.`{each}` (id LONG, n LONG, k STRING) USING delta PARTITIONED BY (k) TBLPROPERTIES ("
+            f"CREATE TABLE delta.`{each}` (id LONG, n LONG, k STRING) USING delta {layout} TBLPROPERTIES ("
             f"'delta.enableDeletionVectors' = '{str(vectors).lower()}', 'delta.enableRowTracking' = 'true')"
         )
-    drawn = random.Random(vectors)
+    drawn = random.Random(f"{vectors} {layout}")
     with rewriting(table) as rewrites:
         for number in range(SPARK_STATEMENTS):
             text = statement(drawn, 20 * number)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.errors import CommitConflict, UsageError
+from iceberg_cli.errors import CommitConflict, InvalidMetadata, UsageError
 from iceberg_cli.testing.delta_rows import commits_of, rows_of
 from iceberg_cli.testing.delta_writer import (
     Action,
@@ -23,6 +25,7 @@ from iceberg_cli.testing.delta_writer import (
     an_add,
     commit_path,
 )
+from tests.cli.running import iceberg_cli as run
 from tests.delta.verbs.rewrite_data_files.test_law import rewritten
 from tests.delta.verbs.rewrite_data_files.test_meanwhile import new_adds
 from tests.delta.verbs.rewrite_data_files.test_plan import plan_of
@@ -294,3 +297,122 @@ def test_few_new_files_do_not_take_the_clustered_ones_with_them(tmp_path: Path) 
     taken = {Path(each).name for each in plan.groups.inputs["path"].to_pylist()}
     assert {f"n{number}.parquet" for number in range(4)} <= taken
     assert len(taken & clustered) <= len(clustered) // 2
+
+
+@pytest.mark.parametrize("then", [(), (["b"],), (["b"], ["a"]), (["a"], ["b"], ["c"])], ids=str)
+def test_a_saved_plan_is_for_the_clustering_that_it_was_made_for(
+    then: tuple[list[str], ...], tmp_path: Path
+) -> None:
+    """E2: `apply` after ALTER TABLE ... CLUSTER BY is refused, and leaves nothing open."""
+    table = a_table(tmp_path / "t")
+    saved = str(tmp_path / "plan.json")
+    assert run("plan", table.root, "rewrite-data-files", "--target-size", "8KiB", "-o", saved).code == 0
+    table.commit(clustering(*then))
+    refused = run("apply", saved, "--yes")
+    assert (refused.code, len(commits_of(table.root))) == (11, 3)
+    assert "the table is clustered by other columns by now: plan again" in refused.err
+    again = run("rewrite-data-files", table.root, "--target-size", "8KiB", "--yes")
+    assert again.code == 0, again.err
+
+
+def test_a_plan_to_pack_is_not_carried_out_on_a_table_that_was_clustered_since(tmp_path: Path) -> None:
+    table = a_table(tmp_path / "t", columns=())
+    saved = str(tmp_path / "plan.json")
+    assert run("plan", table.root, "rewrite-data-files", "-o", saved).code == 0
+    table.commit(clustering(["a"]))
+    assert run("apply", saved, "--yes").code == 11
+    assert len(commits_of(table.root)) == 3
+
+
+@pytest.mark.parametrize("columns", [[[]], [["a"], ["a"]], [["a"], "b"], "a", [["a", 1]]], ids=str)
+def test_a_domain_that_names_no_columns_is_damage(columns: Any, tmp_path: Path) -> None:
+    domain = a_domain(domain="delta.clustering", configuration=json.dumps({"clusteringColumns": columns}))
+    table = Table(tmp_path / "t", domain)
+    table.commit(table.file("0.parquet", 0))
+    with pytest.raises(InvalidMetadata, match=r"delta\.clustering.*it names no columns"):
+        plan_of(table.root)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (a_schema(a_field("x", "long")), "its values have no order that all engines share"),
+        ("binary", "Delta's statistics have no bounds of it"),
+        (None, "it is no column"),
+    ],
+    ids=str,
+)
+def test_a_column_without_bounds_blocks(kind: Any, words: str, tmp_path: Path) -> None:
+    fields = [*FIELDS, *([a_field("z", kind)] if kind else [])]
+    table = Table(tmp_path / "t", clustering(["z"], ["a"]), fields=fields)
+    table.commit(*(table.file(f"{number}.parquet", number) for number in range(6)))
+    (blocked,) = plan_of(table.root).blocked_by
+    assert blocked.startswith(f"--strategy declared: rows are not ordered by z: {words}")
+
+
+def test_a_column_with_a_dot_is_no_field_of_a_struct(tmp_path: Path) -> None:
+    """The domain has the path of a field of `s`; a column of the table is named `s.x`."""
+    numbered = iter(range(1, 9))
+
+    def mapped(name: str, kind: Any, physical: str) -> Any:
+        return a_field(
+            name,
+            kind,
+            **{"delta.columnMapping.physicalName": physical, "delta.columnMapping.id": next(numbered)},
+        )
+
+    fields = [mapped("s", a_schema(mapped("x", "long", "p2")), "p1"), mapped("s.x", "long", "a")]
+    table = Table(
+        tmp_path / "t",
+        clustering(["p1", "p2"]),
+        fields=fields,
+        configuration={"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"},
+    )
+    table.commit(*(table.file(f"{number}.parquet", number) for number in range(6)))
+    assert plan_of(table.root).blocked_by == (
+        "--strategy declared: rows are not ordered by s.x, which is a field of a struct",
+    )
+
+
+def test_where_all_files_are_of_other_clusterers_the_reason_says_so(tmp_path: Path) -> None:
+    table = Table(tmp_path / "t", clustering(["a"]))
+    table.commit(*(table.file(f"{number}.parquet", number, clusteringProvider="x") for number in range(6)))
+    assert plan_of(table.root).not_applicable == (
+        "the table has no data file that no other program clustered in its own way (--full takes those)"
+    )
+
+
+LONG = "https://example.com/a/path/that/is/longer/"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("double", lambda drawn: drawn.choice([math.nan, *range(9)]) * 1.0),
+        ("string", lambda drawn: f"{LONG}{drawn.randrange(10**6):06}"),
+        ("string", lambda drawn: drawn.choice([None, f"{LONG}{drawn.randrange(9)}", "short"])),
+    ],
+    ids=["NaN", "cut", "some cut"],
+)
+@pytest.mark.parametrize("columns", [(["v"],), (["v"], ["a"])], ids=str)
+def test_what_has_no_bounds_of_use_comes_to_rest(
+    kind: str, value: Callable[[random.Random], Any], columns: tuple[list[str], ...], tmp_path: Path
+) -> None:
+    """Else a nightly run writes the same files anew each night."""
+    drawn = random.Random(3)
+    table = Table(tmp_path / "t", clustering(*columns), fields=[a_field("v", kind), a_field("a", "long")])
+    adds = []
+    for number in range(24):
+        rows = pa.table(
+            {"v": [value(drawn) for _ in range(ROWS)], "a": [drawn.randrange(10**6) for _ in range(ROWS)]}
+        )
+        pq.write_table(rows, table.root / f"{number}.parquet")
+        size = (table.root / f"{number}.parquet").stat().st_size
+        adds.append(an_add(path=f"{number}.parquet", size=size, stats=json.dumps({"numRecords": ROWS})))
+    table.commit(*adds)
+    before = rows_of(table.root)
+    options = {"target_size": 16_384, "max_size": 65_536}
+    assert rewritten(table.root, **options) is not None
+    rewritten(table.root, **options)
+    assert rewritten(table.root, **options) is None
+    assert rows_of(table.root) == before

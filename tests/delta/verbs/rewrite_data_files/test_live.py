@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from iceberg_cli.testing.delta_rows import state_of
 from tests.delta.verbs.test_live import by_number, written_on
 from tests.delta_live import shapes
 from tests.delta_live.lake import DeltaLake, commits, in_order, leftovers, rows_of_delta_rs
 from tests.delta_live.shapes import Shape
 
-SHAPES = [each for each in shapes.ALL if not each.by.startswith("CLUSTER")]
-
 
 @pytest.mark.deep
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+@pytest.mark.parametrize("shape", shapes.ALL, ids=lambda shape: shape.name)
 def test_other_engines_read_the_same_rows_and_write_on(delta_lake: DeltaLake, shape: Shape) -> None:
     table, promised = delta_lake.table(shape)
     newest = promised[max(promised)]
@@ -25,6 +24,11 @@ def test_other_engines_read_the_same_rows_and_write_on(delta_lake: DeltaLake, sh
     assert delta_lake.rows(table) == newest
     if shape.tracked:
         assert by_number(delta_lake.rows(table, ids=True)) == before
+    if shape.by.startswith("CLUSTER"):
+        adds = state_of(table).adds.values()
+        assert {(add["clusteringProvider"], add["tags"]["ZCUBE_ZORDER_BY"]) for add in adds} == {
+            ("liquid", '["n"]')
+        }
     added = {version: newest for version in commits(table) if version > max(promised)}
     assert added
     delta_lake.assert_promised(table, promised | added)

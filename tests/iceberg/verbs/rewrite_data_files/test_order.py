@@ -17,7 +17,7 @@ from tests.iceberg.verbs.rewrite_data_files.whole_runs import Act, Run, rewrite
 
 def ordered(table: RowsTable, meanwhile: Act | None = None, **options: Any) -> Run:
     """A run that brings rows into an order, where that is worth it."""
-    return rewrite(table, meanwhile=meanwhile, rewrite_all=False, **options)
+    return rewrite(table, meanwhile=meanwhile, **{"rewrite_all": False, **options})
 
 
 OVERLAPPING = ([1, 5, 9], [2, 6, 9], [0, 4, None], [3, 7, 8])
@@ -152,6 +152,32 @@ def bounds_of(run: Run, field_id: int, _: str) -> list[tuple[bytes, bytes]]:
             ends.append(value[::-1] if field_id == 1 else value)
         found.append((ends[0], ends[1]))
     return found
+
+
+@pytest.mark.parametrize(("values", "most_files"), [(100, 1), (12, 1), (2, 4)])
+def test_rows_of_one_key_are_in_one_file_unless_they_are_more_than_it_may_have(
+    values: int, most_files: int
+) -> None:
+    """Z3: 18,000 rows in files of about 3,000; of two keys each has 9,000."""
+    drawn = random.Random(values)
+    table = RowsTable(format_version=2)
+    for number in range(6):
+        numbers = [drawn.randrange(10**9) for _ in range(3_000)]
+        table.rows(f"f{number}", [(N, numbers), (K, [f"w{drawn.randrange(values):02}" for _ in numbers])])
+        table.commit(number + 1)
+    run = ordered(table, strategy="sort", sort_by=["k"], target_size=30_000, rewrite_all=True)
+    assert len(run.outputs) >= 3
+    spans = [
+        tuple(
+            next(pair["value"] for pair in each[name] if pair["key"] == 2)
+            for name in ("lower_bounds", "upper_bounds")
+        )
+        for each in run.outputs
+    ]
+    keys = [f"w{value:02}".encode() for value in range(values)]
+    opened = [sum(low <= key <= high for low, high in spans) for key in keys]
+    assert max(opened) <= most_files
+    assert max(each["file_size_in_bytes"] for each in run.outputs) <= 1.8 * 30_000
 
 
 @pytest.mark.parametrize("version", [2, 3])
