@@ -133,9 +133,8 @@ class _Drawn:
             lower, upper = np.where(own.is_known, own.lower, least), np.where(own.is_known, own.upper, most)
             points.append(lower[self._file] + (upper - lower)[self._file] * random.random(len(self._file)))
         self._points = np.stack(points, axis=1)
-        self._keys = (
-            self._points.copy()
-        )  # that rows are ordered by: values differ that bounds do not tell apart
+        # Rows are ordered by these: values differ that bounds do not tell apart.
+        self._keys = self._points.copy()
         for place, own in enumerate(ranges):
             if own.is_cut:
                 by_value = np.lexsort((random.random(len(self._file)), self._points[:, place]))

@@ -203,25 +203,28 @@ def most_columns(files: int) -> int:
     return max(1, min(_MOST_COLUMNS, _MOST_BOUNDS // max(1, files)))
 
 
-def table_reads(columns: Mapping[str, ColumnRanges], rows: Ints, partition: Ints) -> TableReads:
+def table_reads(
+    columns: Mapping[str, ColumnRanges], rows: Ints, partition: Ints, *, left_out: int = 0
+) -> TableReads:
     """What reads of one value open of a table's n files, as far as bounds tell, and of its larger partitions alone.
 
     Args:
         columns: of each its ranges; those without any are left out.
         rows: n numbers of rows.
         partition: n codes.
+        left_out: columns that are not looked at, of so many files.
     """
     found = {name: own for name, own in columns.items() if own.is_known.any()}
     codes, places = np.unique(partition, return_inverse=True)
-    note = ""
+    notes = [f"{left_out:,} more columns are left out, of so many files"] if left_out else []
     if len(codes) > _MOST_PARTITIONS:
         sums = np.bincount(places, rows, len(codes))
         largest = np.argsort(-sums, kind="stable")[:_MOST_PARTITIONS]
         own = np.flatnonzero(np.isin(places, largest))
         found = {name: each.take(own) for name, each in found.items()}
         rows, places = rows[own], places[own]
-        note = f"of the {_MOST_PARTITIONS:,} partitions with most rows, of {len(codes):,}"
-    return TableReads(column_reads([*found], [*found.values()], rows, places), note)
+        notes.insert(0, f"of the {_MOST_PARTITIONS:,} partitions with most rows, of {len(codes):,}")
+    return TableReads(column_reads([*found], [*found.values()], rows, places), "; ".join(notes))
 
 
 def places_by_partition(partition: Ints) -> Iterator[Ints]:

@@ -14,7 +14,9 @@ from iceberg_cli.fleet.policy_import import ImportedPolicy, import_policy
 
 EXPIRE, REWRITE, MERGE = "expire-snapshots", "rewrite-manifests", "merge-dvs"
 COMPACT = "rewrite-data-files"
-ORDER = "rows are not sorted or clustered here, so data files are left as they are"
+ORDER = (
+    "it does not say by which columns, so data files are left as they are: --curve-by or --sort-by names them"
+)
 AUTO = "auto sorts tables that have a sort order; here rows stay in the order in which they are"
 HOLD = "partitions whose window is open, or was lately, are compacted, too"
 ORPHANS = "files that nothing refers to are not looked for here"
@@ -137,14 +139,14 @@ def test_compaction_of_polaris_without_a_target_leaves_that_to_the_table(tmp_pat
     assert notes == {}
 
 
-def test_compaction_of_polaris_that_sorts_is_left_out(tmp_path: Path) -> None:
+def test_compaction_of_polaris_that_sorts_goes_by_the_tables_order(tmp_path: Path) -> None:
     policies = [
         polaris("snapshot-expiry", True),
         polaris("data-compaction", True, compaction_strategy="sort", target_file_size_bytes=1 << 27),
     ]
     policy, notes = made(tmp_path, "polaris", policies, "prod")
-    assert verbs(policy, "prod.a.t") == {EXPIRE: {}}
-    assert notes == {"[1].content.config.compaction_strategy": ORDER}
+    assert verbs(policy, "prod.a.t") == {EXPIRE: {}, COMPACT: {"strategy": "sort", "target-size": "128MiB"}}
+    assert notes == {}
 
 
 def test_one_policy_of_polaris_whose_content_is_a_text(tmp_path: Path) -> None:
@@ -334,7 +336,7 @@ def test_hours_that_are_no_days_stay_hours(tmp_path: Path) -> None:
          "s3tables.json: [1].configuration.icebergCompaction: a second setting for rewrite-data-files of lake.a"),
         (s3_compaction("a", "enabled", targetFileSizeMB=0), ("lake",),
          "s3tables.json: value.settings.icebergCompaction.targetFileSizeMB must be at least 1, not 0"),
-        (s3_compaction("a", "enabled", strategy="sort"), ("lake",),
+        (s3_compaction("a", "enabled", strategy="z-order"), ("lake",),
          "Nothing in s3tables.json can be said in a policy file; value.settings.icebergCompaction.strategy: " + ORDER),
         (s3_request("", "enabled", 1, 1), ("lake",), "('sales', '') is no table's name: a level is empty"),
         ({"tableBucketARN": "x"}, ("lake",), "s3tables.json has neither configuration"),
@@ -455,17 +457,23 @@ def test_what_glue_compacts_by_default_is_written_out(own: dict[str, Any], tmp_p
     assert notes == {}
 
 
-def test_compaction_of_glue_that_sorts_is_left_out_and_what_is_disabled_never_runs(tmp_path: Path) -> None:
+def test_compaction_of_glue_that_sorts_goes_by_the_tables_order_and_what_is_disabled_never_runs(
+    tmp_path: Path,
+) -> None:
     answers = [
         glue_answer(glue("compaction", strategy="sort", minInputFiles=20), "a"),
+        glue_answer(glue("compaction", strategy="z-order"), "c"),
         glue_answer(glue("compaction", enabled=False, strategy="z-order"), "b"),
         glue_answer(glue("retention"), "a"),
     ]
     policy, notes = made(tmp_path, "glue", answers, "glue")
-    assert verbs(policy, "glue.sales.a") == {EXPIRE: {}}
+    assert verbs(policy, "glue.sales.a") == {
+        COMPACT: {"strategy": "sort", "min-input-files": 20, "delete-files": 1}, EXPIRE: {},
+    }  # fmt: skip
+    assert "glue.sales.c" not in str(policy)
     assert verbs(policy, "glue.sales.b") == {COMPACT: {"never": True}}
     below = "TableOptimizer.configuration.compactionConfiguration.icebergConfiguration"
-    assert {path: text for path, text in notes.items() if text == ORDER} == {f"[0].{below}.strategy": ORDER}
+    assert {path: text for path, text in notes.items() if text == ORDER} == {f"[1].{below}.strategy": ORDER}
 
 
 def test_a_request_that_sets_an_optimizer(tmp_path: Path) -> None:
@@ -485,7 +493,7 @@ def test_a_request_that_sets_an_optimizer(tmp_path: Path) -> None:
         ("[3]", ("glue",), "glue.json: [0] is no object"),
         (glue_answer(glue("retention", enabled="yes")), ("glue",),  # type: ignore[arg-type]
          "glue.json: TableOptimizer.configuration.enabled: 'yes' is not true or false"),
-        (glue_answer(glue("compaction", strategy="sort")), ("glue",),
+        (glue_answer(glue("compaction", strategy="z-order")), ("glue",),
          "Nothing in glue.json can be said in a policy file"),
         (glue_answer(glue("compaction", minInputFiles=0)), ("glue",),
          "glue.json: TableOptimizer.configuration.compactionConfiguration.icebergConfiguration.minInputFiles must be"),

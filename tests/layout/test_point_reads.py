@@ -15,6 +15,7 @@ from iceberg_cli.layout.point_reads import (
     column_reads,
     cut_alike,
     files_opened,
+    most_columns,
     table_reads,
 )
 
@@ -129,5 +130,8 @@ def test_of_very_many_partitions_those_with_most_rows_are_looked_at() -> None:
     found = table_reads({"n": known, "k": unknown}, np.where(is_large, 5, 4), partition)
     assert found.columns == (("n", 2, 2),)
     assert found.note == "of the 200 partitions with most rows, of 300"
+    more = table_reads({"n": known}, np.full(600, 5), partition, left_out=3).note
+    assert more == f"{found.note}; 3 more columns are left out, of so many files"
+    assert [most_columns(files) for files in (0, 6_000, 20_000, 1_000_000)] == [32, 32, 10, 1]
     fewer = partition >= 150
     assert table_reads({"n": known.take(np.flatnonzero(fewer))}, np.full(300, 5), partition[fewer]).note == ""

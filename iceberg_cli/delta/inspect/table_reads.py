@@ -24,7 +24,8 @@ def reads_of(snapshot: Snapshot) -> TableReads:
         return TableReads(note=TOO_MANY_FILES)
     try:
         always = clustering_columns(snapshot)
-        names = bounded_columns(snapshot.metadata, always)[: most_columns(len(adds))]
+        every = bounded_columns(snapshot.metadata, always)
+        names = every[: most_columns(len(adds))]
         if not names or not len(adds):
             return TableReads()
         codes, _ = partitions_of(adds, snapshot.metadata)
@@ -32,4 +33,5 @@ def reads_of(snapshot: Snapshot) -> TableReads:
         rows = np.maximum(record_counts(adds), 0)
     except CorruptFile as error:
         return TableReads(note=f"not told: {error.message}")
-    return table_reads(dict(zip(names, ranges, strict=True)), rows, codes)
+    columns = dict(zip(names, ranges, strict=True))
+    return table_reads(columns, rows, codes, left_out=len(every) - len(names))

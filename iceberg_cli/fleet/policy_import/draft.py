@@ -16,13 +16,16 @@ from iceberg_cli.names import name_of
 
 EXPIRE, REWRITE, MERGE = "expire-snapshots", "rewrite-manifests", "merge-dvs"
 COMPACT: Final = "rewrite-data-files"
-NO_ORDER: Final = "rows are not sorted or clustered here, so data files are left as they are"
+NO_ORDER: Final = (
+    "it does not say by which columns, so data files are left as they are: --curve-by or --sort-by names them"
+)
 NO_ORPHANS: Final = "files that nothing refers to are not looked for here"
 NO_SCHEDULE: Final = "when it runs is up to the scheduler"
 NO_REF_AGE: Final = (
     "how long branches and tags stay is up to the table: property history.expire.max-ref-age-ms"
 )
 NO_KEY: Final = "it has no counterpart"
+_BY_TABLE: Final = "sort"  # by the sort order of the table
 _BIN_PACK: Final = ("auto", "bin-pack", "bin_pack", "binpack")
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _FORBIDDEN: Final = re.compile(r"[\x7f]")  # in TOML, and not in JSON
@@ -178,14 +181,16 @@ def never(verb: str) -> Verbs:
     return {verb: {"when": NEVER}}
 
 
-def keeps_order(strategy: Node | None, draft: Draft) -> bool:
-    """Whether a strategy of compaction leaves rows in the order in which they are; one that does not is noted."""
-    # Such a table is not compacted at all: files that were sorted and are then merged as they are have wide bounds, and
-    # only another sort brings the narrow ones back. Small files that stay cost an operator one line, at any time.
+def order_options(strategy: Node | None, draft: Draft) -> dict[str, Any] | None:
+    """What a strategy of compaction says of the order of rows; None where that cannot be said, which is noted."""
+    # Such a table is not compacted at all: files that were clustered and are then merged as they are have wide bounds,
+    # and only another run brings the narrow ones back. Small files that stay cost an operator one line, at any time.
     if strategy is None or strategy.text().lower() in _BIN_PACK:
-        return True
+        return {}
+    if strategy.text().lower() == _BY_TABLE:
+        return {"strategy": _BY_TABLE}
     draft.leave_out(strategy, NO_ORDER)
-    return False
+    return None
 
 
 def size(number_bytes: int) -> str | int:

@@ -18,8 +18,8 @@ from iceberg_cli.fleet.policy_import.draft import (
     Draft,
     Verbs,
     hours,
-    keeps_order,
     never,
+    order_options,
     table_pattern,
 )
 
@@ -128,7 +128,7 @@ def _retention(iceberg: Node | None, draft: Draft) -> dict[str, Any]:
 
 
 def _compaction(iceberg: Node | None, draft: Draft) -> dict[str, Any] | None:
-    """The options of a compaction; None where it sorts or clusters.
+    """The options of a compaction; None where it clusters.
 
     What is not given or null is Glue's default, and written out because it is not the one here: 100 files of a
     partition, and files to which a single delete applies. `deleteFileThreshold` is read as Iceberg's
@@ -136,9 +136,10 @@ def _compaction(iceberg: Node | None, draft: Draft) -> dict[str, Any] | None:
 
     Spec: IcebergCompactionConfiguration of the Glue API.
     """
-    if not keeps_order(None if iceberg is None else iceberg.child("strategy"), draft):
+    order = order_options(None if iceberg is None else iceberg.child("strategy"), draft)
+    if order is None:
         return None
-    options: dict[str, Any] = {"min-input-files": 100, "delete-files": 1}
+    options: dict[str, Any] = {**order, "min-input-files": 100, "delete-files": 1}
     for key, value in iceberg.children() if iceberg is not None else ():
         if value.value is None or key == "strategy":
             continue

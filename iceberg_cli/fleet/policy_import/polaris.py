@@ -20,8 +20,8 @@ from iceberg_cli.fleet.policy_import.draft import (
     Draft,
     Verbs,
     hours,
-    keeps_order,
     never,
+    order_options,
     size,
 )
 
@@ -124,7 +124,7 @@ def _metadata(content: Node, draft: Draft) -> Verbs:
 
 
 def _data(content: Node, draft: Draft) -> Verbs:
-    """What a policy of compaction says; nothing where it sorts or clusters.
+    """What a policy of compaction says; nothing where it clusters.
 
     The schema has the target beside `config`, samples of the API have it in there: the schema's counts.
     """
@@ -132,7 +132,8 @@ def _data(content: Node, draft: Draft) -> Verbs:
     if not _enabled(content):
         return never(COMPACT)
     config, target = content.child("config"), content.child(_TARGET)
-    if not keeps_order(None if config is None else config.child(_STRATEGY), draft):
+    options = order_options(None if config is None else config.child(_STRATEGY), draft)
+    if options is None:
         return {}
     for key, value in config.children() if config is not None else ():
         if key == _STRATEGY or value.value is None:
@@ -141,7 +142,7 @@ def _data(content: Node, draft: Draft) -> Verbs:
             target = value
         else:
             draft.leave_out(value, _NOT_TAKEN.get(key, NO_KEY))
-    return {COMPACT: {} if target is None else {"target-size": size(target.whole(1))}}
+    return {COMPACT: options | ({} if target is None else {"target-size": size(target.whole(1))})}
 
 
 def _enabled(content: Node) -> bool:

@@ -17,8 +17,8 @@ from iceberg_cli.fleet.policy_import.draft import (
     Draft,
     Verbs,
     hours,
-    keeps_order,
     never,
+    order_options,
     size,
     table_pattern,
 )
@@ -96,7 +96,7 @@ def _snapshots(value: Node, draft: Draft) -> Verbs:
 
 
 def _compaction(value: Node, draft: Draft) -> Verbs:
-    """What compaction says; nothing where it sorts or clusters.
+    """What compaction says; nothing where it clusters.
 
     A size that is not given is the service's 512 MB, and written out: a property of the table may say another.
 
@@ -106,11 +106,12 @@ def _compaction(value: Node, draft: Draft) -> Verbs:
         return never(COMPACT)
     own = _own_settings(value, _COMPACTION)
     strategy = None if own is None else own.child("strategy")
-    if not keeps_order(strategy, draft):
+    order = order_options(strategy, draft)
+    if order is None:
         return {}
     if strategy is None or strategy.text() == _AUTO:
         draft.leave_out(strategy or own or value, _SORTS)
-    options: dict[str, Any] = {"target-size": size(_TARGET_MB * _MIB)}
+    options: dict[str, Any] = {**order, "target-size": size(_TARGET_MB * _MIB)}
     for key, each in own.children() if own is not None else ():
         if each.value is None or key == "strategy":
             continue

@@ -37,7 +37,8 @@ def reads_of(metadata: TableMetadata, reachability: Reachability, manifests: pa.
     """
     rows = manifests.filter(pc.equal(manifests["content"], DATA))
     listed = (pc.sum(rows[f"{status}_files_count"]).as_py() or 0 for status in ("added", "existing"))
-    fields = _fields(metadata)[: most_columns(sum(listed))]
+    every = _fields(metadata)
+    fields = every[: most_columns(sum(listed))]
     if not fields:
         return TableReads()
     reader = EntryReader(
@@ -62,7 +63,10 @@ def reads_of(metadata: TableMetadata, reachability: Reachability, manifests: pa.
         return TableReads(note=f"not told: {error.message}")
     names = [field.name for field in fields]
     return table_reads(
-        dict(zip(names, ranges, strict=True)), data["record_count"].to_numpy(), partition_codes(data)
+        dict(zip(names, ranges, strict=True)),
+        data["record_count"].to_numpy(),
+        partition_codes(data),
+        left_out=len(every) - len(fields),
     )
 
 

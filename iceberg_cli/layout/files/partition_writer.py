@@ -23,9 +23,8 @@ from iceberg_cli.operation.groups.creator import Creator, NewFile
 
 Measured = TypeVar("Measured")
 _LEAST_ROW_GROUP: Final = 0.75  # of the rows that one is to have, for it to end where keys change
-_LAST_ROW_GROUP: Final = (
-    1.4  # a file ends where another of its row groups, and the footer, might make it too large
-)
+# A file ends where another of its row groups, and the footer, might make it too large.
+_LAST_ROW_GROUP: Final = 1.4
 
 
 class FileWriters(Protocol[Measured_co]):

@@ -48,6 +48,7 @@ def order_of(
     """
     if policy.order_strategy is None:
         return None
+    flag = f"--strategy {policy.order_strategy}"
     if policy.strategy == DECLARED:  # which is its sort order
         policy = replace(policy, strategy="sort")
     modes = write_settings(metadata, fields, policy).modes
@@ -67,11 +68,11 @@ def order_of(
         order = next(each for each in metadata.sort_orders if each.order_id == metadata.default_sort_order_id)
         if not order.fields:
             raise UsageError(
-                "--strategy sort: the table has no sort order",
+                f"{flag}: the table has no sort order",
                 next_step="Name columns by --sort-by, or give it one: ALTER TABLE ... WRITE ORDERED BY ... in Spark.",
             )
         raise UsageError(
-            f"--strategy sort: rows are not sorted by the table's sort order {order.order_id}: it has a transform, "
+            f"{flag}: rows are not sorted by the table's sort order {order.order_id}: it has a transform, "
             "or a column in a struct or of a type that engines order in different ways",
             next_step="Name columns by --sort-by.",
         )
