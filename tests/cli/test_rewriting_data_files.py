@@ -272,7 +272,7 @@ def test_a_saved_plan_without_its_inputs_is_no_plan(damage: str, tmp_path: Path)
         (["--where", "k = 'x' OR k = 'y'"], 2, "--where"),
         (["--branch", "nightly"], 2, "nightly is no branch of the table"),
         (["--branch", "eom"], 2, "eom is a tag"),
-        (["--strategy", "clustered"], 2, "--strategy must be bin-pack, sort, z-order or hilbert, not 'clustered'"),
+        (["--strategy", "clustered"], 2, "bin-pack, sort, z-order, hilbert or declared, not 'clustered'"),
         (["--strategy", "sort"], 2, "--strategy sort: the table has no sort order"),
         (["--sort-by", "nn:desc"], 2, "--sort-by: rows are not ordered by nn: it is no column. Did you mean 'n'?"),
         (["--strategy", "hilbert", "--curve-by", "n"], 2, "needs 2 to 9 columns of --curve-by, and has 1"),

@@ -283,6 +283,19 @@ def test_files_that_were_written_for_another_clustering_are_not_committed(
     assert len(commits_of(table.root)) == 3
 
 
+def test_more_than_the_disk_holds_is_not_sorted(tmp_path: Path) -> None:
+    """Z4: what is sorted is about four times as large as files, and waits in the folder for temporary files."""
+    table = Table(tmp_path / "t", clustering(["a"], ["b"]))
+    adds = [table.file(f"{number}.parquet", number)["add"] | {"size": 1 << 48} for number in range(6)]
+    table.commit(*({"add": add} for add in adds))
+    plan = plan_of(table.root, max_group_size=1 << 60)
+    assert [each.partition(", and ")[0] for each in plan.blocked_by] == [
+        "new files take about 1536.0 TiB",
+        "sorting takes about 6144.0 TiB",
+    ]
+    assert plan_of(table.root, max_group_size=1 << 60, unsafe_accept_space=True).blocked_by == ()
+
+
 def test_few_new_files_do_not_take_the_clustered_ones_with_them(tmp_path: Path) -> None:
     """Z6: where new files are of values that few clustered files have, the others stay."""
     small = {"target_size": 3072, "max_size": 12288}
