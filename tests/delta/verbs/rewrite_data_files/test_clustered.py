@@ -398,6 +398,7 @@ def test_where_all_files_are_of_other_clusterers_the_reason_says_so(tmp_path: Pa
 LONG = "https://example.com/a/path/that/is/longer/"
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(
     ("kind", "value"),
     [

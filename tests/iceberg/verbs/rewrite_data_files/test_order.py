@@ -154,6 +154,7 @@ def bounds_of(run: Run, field_id: int, _: str) -> list[tuple[bytes, bytes]]:
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("values", "most_files"), [(100, 1), (12, 1), (2, 4)])
 def test_rows_of_one_key_are_in_one_file_unless_they_are_more_than_it_may_have(
     values: int, most_files: int
