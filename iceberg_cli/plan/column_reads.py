@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
@@ -18,14 +19,14 @@ class ColumnReads(NamedTuple):
     opened: float
     files: float
 
-    @property
-    def share(self) -> float:
-        """Of the files that there are those that a read opens, 0 to 1."""
-        return min(1.0, self.opened / self.files) if self.files else 0.0
-
     def to_json(self) -> dict[str, Any]:
         """As an element of `reads` of an inspection."""
         return self._asdict()
+
+
+def share_opened(reads: Mapping[str, Any]) -> float:
+    """Of the files that there are those that a read opens, 0 to 1, by an element of `reads` of an inspection."""
+    return min(1.0, reads["opened"] / reads["files"]) if reads["files"] else 0.0
 
 
 class ReadsBeforeAndAfter(NamedTuple):

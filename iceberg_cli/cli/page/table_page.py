@@ -13,6 +13,7 @@ from iceberg_cli.cli.page.snapshot_graph import Graph, GraphRow, Node, graph_of
 from iceberg_cli.cli.render import inspection as render_inspection
 from iceberg_cli.cli.render import plan as render_plan
 from iceberg_cli.formats import format_of
+from iceberg_cli.plan.column_reads import share_opened
 from iceberg_cli.plan.inspection import Row
 from iceberg_cli.plan.text import count, minute, moment, size
 
@@ -148,7 +149,7 @@ def table_page(
         partitions=content.partitions,
         partition_count=content.partition_count,
         with_deletes=content.with_deletes,
-        reads=content.reads,
+        reads=[{**each, "share": share_opened(each)} for each in content.reads],
         reads_note=content.reads_note,
         warnings=content.warnings,
     )

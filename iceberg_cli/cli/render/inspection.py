@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from iceberg_cli.cli.render.layout import GAP
+from iceberg_cli.plan.column_reads import share_opened
 from iceberg_cli.plan.inspection import HEADLINE, NAME, NUMBER, Column, Lines, Part, Row
 from iceberg_cli.plan.text import count, listed
 
@@ -91,7 +92,7 @@ def show_rows(screen: Surface, rows: ReadRows, *, location: str) -> None:
 
 def _opened(row: Row) -> str:
     """Of the files those that a read opens, as a bar."""
-    filled = round(_BAR * min(1.0, row["opened"] / row["files"])) if row["files"] else 0
+    filled = round(_BAR * share_opened(row))
     return f"{'#' * filled}{'.' * (_BAR - filled)}"
 
 

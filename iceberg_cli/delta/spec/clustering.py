@@ -59,6 +59,11 @@ def _logical(path: Path, fields: Sequence[Mapping[str, Any]]) -> Path:
     return (field["name"], *(_logical(path[1:], inner) if path[1:] else ()))
 
 
+def columns_text(names: Sequence[str]) -> str:
+    """Columns as tags and commits name them."""
+    return json.dumps([*names], separators=(",", ":"), ensure_ascii=False)
+
+
 def clustered(names: Sequence[str], first_path: str) -> dict[str, Any]:
     """What the add of a clustered file says of that.
 
@@ -68,6 +73,6 @@ def clustered(names: Sequence[str], first_path: str) -> dict[str, Any]:
     """
     tags = {
         _CUBE: str(uuid.uuid5(_CUBES, first_path)),
-        _CUBE_COLUMNS: json.dumps([*names], separators=(",", ":"), ensure_ascii=False),
+        _CUBE_COLUMNS: columns_text(names),
     }
     return {"tags": tags, "clusteringProvider": PROVIDER}

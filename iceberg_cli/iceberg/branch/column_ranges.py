@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,19 +15,10 @@ import pyarrow.compute as pc
 from iceberg_cli.iceberg.branch.entry_columns import BOUNDS, Ints
 from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema
 from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode
+from iceberg_cli.iceberg.spec.types.fixed_width import numbers_of
 from iceberg_cli.iceberg.spec.types.schema import NestedField
 from iceberg_cli.iceberg.spec.types.single_value import from_bytes
 from iceberg_cli.layout.point_reads import ColumnRanges, column_ranges, cut_alike, has_length
-
-_FIXED_WIDTH: Final[Mapping[str, np.dtype[Any]]] = {
-    "int": np.dtype("<i4"),
-    "date": np.dtype("<i4"),
-    "float": np.dtype("<f4"),
-    "double": np.dtype("<f8"),
-    **dict.fromkeys(
-        ("long", "time", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"), np.dtype("<i8")
-    ),
-}
 
 
 def ranges_of(
@@ -80,8 +70,7 @@ def _values(bounds: pa.Array, paths: pa.ChunkedArray, field: NestedField, kind: 
     """
     if pa.types.is_binary(kind):
         return bounds
-    width = _FIXED_WIDTH.get(str(field.type))
-    if width is not None and (numbers := _numbers(bounds, width)) is not None:
+    if (numbers := numbers_of(str(field.type), bounds)) is not None:
         return numbers
     values = [
         None if each is None else from_bytes(str(field.type), each, path=path, field=field.name)
@@ -90,17 +79,3 @@ def _values(bounds: pa.Array, paths: pa.ChunkedArray, field: NestedField, kind: 
     if pa.types.is_temporal(kind):
         return pa.array(values, pa.int64())
     return pa.array(values, kind)
-
-
-def _numbers(bounds: pa.Array, width: np.dtype[Any]) -> pa.Array | None:
-    """Bounds as numbers, null where there is none; None where one was written by another type of the column."""
-    valid = bounds.drop_null()
-    if not pc.all(pc.equal(pc.binary_length(valid), width.itemsize)).as_py():
-        return None
-    _, offsets, data = valid.buffers()
-    numbers = np.zeros(len(bounds), width)
-    if len(valid):
-        start = int(np.frombuffer(offsets, np.int32)[valid.offset])
-        is_valid = bounds.is_valid().to_numpy(zero_copy_only=False)
-        numbers[is_valid] = np.frombuffer(data, width, count=len(valid), offset=start)
-    return pa.array(numbers, mask=bounds.is_null().to_numpy(zero_copy_only=False))

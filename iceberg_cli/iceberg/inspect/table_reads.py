@@ -73,7 +73,7 @@ def reads_of(metadata: TableMetadata, reachability: Reachability, manifests: pa.
 def _fields(metadata: TableMetadata) -> list[NestedField]:
     """The columns that may tell the files of a partition apart, in their order."""
     spec = metadata.partition_spec(metadata.default_spec_id)
-    in_partition = {each.source_id for each in spec.fields if each.transform == "identity"} if spec else set()
+    in_partition = spec.identity_source_ids if spec else set()
     found = []
     for field in metadata.current_schema().fields:
         if field.field_id in in_partition:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.json_rows import compact
+from iceberg_cli.iceberg.spec.types.fixed_width import numbers_of
 from iceberg_cli.iceberg.spec.types.schema import Type
 from iceberg_cli.iceberg.spec.types.single_value import (
     UNITS_PER_SECOND,
@@ -28,9 +29,6 @@ from iceberg_cli.iceberg.spec.types.single_value import (
 )
 from iceberg_cli.iceberg.spec.types.transforms import Transform, human, parse, result_type
 
-_FIXED_WIDTH: Final = {"int": "<i4", "date": "<i4", "float": "<f4", "double": "<f8"} | dict.fromkeys(
-    ("long", "time", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"), "<i8"
-)
 _NUMBERS: Final = ("int", "long", "float", "double", "boolean")
 _DATE_PARTS: Final = ("year", "month", "day", "hour")
 # Years 1 to 9999, in days since 1970: what Arrow and ISO 8601 spell alike.
@@ -90,14 +88,8 @@ def bound_texts(type_: Type, values: pa.Array, *, path: str, field: str) -> pa.A
     """
     if not isinstance(type_, str) or type_ == "unknown":
         return _by_value(values, lambda value: f"0x{value.hex()}")
-    dtype = _FIXED_WIDTH.get(type_)
-    if dtype is not None and not values.null_count:
-        width = np.dtype(dtype).itemsize
-        lengths = pc.binary_length(values).to_numpy()
-        if bool((lengths == width).all()):
-            data = values.cast(pa.binary(width)) if len(values) else values
-            raw = np.frombuffer(data.buffers()[1], dtype) if len(values) else np.empty(0, dtype)
-            return texts(type_, pa.array(raw[data.offset : data.offset + len(values)]))
+    if not values.null_count and (numbers := numbers_of(type_, values)) is not None:
+        return texts(type_, numbers)
     if type_ == "string":
         try:
             return values.cast(pa.string())

@@ -85,7 +85,7 @@ class _Output(Generic[Measured]):
     sink: Sink
     parquet: ParquetWriter[Measured]
     rows: int = 0  # of its row groups
-    last: pa.Table | None = None  # of these rows
+    last: pa.Table | None = None  # of these rows, where their keys are compared
     is_due: bool = False  # it ends where the key of this row does
     proof: RowProof = field(default_factory=RowProof)  # likewise
     order: OrderCheck | None  # likewise; None: the rows are of none
@@ -258,7 +258,7 @@ class PartitionWriter(Generic[Measured]):
         rolling, written_bytes = self._files.rolling, output.parquet.written_bytes
         if not rolling.closes(written_bytes, self._left_bytes()):
             return False
-        if not self._files.keys or not self._pending or output.last is None:
+        if not self._pending or output.last is None:
             return True
         both = pa.concat_tables([output.last, self._pending[0].rows.slice(0, 1)])
         output.is_due = not key_changes(both, self._files.keys).any()
@@ -305,7 +305,8 @@ class PartitionWriter(Generic[Measured]):
                 rest = Piece(piece.inputs[count:], piece.positions[count:], piece.rows.slice(count))
                 self._pending.appendleft(rest)
             self._files.positions.add(inputs, positions, output.number, output.rows)
-            output.last = rows.slice(count - 1) if count else output.last
+            if self._files.keys and count:
+                output.last = rows.slice(count - 1)
             settled.append(rows)
             if output.order is not None:
                 output.order.see(rows)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.delta.commit import CommitDraft
 from iceberg_cli.delta.rows.file_statistics import with_wide_bounds
-from iceberg_cli.delta.spec.clustering import clustered
+from iceberg_cli.delta.spec.clustering import clustered, columns_text
 from iceberg_cli.delta.spec.columns import ADD, dv_ids, removes_of, table_of
 from iceberg_cli.delta.spec.features import VECTORS_PROPERTY, supports, takes_deletion_vectors
 from iceberg_cli.delta.spec.row_ids import (
@@ -342,16 +342,12 @@ def _operation(policy: RewriteDataFiles, snapshot: Snapshot) -> dict[str, Any]:
     parameters = {
         "predicate": predicate,
         "auto": "false",
-        "clusterBy": _columns(clustered_by(policy, snapshot)),
-        "zOrderBy": _columns(policy.curve_by if policy.order_strategy == "z-order" else ()),
+        "clusterBy": columns_text(clustered_by(policy, snapshot)),
+        "zOrderBy": columns_text(policy.curve_by if policy.order_strategy == "z-order" else ()),
     }
     if declared_names(snapshot):
         parameters["isFull"] = json.dumps(policy.full)
     return {"operation": "OPTIMIZE", "operationParameters": parameters}
-
-
-def _columns(names: Sequence[str]) -> str:
-    return json.dumps([*names], separators=(",", ":"), ensure_ascii=False)
 
 
 def _metrics(before: pa.Table, adds: pa.Table) -> dict[str, int]:

@@ -19,11 +19,11 @@ from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.layout.rolling import Bools
 from iceberg_cli.plan.compaction_policy import DECLARED
 from iceberg_cli.plan.groups import Groups
+from iceberg_cli.plan.sort_terms import sort_terms
 from iceberg_cli.plan.text import count, listed
 
 CLUSTERED_ANEW: Final = "the table is clustered by other columns by now"
 _BASE: Final = "clustering"
-_NAMED: Final = {"sort": "sort_by", "z-order": "curve_by", "hilbert": "curve_by"}
 
 
 def declared_names(snapshot: Snapshot) -> tuple[str, ...]:
@@ -65,9 +65,8 @@ def clustering_obstacles(policy: RewriteDataFiles, snapshot: Snapshot) -> tuple[
     names, strategy = declared_names(snapshot), policy.order_strategy
     if not names or strategy in (None, DECLARED) or clustered_by(policy, snapshot):
         return ()
-    assert strategy is not None
-    own = {each.partition(":")[0] for each in getattr(policy, _NAMED[strategy])}
-    if strategy != "z-order" and own == {*names}:
+    same = {"sort": {each.name for each in sort_terms(policy.sort_by)}, "hilbert": {*policy.curve_by}}
+    if same.get(strategy) == {*names}:
         return ()
     by = f"it is clustered by {listed(names)}"
     return (f"{by}: --strategy declared keeps that, and --strategy bin-pack leaves new files unclustered",)

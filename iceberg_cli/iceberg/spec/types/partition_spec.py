@@ -52,6 +52,11 @@ class PartitionSpec:
     extra: Json = field(default_factory=dict)
     layout: Layout = field(default=(), compare=False, repr=False)
 
+    @property
+    def identity_source_ids(self) -> set[int]:
+        """The columns of which a partition has one value."""
+        return {each.source_id for each in self.fields if each.transform == "identity"}
+
     @classmethod
     def from_json(cls, value: object, *, path: str, where: str = "partition-spec") -> PartitionSpec:
         """Read a partition spec object.

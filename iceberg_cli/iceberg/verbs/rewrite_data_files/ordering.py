@@ -53,7 +53,7 @@ def order_of(
         policy = replace(policy, strategy="sort")
     modes = write_settings(metadata, fields, policy).modes
     spec = metadata.partition_spec(metadata.default_spec_id)
-    identities = {each.source_id for each in spec.fields if each.transform == "identity"} if spec else set()
+    identities = spec.identity_source_ids if spec else set()
     columns = {}
     for place, (field, kind) in enumerate(zip(fields, arrow_schema(fields).types, strict=True)):
         mode = modes.get(field.field_id)
