@@ -172,6 +172,7 @@ def test_page_of_a_check_names_what_could_not_be_read_for_it(demo: Path, tmp_pat
     assert [text.partition(".")[0] for text in warnings] == [
         *("Not on this page: the summary", "Not on this page: sizes of files"),
         *("Not on this page: sizes of manifests", "Not on this page: deletes"),
+        "Not on this page: reads by column",
     ]
     assert "manifest-list-missing" in shown.all(class_="verdict")[0].words
 
