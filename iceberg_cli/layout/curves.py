@@ -18,6 +18,7 @@ Curve = Literal["z-order", "hilbert"]
 _KEY_BITS: Final = 63  # a signed number of 64 bits has them
 _MOST_BITS: Final = 16  # of a rank
 _ONE: Final = np.uint64(1)
+_COMPARED_FILES: Final = 32  # as the curves compare by them, they do about as well by a few and by hundreds
 
 
 def rank_bits(columns: int) -> int:
@@ -63,3 +64,29 @@ def hilbert(ranks: Ranks, bits: int) -> Ranks:
 
 
 CURVES: Final[Mapping[Curve, Callable[[Ranks, int], Ranks]]] = {"z-order": z_order, "hilbert": hilbert}
+
+
+def curve_of(asked: Curve, ranks: Ranks, bits: int) -> Curve:
+    """The curve that rows are laid along: that of Hilbert gives way where reads open fewer files of the other one.
+
+    They do where columns grow with each other: rows beside the diagonal are far from it on Hilbert's curve.
+
+    Args:
+        asked: what an operator asked for.
+        ranks: see `z_order`; of some of the rows.
+        bits: likewise.
+    """
+    if asked != "hilbert" or not len(ranks):
+        return asked
+    return min(("hilbert", "z-order"), key=lambda curve: _files_opened(ranks, CURVES[curve](ranks, bits)))
+
+
+def _files_opened(ranks: Ranks, places: Ranks) -> int:
+    """How many files hold the rank of a row between their bounds, over all rows and columns."""
+    ordered = ranks[np.argsort(places, kind="stable")]
+    starts = np.unique(np.arange(_COMPARED_FILES) * len(ordered) // _COMPARED_FILES)
+    lower, upper = (np.sort(bound.reduceat(ordered, starts), axis=0) for bound in (np.minimum, np.maximum))
+    return sum(
+        int(np.sum(np.searchsorted(least, own, side="right") - np.searchsorted(most, own)))
+        for least, most, own in zip(lower.T, upper.T, ordered.T, strict=True)
+    )

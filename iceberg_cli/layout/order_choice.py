@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from iceberg_cli.layout.curves import CURVES, Curve, rank_bits
+from iceberg_cli.layout.curves import CURVES, Curve, Ranks, curve_of, rank_bits
 from iceberg_cli.layout.point_reads import ColumnRanges, Floats, files_opened
 from iceberg_cli.layout.ranks import ranks_of
 from iceberg_cli.layout.rolling import Bools, Ints
@@ -139,6 +139,8 @@ class _Drawn:
             if own.is_cut:
                 by_value = np.lexsort((random.random(len(self._file)), self._points[:, place]))
                 self._keys[by_value, place] = np.arange(len(by_value))
+        asked = settings.curve
+        self._curve = None if asked is None else curve_of(asked, *_ranks(self._keys))
         self._is_boundless = np.stack([own.is_boundless[self._file] for own in ranges], axis=1)
         starts = np.cumsum(counts) - counts
         self._lower = np.minimum.reduceat(self._points, starts)
@@ -259,12 +261,9 @@ class _Drawn:
         return np.asarray(rows / max(1, rows.sum()), np.float64)
 
     def _order(self, keys: Floats) -> npt.NDArray[np.int64]:
-        curve = self._settings.curve
-        if curve is None:
+        if self._curve is None:
             return np.lexsort(keys.T[::-1])
-        bits = rank_bits(keys.shape[1])
-        ranks = [ranks_of(column, np.sort(column), bits) for column in keys.T]
-        return np.argsort(CURVES[curve](np.stack(ranks, axis=1), bits), kind="stable")
+        return np.argsort(CURVES[self._curve](*_ranks(keys)), kind="stable")
 
     def further(self, number: int, now: Floats) -> tuple[int, Floats] | None:
         """So many more files that it is worth it, and what reads open then; None where it never is."""
@@ -295,3 +294,9 @@ class _Drawn:
             number += max(1, number // 2)
         found += [each for each in self._before_drops.tolist() if each >= max(2, chosen + 1)]
         return sorted({*found, last}) if chosen < last and last > 1 else found
+
+
+def _ranks(keys: Floats) -> tuple[Ranks, int]:
+    """The ranks of n rows among each other in k columns, and how many bits these have."""
+    bits = rank_bits(keys.shape[1])
+    return np.stack([ranks_of(column, np.sort(column), bits) for column in keys.T], axis=1), bits

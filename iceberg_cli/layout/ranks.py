@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.encoding.arrow import one_array
-from iceberg_cli.layout.curves import CURVES, Curve, Ranks, rank_bits
+from iceberg_cli.encoding.arrow import Bools, one_array
+from iceberg_cli.layout.curves import CURVES, Curve, Ranks, curve_of, rank_bits
 from iceberg_cli.layout.row_order import as_integers
 
 Comparable = npt.NDArray[Any]
@@ -78,14 +78,31 @@ class RankScale:
 
     def places(self, columns: Sequence[pa.ChunkedArray]) -> Ranks:
         """The places of n rows on the curve, by their values in its columns."""
-        bits = rank_bits(len(self.samples))
-        ranks = []
-        for column, sample in zip(columns, self.samples, strict=True):
-            values = one_array(column)
-            own = ranks_of(comparable(values), sample, bits)
-            own[values.is_null().to_numpy(zero_copy_only=False)] = _NULL
-            ranks.append(own)
-        return CURVES[self.curve](np.stack(ranks, axis=1), bits)
+        found = [_Values.of(one_array(column)) for column in columns]
+        return CURVES[self.curve](_ranks(found, self.samples), rank_bits(len(self.samples)))
+
+
+class _Values(NamedTuple):
+    """n values of a column, and whether each is null."""
+
+    values: Comparable
+    is_null: Bools
+
+    @classmethod
+    def of(cls, values: pa.Array) -> _Values:
+        return cls(comparable(values), values.is_null().to_numpy(zero_copy_only=False))
+
+
+def _ranks(columns: Sequence[_Values], samples: Sequence[Comparable]) -> Ranks:
+    """The ranks of n rows in k columns."""
+    bits = rank_bits(len(samples))
+    return np.stack(
+        [
+            np.where(is_null, np.uint64(_NULL), ranks_of(values, sample, bits))
+            for (values, is_null), sample in zip(columns, samples, strict=True)
+        ],
+        axis=1,
+    )
 
 
 def ranks_of(values: Comparable, sample: Comparable, bits: int) -> Ranks:
@@ -115,15 +132,14 @@ class SampleBuilder:
     columns: int
     rows: int
     size: int = 1 << 16
-    _parts: list[list[Comparable]] = field(default_factory=list)
+    _parts: list[list[_Values]] = field(default_factory=list)
 
     def add(self, inputs: npt.NDArray[np.int64], positions: npt.NDArray[np.int64], rows: pa.Table) -> None:
         """Take n rows, by the numbers of their inputs, and their positions in these."""
         chosen = self._chosen(inputs.astype(np.uint64), positions.astype(np.uint64))
         if chosen.any():
             some = rows.filter(pa.array(chosen))
-            values = map(one_array, some.columns)
-            self._parts.append([comparable(each.drop_null()) for each in values])
+            self._parts.append([_Values.of(one_array(column)) for column in some.columns])
 
     def _chosen(
         self, inputs: npt.NDArray[np.uint64], positions: npt.NDArray[np.uint64]
@@ -136,8 +152,13 @@ class SampleBuilder:
         found: npt.NDArray[np.bool_] = (mixed >> np.uint64(11)) < np.uint64(share * (1 << 53))
         return found
 
-    def scale(self, curve: Curve) -> RankScale:
-        """What the rows that were kept rank others by."""
-        none = np.empty(0, np.int64)
-        columns = [[part[place] for part in self._parts] for place in range(self.columns)]
-        return RankScale(curve, tuple(np.sort(np.concatenate(own)) if own else none for own in columns))
+    def scale(self, asked: Curve) -> RankScale:
+        """What the rows that were kept rank others by; see `curve_of` for the curve."""
+        if not self._parts:
+            return RankScale(asked, (np.empty(0, np.int64),) * self.columns)
+        rows = [
+            _Values(*map(np.concatenate, zip(*parts, strict=True)))
+            for parts in zip(*self._parts, strict=True)
+        ]
+        samples = tuple(np.sort(values[~is_null]) for values, is_null in rows)
+        return RankScale(curve_of(asked, _ranks(rows, samples), rank_bits(len(samples))), samples)

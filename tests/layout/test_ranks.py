@@ -101,6 +101,23 @@ def test_of_no_rows_there_is_a_scale_all_the_same() -> None:
     assert scale.places([pa.chunked_array([[1, 2]]), pa.chunked_array([["a", None]])]).shape == (2,)
 
 
+def test_a_sample_keeps_which_values_are_of_one_row_for_the_choice_of_a_curve() -> None:
+    """Where each 7th value of one column is null, and the sample comes in two parts."""
+    numbers = np.random.default_rng(7).permutation(8_000)
+    nulls = np.arange(8_000) % 7 == 0
+    follows, drawn = numbers + 1, np.random.default_rng(8).permutation(8_000)
+    curves = []
+    for other in (follows, drawn):
+        sample = SampleBuilder(columns=2, rows=8_000)
+        rows = pa.table({"a": pa.array(numbers, mask=nulls), "b": other})
+        for begin in (0, 4_000):
+            sample.add(np.zeros(4_000, np.int64), np.arange(begin, begin + 4_000), rows.slice(begin, 4_000))
+        scale = sample.scale("hilbert")
+        assert [len(each) for each in scale.samples] == [8_000 - int(nulls.sum()), 8_000]
+        curves.append(scale.curve)
+    assert curves == ["z-order", "hilbert"]
+
+
 def test_of_few_rows_all_are_the_sample() -> None:
     sample = SampleBuilder(columns=1, rows=3)
     sample.add(np.zeros(3, np.int64), np.arange(3), pa.table({"a": [3, None, 1]}))
