@@ -72,6 +72,13 @@ def merge(first: int, last: int) -> str:
     )
 
 
+def _nested(first: int, last: int, lists: str) -> str:
+    """Rows of one partition of `COMPATIBLE`."""
+    return (
+        f"INSERT INTO {{t}} SELECT id, 'x', date'2026-01-01', {lists} FROM range({first}, {last + 1}, 1, 1)"
+    )
+
+
 def odd(first: int) -> str:
     """One row, and one file, for each odd value, null and the empty string."""
     values = [*("'" + value.replace("'", "\\'") + "'" for value in ODD), "NULL", "''"]
@@ -152,6 +159,19 @@ MAPPED = Shape(
         delete(25, 26, 27),
         "INSERT INTO {t} (n, k) VALUES (40, 'x'), (41, 'x'), (42, 'x')",
         delete(41),
+    ),
+)
+
+COMPATIBLE = Shape(
+    name="compatible",
+    more=", d DATE, xs ARRAY<ARRAY<INT>>",
+    by="PARTITIONED BY (k, d)",
+    properties={"delta.columnMapping.mode": "name", "delta.enableIcebergCompatV2": "true"},
+    history=(
+        odd(0),
+        _nested(20, 24, "array(array(1, 2), NULL)"),
+        _nested(30, 34, "NULL"),
+        delete(2, 22),
     ),
 )
 

@@ -88,7 +88,7 @@ class RowReader:
         Raises:
             CorruptFile: the file cannot be read. Refused: it is encrypted.
         """
-        in_log = {field.name: _constant(field, file) for field in self.partitioned}
+        in_log = {field.name: partition_value(field, file.constants, file.path) for field in self.partitioned}
         stored = [field for field in self.fields if field.name not in in_log]
 
         def choose(own: Sequence[pa.Field]) -> list[int]:
@@ -135,17 +135,22 @@ class RowReader:
         return True
 
 
-def _constant(field: Field, file: DataFile) -> pa.Scalar:
+def partition_value(field: Field, texts: Mapping[str, str | None], path: str) -> pa.Scalar:
     """The value of a partition column of a file.
+
+    Args:
+        field: the column.
+        texts: as the log has them, by physical names.
+        path: of the file, for messages.
 
     Raises:
         CorruptFile: the log has a text that is no value of the column's type.
     """
     kind = arrow_type(field.type)
-    text = next((file.constants[name] for name in field.names if name in file.constants), None)
+    text = next((texts[name] for name in field.names if name in texts), None)
     value = value_of(text, kind)
     if value is None and text:
-        raise CorruptFile(file.path, f"partitionValues.{field.name}", f"{text!r} is no value of type {kind}")
+        raise CorruptFile(path, f"partitionValues.{field.name}", f"{text!r} is no value of type {kind}")
     return pa.scalar(value, kind) if not isinstance(value, int) else pa.array([value], kind)[0]
 
 

@@ -6,6 +6,7 @@ Spec: "Column Mapping", "Schema Serialization Format".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +19,10 @@ from iceberg_cli.errors import InvalidMetadata
 MODE: Final = "delta.columnMapping.mode"
 VOID: Final = "void"
 _ID: Final = "delta.columnMapping.id"
+_NESTED_IDS: Final = (
+    "delta.columnMapping.nested.ids",
+    "parquet.field.nested.ids",
+)  # Delta Spark's, and the spec's
 _NAME: Final = "delta.columnMapping.physicalName"
 _NULL_NOTE: Final = "its values are shown as null, for they are not read here"
 
@@ -51,6 +56,19 @@ def stored_columns(metadata: Metadata) -> list[Field]:
     ]
 
 
+def partition_columns(metadata: Metadata) -> list[Field]:
+    """The partition columns, as data files have them that have these too.
+
+    Raises: see `stored_columns`.
+    """
+    mapped = is_mapped(metadata)
+    return [
+        _field(each, mapped=mapped, stored=True)
+        for each in schema_fields(metadata)
+        if each["name"] in metadata.partition_columns
+    ]
+
+
 def file_schema(fields: Sequence[Field]) -> pa.Schema:
     """The schema of new data files: a value may be null in each column, and fields have their ids."""
     return pa.schema([_in_file(field) for field in fields])
@@ -63,8 +81,7 @@ def _in_file(field: Field) -> pa.Field:
         case ListOf(element=element):
             kind = pa.list_(_in_file(element))
         case MapOf(key=key, value=value):
-            own = _in_file(key)
-            kind = pa.map_(pa.field(own.name, own.type, nullable=False), _in_file(value))
+            kind = pa.map_(_in_file(key).with_nullable(False), _in_file(value))  # noqa: FBT003
         case _:
             kind = field.type
     metadata = None if field.field_id is None else {ID_KEYS[0]: str(field.field_id)}
@@ -79,8 +96,10 @@ def is_mapped(metadata: Metadata) -> bool:
 def _field(field: Mapping[str, Any], *, mapped: bool, stored: bool = False) -> Field:
     stated = field.get("metadata") or {}
     field_id = stated.get(_ID) if mapped else None
-    kind, is_readable = _type(field.get("type"), mapped=mapped, stored=stored)
     physical = stated.get(_NAME, field["name"]) if mapped else field["name"]
+    nested: Any = next((stated[name] for name in _NESTED_IDS if mapped and name in stated), {})
+    items = _Items(nested, physical, mapped=mapped, stored=stored)
+    kind, is_readable = items.type_of(field.get("type"))
     return Field(
         name=physical if stored else field["name"],
         type=kind,
@@ -90,30 +109,46 @@ def _field(field: Mapping[str, Any], *, mapped: bool, stored: bool = False) -> F
     )
 
 
-def _type(type_: Any, *, mapped: bool, stored: bool = False) -> tuple[FieldType, bool]:
-    """A type for reading, and whether its values are read."""
-    if not isinstance(type_, Mapping):
-        found = primitive(type_)
-        return (pa.null(), False) if found is None else (found, True)
-    match type_.get("type"):
-        case "struct":
-            inner = (_field(each, mapped=mapped, stored=stored) for each in type_["fields"])
-            return StructOf(tuple(inner)), True
-        case "array":
-            return ListOf(_item("element", type_.get("elementType"), mapped=mapped, stored=stored)), True
-        case "map":
-            key, value = type_.get("keyType"), type_.get("valueType")
-            items = [
-                _item(name, each, mapped=mapped, stored=stored)
-                for name, each in (("key", key), ("value", value))
-            ]
-            return MapOf(*items), True
-    raise InvalidMetadata("metaData.schemaString", "type", f"{type_.get('type')!r} is no type")
+@dataclass(frozen=True, slots=True)
+class _Items:
+    """The types in a column: of structs their fields, of lists and maps their items.
 
+    Args:
+        ids: of items, by where they are.
+        place: of what these are in: the column's name, with a dot and `element`, `key` or `value` for each list or map.
+    """
 
-def _item(name: str, type_: Any, *, mapped: bool, stored: bool) -> Field:
-    kind, is_readable = _type(type_, mapped=mapped, stored=stored)
-    return Field(name=name, type=kind, is_readable=is_readable)
+    ids: Mapping[str, int]
+    place: str
+    mapped: bool
+    stored: bool
+
+    def type_of(self, type_: Any) -> tuple[FieldType, bool]:
+        """A type for reading, and whether its values are read."""
+        if not isinstance(type_, Mapping):
+            found = primitive(type_)
+            return (pa.null(), False) if found is None else (found, True)
+        match type_.get("type"):
+            case "struct":
+                inner = (_field(each, mapped=self.mapped, stored=self.stored) for each in type_["fields"])
+                return StructOf(tuple(inner)), True
+            case "array":
+                return ListOf(self._item("element", type_.get("elementType"))), True
+            case "map":
+                key, value = type_.get("keyType"), type_.get("valueType")
+                return MapOf(self._item("key", key), self._item("value", value)), True
+        raise InvalidMetadata("metaData.schemaString", "type", f"{type_.get('type')!r} is no type")
+
+    def _item(self, name: str, type_: Any) -> Field:
+        place = f"{self.place}.{name}"
+        kind, is_readable = replace(self, place=place).type_of(type_)
+        item_id = self.ids.get(place) if isinstance(self.ids, Mapping) else None
+        return Field(
+            name=name,
+            type=kind,
+            field_id=item_id if isinstance(item_id, int) else None,
+            is_readable=is_readable,
+        )
 
 
 def type_text(type_: Any) -> str:

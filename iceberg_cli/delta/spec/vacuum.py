@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.delta.spec.actions import Actions
+from iceberg_cli.delta.spec.iceberg_compat import uniform_formats
 from iceberg_cli.delta.spec.paths import dv_path_column, located, physical_column
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.encoding.arrow import one_array
@@ -35,12 +36,11 @@ SLICE_ROWS: Final = 1 << 15  # of what is derived of paths at once
 CHANGE_DATA: Final = "_change_data"
 _NAMES: Final = ["path", "deletionVector"]
 _SEEN: Final = ("_delta_index", CHANGE_DATA)
-_UNIFORM: Final = "delta.universalFormat.enabledFormats"
 
 
 def hides_metadata(configuration: Mapping[str, str]) -> bool:
     """Whether the folder `metadata` holds a table's Iceberg metadata."""
-    return "iceberg" in [name.strip() for name in configuration.get(_UNIFORM, "").lower().split(",")]
+    return "iceberg" in uniform_formats(configuration)
 
 
 def hidden(paths: pa.Array, *, partition_columns: Sequence[str], metadata: bool) -> pa.Array:

@@ -23,6 +23,7 @@ from iceberg_cli.delta.rows.file_statistics import with_wide_bounds
 from iceberg_cli.delta.spec.clustering import clustered, columns_text
 from iceberg_cli.delta.spec.columns import ADD, dv_ids, removes_of, table_of
 from iceberg_cli.delta.spec.features import VECTORS_PROPERTY, supports, takes_deletion_vectors
+from iceberg_cli.delta.spec.iceberg_compat import UNIFORM, compat_tags, uniform_formats
 from iceberg_cli.delta.spec.row_ids import (
     FEATURE,
     PRESERVED,
@@ -91,7 +92,8 @@ def batch_of(
     groups = {each.number: _group_of(each) for each in results}
     inputs = plan.groups.inputs_of([*groups])
     live, dropped = _compared(snapshot, inputs)
-    dropped |= _of_another_table(table, results, groups)
+    policy = RewriteDataFiles.of_plan(plan)
+    dropped |= _of_another_table(table, policy, results, groups)
     moved = moved_deletes(
         table,
         inputs,
@@ -101,8 +103,8 @@ def batch_of(
         earlier=earlier.moved if isinstance(earlier, RewriteBatch) else Moved(),
     )
     dropped |= moved.dropped
-    if not takes_deletion_vectors(snapshot.protocol, snapshot.metadata):
-        reason = f"rows of its files are deleted by now, and the table takes no deletion vectors ({VECTORS_PROPERTY})"
+    if (why_none := _why_no_vectors(snapshot)) is not None:
+        reason = f"rows of its files are deleted by now, and the table takes no deletion vectors ({why_none})"
         dropped |= {number: reason for number, _ in moved.positions if number not in dropped}
     left_out = [*dropped, *moved.broken]
     kept = {number: group for number, group in groups.items() if number not in left_out}
@@ -111,7 +113,7 @@ def batch_of(
     stays = ~np.isin(inputs["group"].to_numpy(), left_out)
     commit = _Commit(
         table=table,
-        policy=RewriteDataFiles.of_plan(plan),
+        policy=policy,
         groups=kept,
         numbers=inputs["group"].to_numpy()[stays],
         places=live.places[stays],
@@ -121,8 +123,21 @@ def batch_of(
     return RewriteBatch(step=step, build=build, dropped=dropped, broken=moved.broken, moved=moved)
 
 
+def _why_no_vectors(snapshot: Snapshot) -> str | None:
+    """The property for which new files get no deletion vectors, or None.
+
+    UniForm's conversion stops at a commit that adds one to a file that had none and is rewritten.
+    """
+    if not takes_deletion_vectors(snapshot.protocol, snapshot.metadata):
+        return VECTORS_PROPERTY
+    return UNIFORM if uniform_formats(snapshot.metadata.configuration) else None
+
+
 def _of_another_table(
-    table: DeltaTable, results: Sequence[GroupResult], groups: Mapping[int, RewrittenGroup]
+    table: DeltaTable,
+    policy: RewriteDataFiles,
+    results: Sequence[GroupResult],
+    groups: Mapping[int, RewrittenGroup],
 ) -> dict[int, str]:
     """The groups whose files were written for a table that asked for others, each with the reason."""
     snapshot = table.snapshot
@@ -132,7 +147,7 @@ def _of_another_table(
         digest, path = groups[result.number].written_for, result.kept(WRITTEN_FOR_FILE)
         if digest not in reasons:
             try:
-                reasons[digest] = why_not(table.storage.read(path), path, snapshot)
+                reasons[digest] = why_not(table.storage.read(path), path, snapshot, policy)
             except FileNotFoundError:
                 reasons[digest] = f"{path}, which says what the table was, is not there"
         if (reason := reasons[digest]) is not None:
@@ -250,11 +265,14 @@ class _Commit:
             path: info.modified_ms for path, info in zip(paths, found, strict=True) if info is not None
         }
         names = clustered_by(self.policy, self.table.snapshot)
+        compat = compat_tags(self.table.snapshot.metadata)
         rows = []
         for number, group in self.groups.items():
             for place, each in enumerate(group.outputs):
+                of_cluster = clustered(names, group.outputs[0].log_path) if names else {}
                 row = {
-                    **(clustered(names, group.outputs[0].log_path) if names else {}),
+                    **of_cluster,
+                    "tags": {**of_cluster.get("tags", {}), **compat} or None,
                     "path": each.log_path,
                     "partitionValues": spelled[number],
                     "size": each.size_bytes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from iceberg_cli.delta.rows.stored_rows import InputFile
@@ -35,6 +35,7 @@ class GroupTask:
         inputs: in the order of their rows.
         expected_bytes: of all outputs, about.
         rolling: where outputs end.
+        partition: the values of the partition columns that new files have, as the log spells them, by physical names.
     """
 
     number: int
@@ -42,6 +43,7 @@ class GroupTask:
     inputs: tuple[InputFile, ...]
     expected_bytes: int
     rolling: Rolling
+    partition: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

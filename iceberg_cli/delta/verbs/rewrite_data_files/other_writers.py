@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from iceberg_cli.delta.spec.clients import is_own
+from iceberg_cli.delta.spec.iceberg_compat import UNIFORM, uniform_formats
 from iceberg_cli.delta.spec.protocol import Metadata
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
@@ -46,6 +47,9 @@ def notes(table: DeltaTable, policy: RewriteDataFiles) -> Iterator[str]:
             f"{lately}: a DELETE, MERGE or UPDATE that reads a file which is rewritten meanwhile begins anew; "
             "--older-than leaves young files alone."
         )
+    if uniform_formats(metadata.configuration):
+        what = "stays at the version before this run until Delta Spark commits to the table again"
+        yield f"What UniForm tells readers of {metadata.configuration[UNIFORM]} {what}."
     if policy.target_size is not None and _is_on(metadata, _TUNE):
         yield f"{_TUNE} is true: MERGE writes smaller files than --target-size says, which are rewritten again."
 

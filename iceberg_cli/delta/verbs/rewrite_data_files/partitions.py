@@ -72,7 +72,7 @@ def _spelled_alike(texts: pa.Array, kind: pa.DataType | None) -> pa.Array:
         return texts
     values, _ = partition_values(texts, kind)
     if pa.types.is_timestamp(kind):
-        zoned = pc.match_substring_regex(texts, _ZONE)
+        zoned = is_zoned(texts)
         alike = pc.strftime(values.cast(pa.timestamp("us")), format="%Y-%m-%d %H:%M:%S")
         alike = pc.if_else(
             zoned, pc.binary_join_element_wise(pc.replace_substring(alike, " ", "T"), "Z", ""), alike
@@ -81,6 +81,11 @@ def _spelled_alike(texts: pa.Array, kind: pa.DataType | None) -> pa.Array:
     else:
         alike = values.cast(pa.string())
     return pc.if_else(values.is_valid(), alike, texts)
+
+
+def is_zoned(texts: pa.Array) -> pa.Array:
+    """Which of n texts of times say in what zone they are; what the others are depends on the reader."""
+    return pc.match_substring_regex(texts, _ZONE)
 
 
 def _has_one_spelling(kind: pa.DataType) -> bool:

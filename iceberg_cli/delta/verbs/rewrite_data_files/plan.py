@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.delta.commit import CommitDraft
 from iceberg_cli.delta.rows.column_ranges import ranges_of
-from iceberg_cli.delta.spec.columns import DELETION_VECTOR, dv_ids
+from iceberg_cli.delta.spec.columns import ADD, DELETION_VECTOR, dv_ids
 from iceberg_cli.delta.spec.paths import physical_column
 from iceberg_cli.delta.spec.protocol import FILES_DEFAULT_MS, FILES_PROPERTY
 from iceberg_cli.delta.spec.row_ids import UNKNOWN, record_counts
@@ -36,7 +36,11 @@ from iceberg_cli.delta.verbs.rewrite_data_files.other_writers import notes
 from iceberg_cli.delta.verbs.rewrite_data_files.partitions import partitions_of
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.delta.verbs.rewrite_data_files.purge import files_to_purge
-from iceberg_cli.delta.verbs.rewrite_data_files.settings import compaction_of, obstacles
+from iceberg_cli.delta.verbs.rewrite_data_files.settings import (
+    compaction_of,
+    obstacles,
+    partition_columns_in_files,
+)
 from iceberg_cli.delta.verbs.rewrite_data_files.tasks import tasks_of
 from iceberg_cli.errors import UsageError
 from iceberg_cli.layout.choice import choose
@@ -72,9 +76,13 @@ INPUTS_SCHEMA: Final = pa.schema(
         pa.field("dv_id", pa.string()),
         pa.field("base_row_id", pa.int64()),
         pa.field("row_commit_version", pa.int64()),
+        pa.field("partition_values", ADD.field("partitionValues").type),
     ]
 )
-"""Of the files of groups: where they are, and what their adds say that must not have changed at the commit."""
+"""Of the files of groups: where they are, and what their adds say that must not have changed at the commit.
+
+Partition values are there where new files have them too.
+"""
 
 
 class RewriteDataFilesVerb(CompactionVerb):
@@ -151,7 +159,7 @@ def _plan(table: DeltaTable, policy: RewriteDataFiles, *, as_of_ms: int, within:
         options=options,
         policy=policy.to_json(),
     )
-    blocked = (*obstacles(snapshot), *clustering_obstacles(policy, snapshot))
+    blocked = (*obstacles(snapshot, policy), *clustering_obstacles(policy, snapshot))
     order = None
     try:
         order = order_of(snapshot, policy)
@@ -271,6 +279,9 @@ def _chosen(
             "dv_id": dv_ids(own),
             "base_row_id": own["baseRowId"],
             "row_commit_version": own["defaultRowCommitVersion"],
+            "partition_values": own["partitionValues"]
+            if partition_columns_in_files(snapshot)
+            else pa.nulls(len(own), INPUTS_SCHEMA.field("partition_values").type),
         },
         schema=INPUTS_SCHEMA,
     )

@@ -35,6 +35,13 @@ class RewriteDataFiles(CompactionPolicy):
         elsewhere="--delete-ratio",
     )
 
+    leave_iceberg_behind: bool = option(
+        Switch(),
+        "Delta: also where UniForm's Iceberg metadata stays a version behind until Delta Spark commits again.",
+        default=False,
+        omitted=True,
+    )
+
     def check_together(self) -> None:
         """As `Policy`."""
         super().check_together()

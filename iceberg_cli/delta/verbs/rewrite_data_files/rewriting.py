@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from iceberg_cli.delta.rows.data_files import partition_value
 from iceberg_cli.delta.rows.file_statistics import FileStatistics
 from iceberg_cli.delta.rows.parquet_files import ParquetFiles
 from iceberg_cli.delta.rows.stored_rows import InputFile, RowIdColumns, StoredRowReader
@@ -60,6 +61,7 @@ class GroupRewriter:
         fields: of the table, see `stored_columns`.
         by_ids: whether columns are found by their ids alone.
         row_ids: where rows keep their ids; None: they have none.
+        partition_columns: that new files have after the others.
         codec: of new files.
         statistics: of new files, see `statistics_type`.
         written_for: see there.
@@ -82,6 +84,7 @@ class GroupRewriter:
     is_proved: bool
     threads: int
     order: RowOrder | None = None
+    partition_columns: tuple[Field, ...] = ()
 
     def __call__(self, creator: Creator, task: GroupTask) -> Written:
         """Write the rows of a group anew, keep where they went, and say what was written.
@@ -114,10 +117,15 @@ class GroupRewriter:
         return _Rewriting(self, creator, task).result()
 
     @property
-    def schema(self) -> pa.Schema:
-        """Of new files."""
+    def read_schema(self) -> pa.Schema:
+        """Of the rows of inputs."""
         own = [*file_schema(self.fields)]
         return pa.schema([*own, *self.row_ids.fields()] if self.row_ids is not None else own)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of new files."""
+        return pa.schema([*self.read_schema, *file_schema(self.partition_columns)])
 
 
 class _Rewriting:
@@ -125,7 +133,13 @@ class _Rewriting:
 
     def __init__(self, rewriter: GroupRewriter, creator: Creator, task: GroupTask) -> None:
         self._rewriter, self._creator, self._task = rewriter, creator, task
-        self._schema = rewriter.schema
+        self._schema, self._read_schema = rewriter.schema, rewriter.read_schema
+        self._partition = [
+            (stored, partition_value(column, task.partition, task.inputs[0].path))
+            for column, stored in zip(
+                rewriter.partition_columns, file_schema(rewriter.partition_columns), strict=True
+            )
+        ]
         self._reader = StoredRowReader(
             fields=rewriter.fields,
             by_ids=rewriter.by_ids,
@@ -239,9 +253,15 @@ class _Rewriting:
                 read.live += len(batch.positions)
                 if len(batch.positions):
                     inputs = np.full(len(batch.positions), number, np.int64)
-                    rows = self._fitted(batch.rows, file.path, self._schema)
-                    yield Piece(inputs, batch.positions, rows)
+                    rows = self._fitted(batch.rows, file.path, self._read_schema)
+                    yield Piece(inputs, batch.positions, self._with_partition(rows))
         self._input_rows.append(read.read - before)
+
+    def _with_partition(self, rows: pa.Table) -> pa.Table:
+        """Rows with the partition columns that new files have."""
+        for column, value in self._partition:
+            rows = rows.append_column(column, pa.repeat(value, rows.num_rows))
+        return rows
 
     def _fitted(self, rows: pa.Table, path: str, schema: pa.Schema) -> pa.Table:
         try:

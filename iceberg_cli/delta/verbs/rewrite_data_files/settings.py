@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from iceberg_cli.delta.rows.table_columns import stored_columns
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from iceberg_cli.delta.rows.table_columns import partition_columns, stored_columns
 from iceberg_cli.delta.spec.columns import ADD
-from iceberg_cli.delta.spec.features import supports
+from iceberg_cli.delta.spec.features import VECTORS_PROPERTY, supports, takes_deletion_vectors
+from iceberg_cli.delta.spec.iceberg_compat import (
+    PROPERTIES,
+    UNIFORM,
+    WITHOUT_VECTORS,
+    compat_version,
+    has_partition_columns_in_files,
+    uniform_formats,
+)
 from iceberg_cli.delta.spec.row_ids import ENABLED, FEATURE, MATERIALIZED, SUSPENDED, ids_problem
 from iceberg_cli.delta.spec.snapshot import Snapshot
+from iceberg_cli.delta.spec.text_values import partition_values
 from iceberg_cli.delta.verbs.rewrite_data_files.clustering import as_declared, declared_names
+from iceberg_cli.delta.verbs.rewrite_data_files.partitions import is_zoned
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
-from iceberg_cli.encoding.projection import Field, ListOf, MapOf, StructOf
+from iceberg_cli.encoding.arrow import one_array
+from iceberg_cli.encoding.projection import Field, ListOf, MapOf, StructOf, arrow_type
 from iceberg_cli.layout.compaction import CompactionSettings
 from iceberg_cli.layout.files.chosen_by import chosen_by
 from iceberg_cli.plan.compaction_policy import DECLARED
@@ -22,9 +36,8 @@ from iceberg_cli.plan.text import listed, size_bytes
 TARGET: Final = "delta.targetFileSize"
 _DEFAULT_TARGET_BYTES: Final = 1 << 30  # as Delta Spark: it would rewrite smaller ones again
 _DELETE_RATIO: Final = 0.05
-_UNIFORM: Final = "delta.universalFormat.enabledFormats"
-_COMPAT: Final = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2", "delta.enableIcebergCompatV3")
-_IN_FILES: Final = "materializePartitionColumns"
+_WRITTEN_COMPAT: Final = (1, 2)
+_NESTED_IDS_SINCE: Final = 2
 
 
 def compaction_of(
@@ -59,7 +72,14 @@ def keeps_row_ids(snapshot: Snapshot) -> bool:
     return supports(snapshot.protocol, FEATURE) and snapshot.metadata.property_bool(ENABLED, default=False)
 
 
-def obstacles(snapshot: Snapshot) -> tuple[str, ...]:
+def partition_columns_in_files(snapshot: Snapshot) -> tuple[Field, ...]:
+    """The partition columns that new data files have too, after the others; none where they have none."""
+    if not has_partition_columns_in_files(snapshot.protocol, snapshot.metadata):
+        return ()
+    return tuple(partition_columns(snapshot.metadata))
+
+
+def obstacles(snapshot: Snapshot, policy: RewriteDataFiles) -> tuple[str, ...]:
     """Why the table's files are not written here, in words.
 
     Raises:
@@ -78,18 +98,53 @@ def obstacles(snapshot: Snapshot) -> tuple[str, ...]:
         reasons.append(f"values of {', '.join(unreadable)} have a type that is not written here")
     if metadata.partition_columns and (names := declared_names(snapshot)):
         reasons.append(f"it has partitions, and is clustered by {listed(names)}: no table may be both")
-    if formats := metadata.configuration.get(_UNIFORM):
-        reasons.append(f"{_UNIFORM} is {formats}: its Iceberg metadata would be a version behind")
-    reasons += [
-        f"{name} is true, which asks for files that are not written here"
-        for name in _COMPAT
-        if metadata.property_bool(name, default=False)
-    ]
-    if supports(snapshot.protocol, _IN_FILES):
-        reasons.append(f"the table feature {_IN_FILES} asks for files that are not written here")
+    reasons += _iceberg_obstacles(snapshot, policy)
     if supports(snapshot.protocol, FEATURE):
         reasons += _ids_obstacles(snapshot)
     return tuple(reasons)
+
+
+def _iceberg_obstacles(snapshot: Snapshot, policy: RewriteDataFiles) -> Iterator[str]:
+    """What the table promises to Iceberg that new files, or the commit, would not keep."""
+    metadata, version = snapshot.metadata, compat_version(snapshot.metadata)
+    if uniform_formats(metadata.configuration) and not policy.leave_iceberg_behind:
+        behind = "that metadata would be a version behind until Delta Spark commits again"
+        yield f"{UNIFORM} is {metadata.configuration[UNIFORM]}: {behind} (--leave-iceberg-behind carries on)"
+    if version is not None and version not in _WRITTEN_COMPAT:
+        yield f"{PROPERTIES[version]} is true, which asks for files that are not written here"
+    if version in WITHOUT_VECTORS and takes_deletion_vectors(snapshot.protocol, metadata):
+        yield f"{PROPERTIES[version]} and {VECTORS_PROPERTY} are true, which exclude each other"
+    if version is not None and version >= _NESTED_IDS_SINCE:
+        without = sorted(name for field in stored_columns(metadata) for name in _without_ids(field, ""))
+        if without:
+            yield f"{PROPERTIES[version]} is true, and the schema has no ids of {', '.join(without)}"
+    for field in partition_columns_in_files(snapshot):
+        kind = arrow_type(field.type)
+        texts = pc.map_lookup(one_array(snapshot.adds["partitionValues"]), field.name, "first")
+        values, is_unknown = partition_values(texts, kind)
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            is_unknown = pc.or_(is_unknown, pc.and_not(values.is_valid(), is_zoned(texts)))
+        if text := next(iter(texts.filter(is_unknown).to_pylist()), None):
+            what = "which readers take for different values, and new files would have one of them"
+            yield f"a file has {text!r} in partition column {field.name}, {what}"
+
+
+def _without_ids(field: Field, above: str) -> Iterator[str]:
+    """What is in lists and maps without an id."""
+    name = above + field.name
+    match field.type:
+        case StructOf(fields=fields):
+            inner = fields
+        case ListOf(element=element):
+            inner = (element,)
+        case MapOf(key=key, value=value):
+            inner = (key, value)
+        case _:
+            inner = ()
+    for each in inner:
+        if each.field_id is None:
+            yield f"{name}.{each.name}"
+        yield from _without_ids(each, f"{name}.")
 
 
 def _ids_obstacles(snapshot: Snapshot) -> list[str]:

@@ -22,7 +22,11 @@ from iceberg_cli.delta.verbs.rewrite_data_files.group import GroupTask
 from iceberg_cli.delta.verbs.rewrite_data_files.ordering import order_of
 from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.delta.verbs.rewrite_data_files.rewriting import GroupRewriter
-from iceberg_cli.delta.verbs.rewrite_data_files.settings import compaction_of, keeps_row_ids
+from iceberg_cli.delta.verbs.rewrite_data_files.settings import (
+    compaction_of,
+    keeps_row_ids,
+    partition_columns_in_files,
+)
 from iceberg_cli.delta.verbs.rewrite_data_files.written_for import written_for
 from iceberg_cli.encoding.row_batches import readable, stream_of
 from iceberg_cli.errors import CorruptFile
@@ -63,6 +67,7 @@ def tasks_of(table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> GroupTask
             number=number,
             folder=_folder([row["log_path"] for row, _ in own]),
             inputs=tuple(_input(row, frame) for row, frame in own),
+            partition=dict(own[0][0].get("partition_values") or ()),
             expected_bytes=rows[number]["expected_bytes"],
             rolling=Rolling(
                 target_bytes=compaction.target_bytes,
@@ -83,6 +88,7 @@ def tasks_of(table: DeltaTable, plan: Plan, numbers: Sequence[int]) -> GroupTask
         fields=tuple(stored_columns(metadata)),
         by_ids=metadata.configuration.get(MODE, "none").lower() == "id",
         row_ids=RowIdColumns(*names) if keeps_row_ids(snapshot) else None,
+        partition_columns=partition_columns_in_files(snapshot),
         codec=_codec(table, inputs),
         statistics=statistics_type(
             json.loads(metadata.schema_string),

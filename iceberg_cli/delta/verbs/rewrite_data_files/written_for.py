@@ -15,11 +15,13 @@ from typing import Any, Final
 from iceberg_cli.delta.rows.table_columns import MODE
 from iceberg_cli.delta.spec.clustering import clustering_columns
 from iceberg_cli.delta.spec.features import supports, writer_features
+from iceberg_cli.delta.spec.iceberg_compat import compat_version, has_partition_columns_in_files
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol, schema_fields
 from iceberg_cli.delta.spec.row_ids import ENABLED, FEATURE, MATERIALIZED
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.statistics_columns import physical_name
 from iceberg_cli.delta.verbs.rewrite_data_files.clustering import CLUSTERED_ANEW
+from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.delta.verbs.rewrite_data_files.settings import obstacles
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile
@@ -39,13 +41,14 @@ def written_for(snapshot: Snapshot) -> bytes:
     return json.dumps(value, sort_keys=True).encode()
 
 
-def why_not(then: bytes, path: str, now: Snapshot) -> str | None:
+def why_not(then: bytes, path: str, now: Snapshot, policy: RewriteDataFiles) -> str | None:
     """Why files that were written for a table as it was are none of the table as it is, in words, or None.
 
     Args:
         then: see `written_for`.
         path: of the file that has it, for messages.
         now: the table.
+        policy: what the operator asked for.
 
     Raises:
         CorruptFile: the table's schema is none.
@@ -56,16 +59,27 @@ def why_not(then: bytes, path: str, now: Snapshot) -> str | None:
         metadata = Metadata.from_json(value.get("metaData"), path=path)
     except CorruptFile as error:  # nothing of the table is
         return error.message
-    if metadata.id != now.metadata.id:
-        return "another table is in its place by now"
-    if _partitions(metadata) != _partitions(now.metadata):
-        return "the table is partitioned by other columns by now"
-    if [[*path] for path in clustering_columns(now)] != value.get("clusteringColumns", []):
-        return CLUSTERED_ANEW
+    clustering = [[*path] for path in clustering_columns(now)]
+    for is_as_it_was, reason in (
+        (metadata.id == now.metadata.id, "another table is in its place by now"),
+        (
+            _partitions(metadata) == _partitions(now.metadata),
+            "the table is partitioned by other columns by now",
+        ),
+        (value.get("clusteringColumns", []) == clustering, CLUSTERED_ANEW),
+        (
+            _for_iceberg(protocol, metadata) == _for_iceberg(now.protocol, now.metadata),
+            "the table asks for other files for the sake of Iceberg by now",
+        ),
+        (
+            _row_ids(protocol, metadata) == _row_ids(now.protocol, now.metadata),
+            "the table keeps row ids in another way by now",
+        ),
+    ):
+        if not is_as_it_was:
+            return reason
     if _mode(metadata) != _mode(now.metadata) and _BY_IDS in (_mode(metadata), _mode(now.metadata)):
         return f"{MODE} is {_mode(now.metadata)} by now, and files were written for {_mode(metadata)}"
-    if _row_ids(protocol, metadata) != _row_ids(now.protocol, now.metadata):
-        return "the table keeps row ids in another way by now"
     if gone := writer_features(protocol) - writer_features(now.protocol):
         return f"the table has lost the feature {', '.join(sorted(gone))}"
     if not any(supports(now.protocol, name) for name in _WIDENING):
@@ -73,7 +87,7 @@ def why_not(then: bytes, path: str, now: Snapshot) -> str | None:
         for name, kind in _leaves(now.metadata):
             if kinds.get(name, kind) != kind:
                 return f"column {'.'.join(name)} has another type by now"
-    return next(iter(obstacles(now)), None)
+    return next(iter(obstacles(now, policy)), None)
 
 
 def _partitions(metadata: Metadata) -> list[str]:
@@ -84,6 +98,11 @@ def _partitions(metadata: Metadata) -> list[str]:
 
 def _mode(metadata: Metadata) -> str:
     return metadata.configuration.get(MODE, "none").lower()
+
+
+def _for_iceberg(protocol: Protocol, metadata: Metadata) -> tuple[int | None, bool]:
+    """The version of Iceberg compatibility, and whether files have partition columns."""
+    return compat_version(metadata), has_partition_columns_in_files(protocol, metadata)
 
 
 def _row_ids(protocol: Protocol, metadata: Metadata) -> tuple[Any, ...]:

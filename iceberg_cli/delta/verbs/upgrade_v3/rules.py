@@ -30,6 +30,7 @@ from iceberg_cli.delta.spec.features import (
     unread_features,
     writer_features,
 )
+from iceberg_cli.delta.spec.iceberg_compat import PROPERTIES, UNIFORM, WITHOUT_VECTORS, uniform_formats
 from iceberg_cli.delta.spec.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from iceberg_cli.delta.spec.protocol import Metadata, Protocol, schema_fields
 from iceberg_cli.delta.spec.row_ids import ENABLED as ROW_TRACKING_ENABLED
@@ -59,11 +60,9 @@ OFFERED: Final[Mapping[str, Mapping[str, str]]] = {
 
 _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {"rowTracking": ("domainMetadata",)}
 _WITHOUT_VECTORS: Final = (
-    "delta.enableIcebergCompatV1",
-    "delta.enableIcebergCompatV2",
+    *(PROPERTIES[version] for version in WITHOUT_VECTORS),
     "delta.compatibility.symlinkFormatManifest.enabled",
 )
-_UNIFORM: Final = "delta.universalFormat.enabledFormats"
 _MAPPING: Final = "delta.columnMapping.mode"
 _CDC_COLUMNS: Final = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 
@@ -230,9 +229,8 @@ def _property(metadata: Metadata, key: str) -> str:
 def _without_vectors(metadata: Metadata) -> list[str]:
     """The settings that exclude deletion vectors."""
     found = [f"{name} is true" for name in _WITHOUT_VECTORS if metadata.property_bool(name, default=False)]
-    formats = metadata.configuration.get(_UNIFORM, "")
-    if "hudi" in [name.strip() for name in formats.lower().split(",")]:
-        found.append(f"{_UNIFORM} is {formats}")
+    if "hudi" in uniform_formats(metadata.configuration):
+        found.append(f"{UNIFORM} is {metadata.configuration[UNIFORM]}")
     return found
 
 

@@ -36,6 +36,13 @@ from iceberg_cli.testing.delta_writer import (
 ROW_IDS = ("_row-id-col", "_row-commit-version-col")
 FEATURES = ("deletionVectors", "appendOnly", "invariants", "timestampNtz", "typeWidening", "columnMapping")
 TRACKING_FEATURES = ("rowTracking", "domainMetadata")
+COMPAT = {"delta.enableIcebergCompatV2": "true", "delta.enableDeletionVectors": "false"}
+FOR_ICEBERG = {
+    "none": (),
+    "partition columns": ("materializePartitionColumns",),
+    "compat": ("icebergCompatV2",),
+}
+NESTED_IDS = "delta.columnMapping.nested.ids"
 TRACKED = {
     "delta.enableRowTracking": "true",
     "delta.rowTracking.materializedRowIdColumnName": ROW_IDS[0],
@@ -66,6 +73,7 @@ class Column:
     kind: Any
     number: int
     physical: str
+    items: dict[str, int] = field(default_factory=dict)  # ids of what is in a list or map
 
 
 @dataclass
@@ -77,6 +85,7 @@ class DrawnTable:
     mode: str = "none"
     tracking: str = "none"  # or "supported" or "enabled"
     partitioned: bool = False
+    iceberg: str = "none"  # what files are to have for it: one of `FOR_ICEBERG`
     columns: list[Column] = field(default_factory=list)
     live: dict[str, Json] = field(default_factory=dict)  # adds by path
     version: int = -1
@@ -87,19 +96,23 @@ class DrawnTable:
 
     def found(self) -> None:
         """Commit version 0."""
-        features = [*FEATURES]
         self.configuration = {"delta.enableDeletionVectors": "true", "delta.enableTypeWidening": "true"}
+        if self.iceberg == "compat":
+            self.configuration |= COMPAT
         if self.mode != "none":
             self.configuration["delta.columnMapping.mode"] = self.mode
-        if self.tracking != "none":
-            features += TRACKING_FEATURES
         if self.tracking == "enabled":
             self.configuration |= TRACKED
         for _ in range(self.drawn.randint(1, 3)):
             self.add_column()
         if self.partitioned:
             self.columns.append(Column("part", "string", self._next_id(), self._physical("part")))
-        self.commit([a_protocol_with(*features), self.metadata()])
+        self.commit([self.protocol(), self.metadata()])
+
+    def protocol(self) -> Action:
+        """The protocol as it is now."""
+        tracking = TRACKING_FEATURES if self.tracking != "none" else ()
+        return a_protocol_with(*FEATURES, *FOR_ICEBERG[self.iceberg], *tracking)
 
     def _next_id(self) -> int:
         self.next_id += 1
@@ -110,7 +123,7 @@ class DrawnTable:
 
     def add_column(self) -> None:
         """Have one more column, of any type."""
-        name = f"c{self.next_id}"
+        name, items = f"c{self.next_id}", dict[str, int]()
         kind: Any = self.drawn.choice([*_TYPES, "struct", "list", "map"])
         number, physical = self._next_id(), self._physical(name)
         if kind == "struct":
@@ -118,9 +131,11 @@ class DrawnTable:
             kind = {"type": "struct", "fields": inner}
         elif kind == "list":
             kind = {"type": "array", "elementType": "string", "containsNull": True}
+            items = {f"{physical}.element": self._next_id()}
         elif kind == "map":
             kind = {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True}
-        self.columns.insert(0, Column(name, kind, number, physical))
+            items = {f"{physical}.{each}": self._next_id() for each in ("key", "value")}
+        self.columns.insert(0, Column(name, kind, number, physical, items))
 
     def _field(self, name: str, kind: Any) -> Json:
         return self._as_field(Column(name, kind, self._next_id(), self._physical(name)))
@@ -131,7 +146,7 @@ class DrawnTable:
         metadata = {
             "delta.columnMapping.id": column.number,
             "delta.columnMapping.physicalName": column.physical,
-        }
+        } | ({NESTED_IDS: column.items} if self.iceberg == "compat" else {})
         return a_field(column.name, column.kind, **metadata)
 
     def metadata(self) -> Action:
@@ -166,6 +181,11 @@ class DrawnTable:
             ]
             arrays += [pa.array(each, pa.int64()) for each in kept]
             fields += [pa.field(name, pa.int64()) for name in ROW_IDS]
+        if self.partitioned and self.iceberg != "none" and drawn.random() < 0.5:
+            # Any value: the log alone says what it is.
+            (own,) = (each for each in self.columns if each.name == "part")
+            arrays.append(pa.array([drawn.choice(PARTITIONS)] * rows, pa.string()))
+            fields.append(arrow_field(self._as_field(own), self.mode))
         sink = io.BytesIO()
         pq.write_table(
             pa.Table.from_arrays(arrays, schema=pa.schema(fields)),
@@ -322,7 +342,7 @@ class DrawnTable:
             self.mark += 0 if "baseRowId" in add else count
         self.tracking = "enabled"
         self.configuration |= TRACKED
-        self.write([a_protocol_with(*FEATURES, *TRACKING_FEATURES), self.metadata(), *actions])
+        self.write([self.protocol(), self.metadata(), *actions])
 
     def count(self, add: Json) -> int:
         """The rows of a file."""
@@ -358,6 +378,8 @@ class DrawnTable:
             *(self.append, self.append, self.append, self.delete_rows, self.delete_rows, self.drop_file),
             *(self.evolve, self.update_file, self.merge_vector),
         ]
+        if self.iceberg == "compat":
+            steps = [each for each in steps if each not in (self.delete_rows, self.merge_vector)]
         self.drawn.choice(steps)()
         if self.drawn.random() < 0.03:
             self.track()
@@ -373,24 +395,32 @@ def arrow_field(document: Json, mode: str) -> pa.Field:
             case "struct":
                 arrow: pa.DataType = pa.struct([arrow_field(each, mode) for each in kind["fields"]])
             case "array":
-                arrow = pa.list_(pa.field("element", pa.string()))
+                arrow = pa.list_(pa.field("element", pa.string(), metadata=_item_id(metadata, "element")))
             case _:
-                arrow = pa.map_(pa.string(), pa.int64())
+                key = pa.field("key", pa.string(), nullable=False, metadata=_item_id(metadata, "key"))
+                arrow = pa.map_(key, pa.field("value", pa.int64(), metadata=_item_id(metadata, "value")))
     else:
         arrow = _TYPES[kind]
     ids = {} if mode == "none" else {"PARQUET:field_id": str(metadata["delta.columnMapping.id"])}
     return pa.field(name, arrow, metadata=ids)
 
 
+def _item_id(metadata: Json, name: str) -> dict[str, str]:
+    items = {place.rpartition(".")[2]: number for place, number in metadata.get(NESTED_IDS, {}).items()}
+    return {"PARQUET:field_id": str(items[name])} if name in items else {}
+
+
 def drawn_table(root: Path, seed: int) -> DrawnTable:
     """A table of some commits."""
     drawn = random.Random(seed)
+    mode = drawn.choice(["none", "name", "id"])
     table = DrawnTable(
         root,
         drawn,
-        mode=drawn.choice(["none", "name", "id"]),
+        mode=mode,
         tracking=drawn.choice(["none", "supported", "enabled"]),
         partitioned=drawn.random() < 0.5,
+        iceberg=drawn.choice(["none", *(each for each in FOR_ICEBERG if each != "compat" or mode != "none")]),
     )
     table.found()
     for _ in range(drawn.randint(2, 9)):

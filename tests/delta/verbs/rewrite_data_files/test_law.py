@@ -23,7 +23,7 @@ from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.runtime import system_runtime
 from iceberg_cli.plan.events import COMMIT, AnyEvent, PhaseBegun
 from iceberg_cli.plan.report import Report
-from iceberg_cli.testing.delta_rows import commits_of, deleted_positions, rows_of, state_of
+from iceberg_cli.testing.delta_rows import LiteralState, commits_of, deleted_positions, rows_of, state_of
 from tests.budget import few_or_many, some
 from tests.delta.verbs.rewrite_data_files.drawn import DrawnTable, drawn_table
 
@@ -75,6 +75,7 @@ def check_versions(root: Path, since: int) -> None:
                 # As the log spells it: Delta Spark's VACUUM deletes what is in a folder that is spelled otherwise.
                 assert body["path"].rpartition("/")[0] in folders
                 check_statistics(root, body)
+                check_for_iceberg(root, state_of(root, int(path.stem)), body)
                 if (vector := body.get("deletionVector")) is not None:
                     assert json.loads(body["stats"])["tightBounds"] is False
                     assert len(deleted_positions(root, body)) == vector["cardinality"]
@@ -100,6 +101,34 @@ def check_statistics(root: Path, add: dict[str, Any]) -> None:
         elif isinstance(least, str):
             assert least[:10] <= min(each.isoformat()[:10] for each in values)
             assert stats["maxValues"][name][:10] >= max(each.isoformat()[:10] for each in values)
+
+
+def check_for_iceberg(root: Path, state: LiteralState, add: dict[str, Any]) -> None:
+    """Of partition columns a file has what the log says where the table asks for that, and ids and tag likewise."""
+    table = pq.ParquetFile(root / unquote(add["path"])).read()
+    (version,) = [
+        each for each in "12" if state.configuration.get(f"delta.enableIcebergCompatV{each}") == "true"
+    ] or [None]
+    in_files = version is not None or "materializePartitionColumns" in state.protocol.get(
+        "writerFeatures", ()
+    )
+    names = [*add["partitionValues"]]
+    assert table.column_names[len(table.column_names) - len(names) :] == names if in_files else True
+    assert [name in table.column_names for name in names] == [in_files] * len(names)
+    for name in names if in_files else ():
+        assert table[name].to_pylist() == [add["partitionValues"][name] or None] * len(table)
+    assert (add.get("tags") or {}).get("ICEBERG_COMPAT_VERSION") == version
+    for each in state.fields if version == "2" else ():
+        for place, number in each["metadata"]["delta.columnMapping.nested.ids"].items():
+            column, _, name = place.rpartition(".")
+            if column in table.column_names:
+                kind = table.schema.field(column).type
+                item = (
+                    kind.value_field
+                    if name == "element"
+                    else getattr(kind, f"{name.replace('value', 'item')}_field")
+                )
+                assert item.metadata[b"PARQUET:field_id"] == str(number).encode()
 
 
 @few_or_many(30, many=150, all_of=2_000)

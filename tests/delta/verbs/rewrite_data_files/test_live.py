@@ -12,7 +12,7 @@ from tests.delta_live.shapes import Shape
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("shape", shapes.ALL, ids=lambda shape: shape.name)
+@pytest.mark.parametrize("shape", [*shapes.ALL, shapes.COMPATIBLE], ids=lambda shape: shape.name)
 def test_other_engines_read_the_same_rows_and_write_on(delta_lake: DeltaLake, shape: Shape) -> None:
     table, promised = delta_lake.table(shape)
     newest = promised[max(promised)]

@@ -60,10 +60,10 @@ def variant(table: DrawnTable) -> list[Action]:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (with_("icebergCompatV2", enableIcebergCompatV2="true"), "delta.enableIcebergCompatV2 is true"),
-        (with_("icebergCompatV1", enableIcebergCompatV1="true"), "delta.enableIcebergCompatV1 is true"),
+        (with_(enableIcebergCompatV3="true"), "delta.enableIcebergCompatV3 is true, which asks for files"),
+        (with_("icebergCompatV2", enableIcebergCompatV2="true"), "true, which exclude each other"),
+        (with_("icebergCompatV1", enableIcebergCompatV1="true"), "true, which exclude each other"),
         (with_(universalFormat_enabledFormats="iceberg"), "delta.universalFormat.enabledFormats is iceberg"),
-        (with_("materializePartitionColumns"), "the table feature materializePartitionColumns"),
         (with_("rowTracking", "domainMetadata", rowTrackingSuspended="true"), "rows would lose their ids"),
         (with_("rowTracking", "domainMetadata", enableRowTracking="true"), "have no column"),
         (lambda table: [table.new_file(2, note="x")], "adds have note, which Delta's protocol does not name"),
