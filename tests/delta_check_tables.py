@@ -80,7 +80,8 @@ class Table:
         first, second, third = self.commits[:3]
         removed = [action for action in third if "remove" in action]
         added = [action for action in third if "add" in action]
-        kept = [action for action in second if action.get("add", {}).get("path") == "b.parquet"]
+        gone = {action["remove"]["path"] for action in removed}
+        kept = [action for action in second if "add" in action and action["add"]["path"] not in gone]
         others = [action for action in (*first, *second) if not {"add", "commitInfo"} & action.keys()]
         return [*others, *kept, *added, *removed]
 
@@ -215,6 +216,16 @@ def _added_again(table: Table) -> None:
     table.commits[3] = [*table.commits[3][:-1], {"add": again}, a_row_id_mark(39)]
 
 
+def _compacted_again(table: Table) -> None:
+    """Version 2 writes `b` anew as `d`; the writer of version 3 did not look, and adds `b` again."""
+    before = table.action("add", 1, 1)
+    (table.root / "d.parquet").write_bytes((table.root / "b.parquet").read_bytes())
+    anew = {**before, "path": "d.parquet", "dataChange": False, "baseRowId": 30, "defaultRowCommitVersion": 2}
+    gone = a_remove(path="b.parquet", dataChange=False, deletionTimestamp=T_MS)
+    table.commits[2] += [gone, {"add": anew}]
+    table.commits[3] = [*table.commits[3][:-1], {"add": {**before}}, a_row_id_mark(39)]
+
+
 def _mark(configuration: str) -> Callable[[Table], None]:
     return lambda table: _change(table.action("domainMetadata", 3), configuration=configuration)
 
@@ -248,6 +259,7 @@ LOG_CHANGES: dict[str, Callable[[Table], None]] = {
         table.action("add", 2)["deletionVector"], pathOrInlineDv="~" * 20
     ),
     "file-added-twice": _added_again,
+    "compacted-file-added-again": _compacted_again,
     "partition-values-differ": _c(partitionValues={"p": "1"}),
     "statistics-unreadable": _c(stats='{"numRecords":"ten"}'),
     "tombstone-without-time": lambda table: _change(table.action("remove", 2), deletionTimestamp=None),

@@ -106,6 +106,10 @@ _PROTOCOL: Final = {
 _FILES: Final = {
     "deletion-vector-path-unreadable": error("Derived Fields", _WRITER),
     "file-added-twice": error("Add File and Remove File", _WRITER),
+    "compacted-file-added-again": error(
+        "Add File and Remove File",
+        "Its rows are read twice. RESTORE the version before that, and repeat what was done since.",
+    ),
     "partition-values-differ": error("Add File and Remove File", _WRITER),
     "statistics-unreadable": warning(
         "Per-file Statistics",

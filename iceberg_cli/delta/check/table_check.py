@@ -10,6 +10,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from iceberg_cli.delta.check.compactions import check_compacted_files
 from iceberg_cli.delta.check.rules import RULES
 from iceberg_cli.delta.check.state import (
     check_files,
@@ -119,6 +120,7 @@ class DeltaTableCheck:
             upto = [file for file in run if file.version <= self.snapshot.version]
             if actions is not None and upto:
                 check_times(actions, upto, self.snapshot, self.findings)
+                check_compacted_files(actions, self.snapshot, self.findings)
 
     def _add_irregular(self, found: Sequence[Irregularity]) -> None:
         """Add the irregularities of commits that the version is read from: a checkpoint is one reading of others."""
