@@ -10,8 +10,10 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
@@ -106,9 +108,15 @@ def deleted_positions(storage: Storage, data: Mapping[str, Any], deletes: Iterab
     found: set[int] = set()
     for delete in mine:
         if delete["file_format"].upper() == "PARQUET" and delete["content"] != EQUALITY_DELETES:
-            named = pq.read_table(io.BytesIO(storage.read(delete["file_path"]))).to_pylist()
+            named = parquet_table(storage.read(delete["file_path"])).to_pylist()
             found |= {row["pos"] for row in named if row["file_path"] == data["file_path"]}
     return found
+
+
+@lru_cache(maxsize=256)
+def parquet_table(data: bytes) -> pa.Table:
+    """The content of a Parquet file; that of the last ones is known, since a history is read again after each step."""
+    return pq.ParquetFile(io.BytesIO(data)).read(use_threads=False)
 
 
 def vector_of(storage: Storage, entry: Mapping[str, Any]) -> BitMap64:

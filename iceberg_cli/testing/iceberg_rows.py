@@ -8,18 +8,22 @@ Spec: Iceberg v3, "Scan Planning", "Column Projection", "Equality Delete Files",
 
 from __future__ import annotations
 
-import io
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from iceberg_cli.storage import Storage
 from iceberg_cli.testing.iceberg_files import DATA, DELETED, EQUALITY_DELETES, Json
-from iceberg_cli.testing.iceberg_reader import deleted_positions, entries_of, manifests_of, snapshot_of
+from iceberg_cli.testing.iceberg_reader import (
+    deleted_positions,
+    entries_of,
+    manifests_of,
+    parquet_table,
+    snapshot_of,
+)
 
 Values = dict[int, Any]  # of a row, by field id
 ROW_ID, LAST_UPDATED = 2147483540, 2147483539  # field ids
@@ -91,7 +95,7 @@ def parquet_rows(data: bytes, names: Mapping[str, int] | None = None) -> list[Va
         data: the file.
         names: ids of columns by their names, for files without ids.
     """
-    table = pq.read_table(io.BytesIO(data))
+    table = parquet_table(data)
     rows: list[Values] = [{} for _ in range(table.num_rows)]
     has_ids = any(_has_id(field) for field in table.schema)
     for field, column in zip(table.schema, table.columns, strict=True):

@@ -39,6 +39,7 @@ from iceberg_cli.testing.iceberg_files import (
     puffin,
     single_value,
 )
+from iceberg_cli.testing.iceberg_reader import parquet_table
 
 Key = tuple[str, int | None]  # identifies a live file: path, and offset of a deletion vector
 UNPARTITIONED: Json = {"spec-id": 0, "fields": []}
@@ -111,7 +112,7 @@ def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
 
 def parquet_metrics(data: bytes) -> Json:
     """Size, record count and statistics of a Parquet file with field ids, for its manifest entry."""
-    rows = pq.read_table(io.BytesIO(data))
+    rows = parquet_table(data)
     group = pq.read_metadata(io.BytesIO(data)).row_group(0)
     columns = {int(each.metadata[b"PARQUET:field_id"]): rows[each.name] for each in rows.schema}
     bounds = {field_id: _bounds(column) for field_id, column in columns.items()}
