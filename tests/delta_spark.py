@@ -2,8 +2,9 @@
 
 A process of tests may hold Spark for Iceberg already, and there is one Spark in a process. Run as
 `python -m tests.delta_spark FOLDER SETTINGS`, the latter in JSON, this reads a JSON object a line: `{"sql": [...]}` is
-statements that may run at once, `{"conf": {...}}` sets properties of the session or, with null, unsets them, and
-`{"forget": true}` before the statements forgets what Delta knows of logs. Each is answered by a line
+statements that may run at once, `{"conf": {...}}` sets properties of the session or, with null, unsets them,
+`{"stream": [TABLE, VERSION]}` asks what a stream gets from a version on, and `{"forget": true}` before the statements
+forgets what Delta knows of logs. Each is answered by a line
 `ANSWER {"rows": [...], "failed": ...}`, with the rows of each statement. The process ends with its standard input.
 """
 
@@ -82,6 +83,10 @@ class DeltaSpark:
         answers = self._ask({"sql": list(statements), "forget": forget})
         return [[tuple(row) for row in rows] for rows in answers]
 
+    def streamed(self, table: Path, version: int) -> list[tuple[Any, ...]]:
+        """What a stream that starts at a version has got once it has seen the newest one."""
+        return [tuple(row) for row in self._ask({"stream": [str(table), version]})]
+
     def conf(self, settings: Mapping[str, str | None]) -> None:
         """Set properties of the session; None unsets one."""
         self._ask({"conf": dict(settings)})
@@ -154,6 +159,14 @@ def rows_of(spark: Any, statement: str) -> list[Any]:
     return [plain(tuple(row)) for row in spark.sql(statement).collect()]
 
 
+def rows_of_stream(spark: Any, table: str, version: int) -> list[Any]:
+    """What a stream over a table has got, as lists."""
+    read = spark.readStream.format("delta").option("startingVersion", version).load(table)
+    query = read.writeStream.format("memory").queryName("streamed").trigger(availableNow=True).start()
+    query.awaitTermination()
+    return rows_of(spark, "SELECT * FROM streamed")
+
+
 def main(folder: str, jvm: str) -> None:
     """Answer until standard input ends."""
     from pyspark.sql import SparkSession
@@ -175,6 +188,8 @@ def main(folder: str, jvm: str) -> None:
             if job.get("forget"):
                 spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
             rows = list(pool.map(partial(rows_of, spark), job.get("sql", ())))
+            if "stream" in job:
+                rows = rows_of_stream(spark, *job["stream"])
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the other side of the pipe raises it
             failed = str(error)[:4_000] or type(error).__name__
         print("ANSWER " + json.dumps({"rows": rows, "failed": failed}), flush=True)

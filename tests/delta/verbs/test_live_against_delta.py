@@ -31,13 +31,18 @@ def test_the_change_feed_shows_nothing_of_our_commits(delta_lake: DeltaLake) -> 
     delta_lake.sql(table, shapes.delete(4), shapes.delete(15))
     delta_lake.verb("assign-row-ids", table)
     delta_lake.verb("merge-dvs", table, "--min-files", 1)
+    delta_lake.verb("rewrite-data-files", table, "--rewrite-all")
     newest = max(commits(table))
-    assert newest >= before + 4
+    assert newest >= before + 5
     query = (
         f"SELECT n, _change_type, _commit_version FROM table_changes_by_path('{table}', {before}, {newest})"
     )
     assert sorted(delta_lake.sql(table, query)) == [(4, "delete", before + 1), (15, "delete", before + 2)]
     assert rows_of_delta_rs(table) == [row for row in history[max(history)] if row[0] not in (4, 15)]
+    # A stream over the same commits, but for the deletes, which it does not take.
+    assert delta_lake.spark.streamed(table, before + 3) == []
+    delta_lake.sql(table, shapes.insert(90, 91))
+    assert sorted(row[0] for row in delta_lake.spark.streamed(table, before + 3)) == [90, 91]
 
 
 def test_rows_get_ids_up_to_the_mark_that_delta_itself_would_reach(delta_lake: DeltaLake) -> None:

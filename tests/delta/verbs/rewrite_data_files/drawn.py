@@ -24,6 +24,7 @@ from iceberg_cli.testing.delta_writer import (
     Json,
     a_commit,
     a_commit_info,
+    a_domain,
     a_field,
     a_metadata,
     a_protocol_with,
@@ -42,6 +43,7 @@ FOR_ICEBERG = {
     "partition columns": ("materializePartitionColumns",),
     "compat": ("icebergCompatV2",),
 }
+CLUSTERING = "delta.clustering"
 NESTED_IDS = "delta.columnMapping.nested.ids"
 TRACKED = {
     "delta.enableRowTracking": "true",
@@ -86,6 +88,8 @@ class DrawnTable:
     tracking: str = "none"  # or "supported" or "enabled"
     partitioned: bool = False
     iceberg: str = "none"  # what files are to have for it: one of `FOR_ICEBERG`
+    clustered: bool = False
+    fed: bool = False  # with a change data feed
     columns: list[Column] = field(default_factory=list)
     live: dict[str, Json] = field(default_factory=dict)  # adds by path
     version: int = -1
@@ -93,6 +97,7 @@ class DrawnTable:
     next_id: int = 1
     vectors: int = 0
     configuration: dict[str, str] = field(default_factory=dict)
+    clustered_by: list[str] = field(default_factory=list)  # physical names
 
     def found(self) -> None:
         """Commit version 0."""
@@ -103,16 +108,34 @@ class DrawnTable:
             self.configuration["delta.columnMapping.mode"] = self.mode
         if self.tracking == "enabled":
             self.configuration |= TRACKED
+        if self.fed:
+            self.configuration["delta.enableChangeDataFeed"] = "true"
         for _ in range(self.drawn.randint(1, 3)):
             self.add_column()
         if self.partitioned:
             self.columns.append(Column("part", "string", self._next_id(), self._physical("part")))
-        self.commit([self.protocol(), self.metadata()])
+        self.commit([self.protocol(), self.metadata(), *self.clustering()])
+
+    def clustering(self) -> list[Action]:
+        """The columns by which it is clustered, those that can be."""
+        able = [
+            each.physical
+            for each in self.columns
+            if isinstance(each.kind, str) and each.kind not in ("binary", "boolean")
+        ]
+        self.clustered_by = able[:3] if self.clustered else []
+        if not self.clustered_by:
+            return []
+        value = {"clusteringColumns": [[each] for each in self.clustered_by], "domainName": CLUSTERING}
+        return [a_domain(domain=CLUSTERING, configuration=json.dumps(value))]
 
     def protocol(self) -> Action:
         """The protocol as it is now."""
         tracking = TRACKING_FEATURES if self.tracking != "none" else ()
-        return a_protocol_with(*FEATURES, *FOR_ICEBERG[self.iceberg], *tracking)
+        others = [*FOR_ICEBERG[self.iceberg], *tracking, *(("changeDataFeed",) if self.fed else ())]
+        if self.clustered:
+            others += [each for each in ("clustering", "domainMetadata") if each not in others]
+        return a_protocol_with(*FEATURES, *others)
 
     def _next_id(self) -> int:
         self.next_id += 1
@@ -350,7 +373,9 @@ class DrawnTable:
 
     def evolve(self) -> None:
         """Widen a column, add one, or with mapping drop or rename one."""
-        own = [each for each in self.columns if each.name != "part"]
+        own = [
+            each for each in self.columns if each.name != "part" and each.physical not in self.clustered_by
+        ]
         wider = [each for each in own if isinstance(each.kind, str) and each.kind in _WIDER]
         choice = self.drawn.choice(["add", "widen", "drop", "rename"])
         if choice == "widen" and wider:
@@ -358,7 +383,7 @@ class DrawnTable:
             column.kind = self.drawn.choice(_WIDER[column.kind])
         elif choice == "drop" and self.mode != "none" and len(own) > 1:
             self.columns.remove(self.drawn.choice(own))
-        elif choice == "rename" and self.mode != "none":
+        elif choice == "rename" and self.mode != "none" and own:
             self.drawn.choice(own).name += "r"
         else:
             self.add_column()
@@ -420,8 +445,10 @@ def drawn_table(root: Path, seed: int) -> DrawnTable:
         mode=mode,
         tracking=drawn.choice(["none", "supported", "enabled"]),
         partitioned=drawn.random() < 0.5,
+        fed=drawn.random() < 0.3,
         iceberg=drawn.choice(["none", *(each for each in FOR_ICEBERG if each != "compat" or mode != "none")]),
     )
+    table.clustered = not table.partitioned and drawn.random() < 0.5
     table.found()
     for _ in range(drawn.randint(2, 9)):
         table.step()

@@ -64,7 +64,7 @@ def check_versions(root: Path, since: int) -> None:
         folders = {each["path"].rpartition("/")[0] for state in known for each in state.adds.values()} | {""}
         for action in actions:
             ((kind, body),) = action.items()
-            assert kind in ("commitInfo", "add", "remove", "domainMetadata")
+            assert kind in ("commitInfo", "add", "remove", "domainMetadata")  # and no `cdc`
             if kind in ("add", "remove"):
                 assert body["dataChange"] is False
             if kind == "remove":
@@ -171,6 +171,8 @@ def an_order(table: DrawnTable) -> dict[str, Any]:
         and each.kind not in ("binary", "boolean")  # of which Delta has no bounds
         and each.name not in parts
     ]
+    if table.clustered_by:  # what it declares, or none
+        return drawn.choice([{}, {"full": True}, {"strategy": "bin-pack"}])
     if drawn.random() < 0.3 or not names:
         return {}
     chosen = drawn.sample(names, drawn.randint(1, min(4, len(names))))
