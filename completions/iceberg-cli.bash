@@ -94,7 +94,7 @@ _iceberg_cli() {
             *" --snapshot-id") _iceberg_cli_several _iceberg_cli_ask snapshots ;;
             *" --cleanup") _iceberg_cli_words "all metadata none" ;;
             *" --mode") _iceberg_cli_words "full lite" ;;
-            *" --from") _iceberg_cli_words "polaris s3tables glue zamboni iceops" ;;
+            *" --from") _iceberg_cli_words "polaris s3tables glue zamboni iceops unity" ;;
             *" --kind") _iceberg_cli_words "iceberg delta" ;;
             *" --sort") _iceberg_cli_words "freed grade name" ;;
             *" --only") _iceberg_cli_several _iceberg_cli_words "expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files" ;;

@@ -561,7 +561,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at demo' -l help-all -d 'Show the help
 complete -c iceberg-cli -n __fish_use_subcommand -f -a policy -d 'Show what a policy file means for each table, or make one of another tool\'s settings'
 complete -c iceberg-cli -n '__iceberg_cli_at policy 0' -f -a 'check import'
 complete -c iceberg-cli -n '__iceberg_cli_at policy 2 more' -a '(__iceberg_cli_places catalogs)'
-complete -c iceberg-cli -n '__iceberg_cli_at policy' -l from -x -a 'polaris s3tables glue zamboni iceops' -d 'import: whose settings FILE holds.'
+complete -c iceberg-cli -n '__iceberg_cli_at policy' -l from -x -a 'polaris s3tables glue zamboni iceops unity' -d 'import: whose settings FILE holds.'
 complete -c iceberg-cli -n '__iceberg_cli_at policy' -s o -l output -r -F -d 'import: write the policy file here, where none is yet.'
 complete -c iceberg-cli -n '__iceberg_cli_at policy' -l format -x -a 'text json' -d 'json: one document on standard output. Default: text.'
 complete -c iceberg-cli -n '__iceberg_cli_at policy' -l catalog-config -r -F -d 'A .pyiceberg.yaml to read catalogs from.'

@@ -226,7 +226,7 @@ def test_patterns_that_mean_nothing_are_10(place: Path) -> None:
         (("check", "policy.toml", "-o", "x"), "--output is an option of `policy import`"),
         (("import", "policy.toml"), "`policy import` needs --from"),
         (("import", "policy.toml", "--from", "iceop"),
-         "--from must be polaris, s3tables, glue, zamboni or iceops, not 'iceop'. Did you mean 'iceops'?"),
+         "--from must be polaris, s3tables, glue, zamboni, iceops or unity, not 'iceop'. Did you mean 'iceops'?"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_2(words: tuple[str, ...], message: str, place: Path) -> None:

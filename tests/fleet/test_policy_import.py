@@ -863,6 +863,61 @@ def test_what_is_no_policy_of_iceops(text: str, message: str, tmp_path: Path) ->
 # -- all of them -------------------------------------------------------------------------------------------------------
 
 
+def of_unity(location: str, **others: Any) -> dict[str, Any]:
+    """What the Tables API says of a table, as far as it is about this."""
+    fields = {"catalog_name": "main", "schema_name": "sales", "name": "orders", "table_type": "MANAGED"}
+    return {**fields, "data_source_format": "DELTA", "storage_location": location, **others}
+
+
+def effective(value: str) -> dict[str, Any]:
+    """By a catalog that a table is in."""
+    flag = {"value": value, "inherited_from_type": "CATALOG", "inherited_from_name": "main"}
+    return {"enable_predictive_optimization": "INHERIT", "effective_predictive_optimization_flag": flag}
+
+
+def test_tables_of_unity_catalog_with_predictive_optimization(tmp_path: Path) -> None:
+    size = {"delta.targetFileSize": "128mb", "delta.minReaderVersion": "1"}
+    tables = [
+        of_unity("s3://lake/a", **effective("ENABLE"), properties=size),
+        of_unity("s3://lake/b", **effective("DISABLE")),
+        of_unity("abfss://c@account.dfs.core.windows.net/c", enable_predictive_optimization="ENABLE"),
+        of_unity("s3://lake/d", properties={"delta.autoOptimize.autoCompact": "auto"}),
+        of_unity("s3://lake/e", enable_predictive_optimization="INHERIT", properties={}),
+        of_unity("s3://lake/f", **effective("ENABLE"), data_source_format="PARQUET"),
+    ]
+    policy, notes = made(tmp_path, "unity", {"tables": tables, "next_page_token": ""})
+    assert {name: verbs(policy, f"s3://lake/{name}") for name in "abdef"} == {
+        "a": {EXPIRE: {}, COMPACT: {}},
+        "b": {EXPIRE: {"never": True}, COMPACT: {"never": True}},
+        "d": {COMPACT: {}},
+        "e": None,
+        "f": None,
+    }
+    assert verbs(policy, "abfss://c@account.dfs.core.windows.net/c") == {EXPIRE: {}, COMPACT: {}}
+    assert {path: text.partition(":")[0] for path, text in notes.items()} == {
+        'tables[0].properties."delta.targetFileSize"': "the verbs read it from the table itself",
+        "tables[4]": "whether it is optimized is not said",
+        "tables[5].data_source_format": "it is no Delta table",
+    }
+    one, _ = made(tmp_path, "unity", tables[0])
+    assert verbs(one, "s3://lake/a") == {EXPIRE: {}, COMPACT: {}}
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"name": "orders"}, "unity.json has no storage_location, as Unity Catalog says it of a table"),
+        ([of_unity("s3://lake/a", **effective("ON"))],
+         "unity.json: [0].effective_predictive_optimization_flag.value must be ENABLE, DISABLE or INHERIT, not 'ON'"),
+        ([of_unity("s3://lake/a", **effective("ENABLE"))] * 2, "unity.json: [1]: a second setting for"),
+        (of_unity("s3://lake/a", properties={"delta.autoOptimize.autoCompact": "false"}),
+         "Nothing in unity.json can be said in a policy file"),
+    ],
+)  # fmt: skip
+def test_what_is_no_table_of_unity_catalog(document: object, message: str, tmp_path: Path) -> None:
+    assert complaint(tmp_path, "unity", document).startswith(message)
+
+
 def test_names_are_quoted_as_toml_wants_it(tmp_path: Path) -> None:
     name = 'a"b\\c\x7fé𝄞'
     policy, _ = made(tmp_path, "s3tables", s3_request(name, "enabled", 1, 24), "lake")

@@ -30,7 +30,7 @@ POLICY_CHECK_SCHEMA: Final = "iceberg-cli/policy-check/1"
 POLICY_IMPORT_SCHEMA: Final = "iceberg-cli/policy-import/1"
 CHECK, IMPORT = "check", "import"
 ACTIONS: Final = (CHECK, IMPORT)
-FORMATS: Final = ("polaris", "s3tables", "glue", "zamboni", "iceops")
+FORMATS: Final = ("polaris", "s3tables", "glue", "zamboni", "iceops", "unity")
 
 
 def register(app: typer.Typer) -> None:

@@ -19,6 +19,7 @@ SOURCES: Final = {
     "glue": "Glue table optimizers",
     "zamboni": "the table-config or fleet file of zamboni",
     "iceops": "the policy of iceops",
+    "unity": "tables of Unity Catalog",
 }
 
 
