@@ -26,14 +26,13 @@ def check_compacted_files(actions: Actions, snapshot: Snapshot, findings: Findin
         snapshot: the version that is checked.
         findings: which are added to.
     """
-    rewritten = _Rewrites.of(actions)
-    live = snapshot.adds["path"]
-    again = np.flatnonzero(pc.is_in(live, value_set=rewritten.removes["path"].combine_chunks()))
-    if not len(again):
+    live, removed = snapshot.adds["path"], actions.removes["path"].combine_chunks()
+    if not pc.any(pc.is_in(live, value_set=removed)).as_py():
         return
-    # A file is looked up by its path: these are few.
-    active = set(live.to_pylist())
-    for row in again.tolist():
+    rewritten = _Rewrites.of(actions)
+    again = np.flatnonzero(pc.is_in(live, value_set=rewritten.removes["path"].combine_chunks()))
+    active = set(live.to_pylist()) if len(again) else set()
+    for row in again.tolist():  # of which there are few, so that each is looked up by itself
         path, added = live[row].as_py(), int(snapshot.add_versions[row])
         version = rewritten.last_before(path, added)
         if version is None:

@@ -20,9 +20,9 @@ MODE: Final = "delta.columnMapping.mode"
 VOID: Final = "void"
 _ID: Final = "delta.columnMapping.id"
 _NESTED_IDS: Final = (
-    "delta.columnMapping.nested.ids",
-    "parquet.field.nested.ids",
-)  # Delta Spark's, and the spec's
+    "delta.columnMapping.nested.ids",  # of Delta Spark
+    "parquet.field.nested.ids",  # of the protocol
+)
 _NAME: Final = "delta.columnMapping.physicalName"
 _NULL_NOTE: Final = "its values are shown as null, for they are not read here"
 
