@@ -19,6 +19,7 @@ from iceberg_cli.layout.curves import CURVES, Curve, Ranks, curve_of, rank_bits
 from iceberg_cli.layout.point_reads import ColumnRanges, Floats, files_opened
 from iceberg_cli.layout.ranks import ranks_of
 from iceberg_cli.layout.rolling import Bools, Ints
+from iceberg_cli.layout.row_order import SortKey
 
 _BYTES_WORTH: Final = 0.6  # what a run has to gain that writes all files anew though few reads open each
 _MOST_DRAWN: Final = 1 << 15
@@ -43,6 +44,7 @@ class OrderSettings:
         most_bytes: of files that are brought into one order: more are in several, each of files that follow each
             other as they are given.
         whole: whether all files are rewritten where that gains so much, however many bytes it takes.
+        keys: by which rows are sorted in the place of values, of each column; without any, by the values.
     """
 
     curve: Curve | None
@@ -51,6 +53,7 @@ class OrderSettings:
     max_bytes: int
     most_bytes: int
     whole: bool
+    keys: tuple[SortKey | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +142,9 @@ class _Drawn:
             if own.is_cut:
                 by_value = np.lexsort((random.random(len(self._file)), self._points[:, place]))
                 self._keys[by_value, place] = np.arange(len(by_value))
+        for place, key in enumerate(settings.keys):
+            if key is not None:
+                self._keys[:, place] = key.of_numbers(self._points[:, place])
         asked = settings.curve
         self._curve = None if asked is None else curve_of(asked, *_ranks(self._keys))
         self._is_boundless = np.stack([own.is_boundless[self._file] for own in ranges], axis=1)

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import Bools, one_array
 
 _SIGNED: Final[Any] = {4: np.int32, 8: np.int64}
+
+
+class SortKey(Protocol):
+    """What rows are ordered by in the place of values: that of a greater value is no less, that of null is null."""
+
+    def __call__(self, values: pa.Array) -> pa.Array:
+        """Of n values, n."""
+        ...
+
+    def of_numbers(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The same, of values as `comparable` has them."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +36,18 @@ class OrderedColumn:
         place: of the column.
         descending: its values, whatever is so of nulls.
         nulls_first: before all values.
+        key: by which they are, in the place of its values.
     """
 
     place: int
     descending: bool
     nulls_first: bool
+    key: SortKey | None = None
+
+    def of(self, rows: pa.Table) -> pa.Array:
+        """What decides of n rows."""
+        values = one_array(rows.column(self.place))
+        return values if self.key is None else self.key(values)
 
 
 class OrderCheck:
@@ -43,7 +63,8 @@ class OrderCheck:
         """Look at rows that follow those that were seen before."""
         if not self.holds or not rows.num_rows:
             return
-        rows = rows.select([each.place for each in self._columns])
+        keys = [each.of(rows) for each in self._columns]
+        rows = pa.Table.from_arrays(keys, names=[str(place) for place in range(len(keys))])
         if self._last is not None:
             rows = pa.concat_tables([self._last, rows])
         equal = np.ones(rows.num_rows - 1, np.bool_)
@@ -58,7 +79,7 @@ def key_changes(rows: pa.Table, columns: Sequence[OrderedColumn]) -> Bools:
     """For each of n rows but the last, whether the next one differs from it in one of some columns."""
     changes = np.zeros(max(0, rows.num_rows - 1), np.bool_)
     for column in columns:
-        before, after = _compared(one_array(rows.column(column.place)), column)
+        before, after = _compared(column.of(rows), column)
         changes |= before | after
     return changes
 

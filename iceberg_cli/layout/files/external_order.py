@@ -194,11 +194,13 @@ class _Source:
             own = [piece.rows.column(each.place) for each in self._order.columns]
             arrays["place"] = array_of(self._scale.places(own).astype(np.int64))
             terms.append("place")
-        for each in self._order.columns:
+        for number, each in enumerate(self._order.columns):
             name = f"c{each.place}"
-            if pa.types.is_floating(columns[each.place].type):
-                name = f"k{each.place}"
-                arrays[name] = as_integers(columns[each.place])
+            if each.key is not None or pa.types.is_floating(columns[each.place].type):
+                name, key = f"k{number}", each.of(piece.rows)
+                arrays[name] = (
+                    as_integers(key) if pa.types.is_floating(key.type) else key.view(_plain(key.type))
+                )
             direction, nulls = "DESC" if each.descending else "ASC", "FIRST" if each.nulls_first else "LAST"
             terms.append(f"{name} {direction} NULLS {nulls}")
         self.terms = [*terms, "input", "position"]

@@ -203,4 +203,5 @@ def order_settings(policy: CompactionPolicy, order: RowOrder, settings: Compacti
         max_bytes=settings.max_bytes,
         most_bytes=settings.max_group_bytes,
         whole=policy.full or settings.rewrite_all,
+        keys=tuple(each.key for each in order.columns),
     )

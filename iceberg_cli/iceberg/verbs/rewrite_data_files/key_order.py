@@ -8,22 +8,66 @@ Spec: "Sort Orders", "Data File Fields".
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.branch.entry_columns import BOUNDS, Bools
 from iceberg_cli.iceberg.rows.leaf_columns import arrow_schema
+from iceberg_cli.iceberg.rows.table_columns import primitive
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.schema import NestedField
 from iceberg_cli.iceberg.spec.types.single_value import from_bytes
+from iceberg_cli.iceberg.spec.types.transforms import apply, parse
+from iceberg_cli.layout.ranks import comparable
 from iceberg_cli.layout.row_order import OrderedColumn, is_comparable
 
 UNSORTED = 0
 Columns = tuple[OrderedColumn, ...]
+_OF_TIME = ("year", "month", "day", "hour")
+_WHOLE_NUMBERS = ("int", "long")
+
+
+@dataclass(frozen=True, slots=True)
+class TransformedKey:
+    """What a transform makes of a column's values, by which a sort order goes; a `SortKey`.
+
+    Args:
+        transform: as the sort order spells it.
+        source_type: of the column.
+    """
+
+    transform: str
+    source_type: str
+
+    def __call__(self, values: pa.Array) -> pa.Array:
+        """As `SortKey`."""
+        return apply(parse(self.transform), self.source_type, values)
+
+    def of_numbers(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """As `SortKey`."""
+        kind = primitive(self.source_type)
+        assert kind is not None  # see `_key_of`
+        whole = np.asarray(np.floor(numbers), np.int32 if kind.bit_width == 32 else np.int64)
+        return np.asarray(comparable(self(pa.array(whole).view(kind))), np.float64)
+
+
+def _key_of(transform: str, source_type: Any) -> TransformedKey | None:
+    """The key of a transform that keeps the order of values; None where it does not, or takes no such type."""
+    kind = parse(transform).kind
+    if kind not in _OF_TIME and (kind != "truncate" or source_type not in _WHOLE_NUMBERS):
+        return None
+    key = TransformedKey(transform, source_type)
+    try:
+        key(pa.array([], primitive(source_type)))
+    except ValueError:
+        return None
+    return key
 
 
 def ordered_columns(metadata: TableMetadata, fields: tuple[NestedField, ...]) -> Columns:
@@ -34,21 +78,27 @@ def ordered_columns(metadata: TableMetadata, fields: tuple[NestedField, ...]) ->
         fields: that files have.
 
     Returns:
-        None of them where there is no order, or rows cannot be held against it: it has a transform, or a column that is
-        in another one, or whose values not all engines order alike.
+        None of them where there is no order, or rows cannot be held against it: it has a transform that does not keep
+        the order of values, or a column that is in another one, or whose values not all engines order alike.
     """
     places = {each.field_id: place for place, each in enumerate(fields)}
     kinds = arrow_schema(fields).types
     found = []
     for field in _default_fields(metadata):
         place = places.get(field.source_ids[0])
-        if field.transform != "identity" or place is None or not is_comparable(kinds[place]):
+        if place is None or len(field.source_ids) > 1 or not is_comparable(kinds[place]):
             return ()
+        key = None
+        if field.transform != "identity":
+            key = _key_of(field.transform, fields[place].type)
+            if key is None:
+                return ()
         found.append(
             OrderedColumn(
                 place=place,
                 descending=field.direction == "desc",
                 nulls_first=field.null_order == "nulls-first",
+                key=key,
             )
         )
     return tuple(found)

@@ -72,12 +72,15 @@ def order_of(
                 next_step="Name columns by --sort-by, or give it one: ALTER TABLE ... WRITE ORDERED BY ... in Spark.",
             )
         raise UsageError(
-            f"{flag}: rows are not sorted by the table's sort order {order.order_id}: it has a transform, "
-            "or a column in a struct or of a type that engines order in different ways",
+            f"{flag}: rows are not sorted by the table's sort order {order.order_id}: it has a "
+            "transform that does not keep the order of values, or a column in a struct or of a type that engines order "
+            "in different ways",
             next_step="Name columns by --sort-by.",
         )
 
-    return row_order(policy, columns, {}, default)
+    order = row_order(policy, columns, {}, default)
+    is_tables = order.curve is None and not policy.sort_by
+    return replace(order, columns=ordered_columns(metadata, fields)) if is_tables else order
 
 
 def is_tables_own(order: RowOrder, metadata: TableMetadata, fields: tuple[NestedField, ...]) -> bool:

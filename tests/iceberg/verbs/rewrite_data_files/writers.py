@@ -52,7 +52,8 @@ class OtherWriter:
         self.table = RowsTable(format_version=self.version)
         self.table.document["default-spec-id"] = 1  # by k; it goes on to write files of spec 0, too
         if self.is_sorted:
-            key = {"transform": "identity", "source-id": 1, "direction": "desc", "null-order": "nulls-last"}
+            transform = "truncate[10]" if self.version == 2 else "identity"
+            key = {"transform": transform, "source-id": 1, "direction": "desc", "null-order": "nulls-last"}
             self.table.document["sort-orders"].append({"order-id": 1, "fields": [key]})
             self.table.document["default-sort-order-id"] = 1
         for _ in range(self.drawn.randint(3, 9)):
