@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, unique
 from typing import Final
 
 import numpy as np
@@ -29,6 +29,7 @@ _MULTIPLIER: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MOST: Final = np.iinfo(np.int64).max
 
 
+@unique
 class Doubt(IntEnum):
     """Why rows of a data file are not the same for all readers."""
 
@@ -259,6 +260,7 @@ INPUTS_SCHEMA: Final = pa.schema(
 """Of data files that are to be rewritten, in the order in which they are read."""
 
 
+@unique
 class Difference(IntEnum):
     """Why what was read of a data file is not what the table has of it now."""
 
