@@ -66,18 +66,18 @@ def hilbert(ranks: Ranks, bits: int) -> Ranks:
 CURVES: Final[Mapping[Curve, Callable[[Ranks, int], Ranks]]] = {"z-order": z_order, "hilbert": hilbert}
 
 
-def curve_of(asked: Curve, ranks: Ranks, bits: int) -> Curve:
+def curve_of(strategy: Curve, ranks: Ranks, bits: int) -> Curve:
     """The curve that rows are laid along: that of Hilbert gives way where reads open fewer files of the other one.
 
     They do where columns grow with each other: rows beside the diagonal are far from it on Hilbert's curve.
 
     Args:
-        asked: what an operator asked for.
+        strategy: what an operator asked for.
         ranks: see `z_order`; of some of the rows.
         bits: likewise.
     """
-    if asked != "hilbert" or not len(ranks):
-        return asked
+    if strategy != "hilbert" or not len(ranks):
+        return strategy
     return min(("hilbert", "z-order"), key=lambda curve: _files_opened(ranks, CURVES[curve](ranks, bits)))
 
 

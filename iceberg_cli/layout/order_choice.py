@@ -145,8 +145,8 @@ class _Drawn:
         for place, key in enumerate(settings.keys):
             if key is not None:
                 self._keys[:, place] = key.of_numbers(self._points[:, place])
-        asked = settings.curve
-        self._curve = None if asked is None else curve_of(asked, *_ranks(self._keys))
+        curve = settings.curve
+        self._curve = None if curve is None else curve_of(curve, *_ranks(self._keys))
         self._is_boundless = np.stack([own.is_boundless[self._file] for own in ranges], axis=1)
         starts = np.cumsum(counts) - counts
         self._lower = np.minimum.reduceat(self._points, starts)

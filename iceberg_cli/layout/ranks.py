@@ -152,13 +152,13 @@ class SampleBuilder:
         found: npt.NDArray[np.bool_] = (mixed >> np.uint64(11)) < np.uint64(share * (1 << 53))
         return found
 
-    def scale(self, asked: Curve) -> RankScale:
+    def scale(self, strategy: Curve) -> RankScale:
         """What the rows that were kept rank others by; see `curve_of` for the curve."""
         if not self._parts:
-            return RankScale(asked, (np.empty(0, np.int64),) * self.columns)
+            return RankScale(strategy, (np.empty(0, np.int64),) * self.columns)
         rows = [
             _Values(*map(np.concatenate, zip(*parts, strict=True)))
             for parts in zip(*self._parts, strict=True)
         ]
         samples = tuple(np.sort(values[~is_null]) for values, is_null in rows)
-        return RankScale(curve_of(asked, _ranks(rows, samples), rank_bits(len(samples))), samples)
+        return RankScale(curve_of(strategy, _ranks(rows, samples), rank_bits(len(samples))), samples)

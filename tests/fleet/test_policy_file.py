@@ -348,6 +348,7 @@ WRITTEN: dict[str, dict[str, tuple[str, Any]]] = {
         "curve-by": ('["a", "b"]', ["a", "b"]),
         "min-gain": ("0.2", 0.2),
         "full": ("true", True),
+        "leave-iceberg-behind": ("true", True),
         "branch": ('"audit"', "audit"),
         "where": ("\"day = '2026-11-01'\"", "day = '2026-11-01'"),
         "target-size": ('"64MiB"', 64 << 20),

@@ -79,8 +79,8 @@ def test_rows_are_laid_along_the_curve_of_which_reads_open_less(name: str, files
     assert found == ("z-order" if "follow" in name else "hilbert")
 
 
-@pytest.mark.parametrize("asked", ["hilbert", "z-order"])
-def test_a_z_order_that_was_asked_for_is_one_and_of_no_rows_each_is(asked: Curve) -> None:
+@pytest.mark.parametrize("strategy", ["hilbert", "z-order"])
+def test_a_z_order_that_was_asked_for_is_one_and_of_no_rows_each_is(strategy: Curve) -> None:
     assert curve_of("z-order", ranked(TABLES["even"]), BITS) == "z-order"
-    assert curve_of(asked, np.empty((0, 2), np.uint64), BITS) == asked
-    assert curve_of(asked, np.ones((1, 2), np.uint64), BITS) == asked
+    assert curve_of(strategy, np.empty((0, 2), np.uint64), BITS) == strategy
+    assert curve_of(strategy, np.ones((1, 2), np.uint64), BITS) == strategy
