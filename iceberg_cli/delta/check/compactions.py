@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,6 +15,8 @@ import pyarrow.compute as pc
 from iceberg_cli.delta.spec.actions import Actions
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.plan.findings import Findings
+
+_Partition = frozenset[tuple[str, str | None]]
 
 
 def check_compacted_files(actions: Actions, snapshot: Snapshot, findings: Findings) -> None:
@@ -29,21 +30,18 @@ def check_compacted_files(actions: Actions, snapshot: Snapshot, findings: Findin
     live, removed = snapshot.adds["path"], actions.removes["path"].combine_chunks()
     if not pc.any(pc.is_in(live, value_set=removed)).as_py():
         return
-    rewritten = _Rewrites.of(actions)
-    again = np.flatnonzero(pc.is_in(live, value_set=rewritten.removes["path"].combine_chunks()))
-    active = set(live.to_pylist()) if len(again) else set()
-    for row in again.tolist():  # of which there are few, so that each is looked up by itself
-        path, added = live[row].as_py(), int(snapshot.add_versions[row])
-        version = rewritten.last_before(path, added)
-        if version is None:
-            continue
-        outputs = rewritten.still_active(version, snapshot.adds["partitionValues"][row].as_py(), active)
-        if outputs:
+    rewrites = _Rewrites.of(actions, live)
+    outputs: dict[tuple[int, _Partition], list[str]] = {}  # files of one commit and partition share them
+    for row, version in rewrites.last_before(snapshot):
+        place = version, _partition(snapshot.adds["partitionValues"][row].as_py())
+        if place not in outputs:
+            outputs[place] = rewrites.still_active(*place)
+        if outputs[place]:
             message = (
-                f"version {version} rewrote its rows to other files, of which {outputs[0]} is active, and version "
-                f"{added} added it again: its rows are in the table twice"
+                f"version {version} rewrote its rows to other files, of which {outputs[place][0]} is active, and "
+                f"version {snapshot.add_versions[row]} added it again: its rows are in the table twice"
             )
-            findings.add("compacted-file-added-again", path, message)
+            findings.add("compacted-file-added-again", live[row].as_py(), message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,66 +50,59 @@ class _Rewrites:
 
     Args:
         removes: files with the version that replaced them: `path`, `version`.
-        adds: likewise of those that took their place, with their `partition`.
+        adds: likewise of those that took their place, with their `partition`, and whether each `is_active`.
     """
 
     removes: pa.Table
     adds: pa.Table
 
     @classmethod
-    def of(cls, actions: Actions) -> Self:
-        removes = pa.table(
-            {
-                "path": actions.removes["path"],
-                "version": actions.remove_versions,
-                "changes": actions.removes["dataChange"],
-            }
-        )
+    def of(cls, actions: Actions, live: pa.ChunkedArray) -> Self:
+        """Those of some commits, by the paths that are active."""
+        removes = pa.table({"path": actions.removes["path"], "version": actions.remove_versions})
         adds = pa.table(
             {
                 "path": actions.adds["path"],
                 "version": actions.add_versions,
                 "partition": actions.adds["partitionValues"],
-                "changes": actions.adds["dataChange"],
+                "is_active": pc.is_in(actions.adds["path"], value_set=live.combine_chunks()),
             }
         )
-        removes, adds = (
-            each.filter(pc.invert(each["changes"])).drop(["changes"]) for each in (removes, adds)
-        )
+        removes = removes.filter(pc.invert(actions.removes["dataChange"]))
+        adds = adds.filter(pc.invert(actions.adds["dataChange"]))
         # A file that has another deletion vector, or another id, is removed and added at once.
         stays = removes.join(adds.select(["path", "version"]), ["path", "version"], join_type="left anti")
         return cls(removes=stays, adds=adds)
 
-    def last_before(self, path: str, version: int) -> int | None:
-        """The last version before another one that replaced a file; None: none did."""
-        own = self.removes.filter(
-            pc.and_(pc.equal(self.removes["path"], path), pc.less(self.removes["version"], version))
-        )
-        found: int | None = pc.max(own["version"]).as_py()
-        return found
+    def last_before(self, snapshot: Snapshot) -> list[tuple[int, int]]:
+        """The rows of active files that were replaced before they were added, each with the last such version."""
+        added = pa.table({"path": snapshot.adds["path"], "added": snapshot.add_versions})
+        added = added.append_column("row", pa.array(np.arange(len(added))))
+        pairs = self.removes.join(added, "path", join_type="inner")
+        pairs = pairs.filter(pc.less(pairs["version"], pairs["added"]))
+        found = pairs.group_by("row").aggregate([("version", "max")]).sort_by("row")
+        return [*zip(found["row"].to_pylist(), found["version_max"].to_pylist(), strict=True)]
 
-    def still_active(self, version: int, partition: Any, active: set[str]) -> list[str]:
+    def still_active(self, version: int, partition: _Partition) -> list[str]:
         """The files that a version wrote for a partition, or that took their place since, and that are active."""
         found: list[str] = []
         versions, seen = [version], set[int]()
         while versions:
             version = versions.pop()
             seen.add(version)
-            for each in self.adds.filter(pc.equal(self.adds["version"], version)).to_pylist():
-                if _values(each["partition"]) != _values(partition):
-                    continue
-                if each["path"] in active:
-                    found.append(each["path"])
-                else:
-                    own = self.removes.filter(
-                        pc.and_(
-                            pc.equal(self.removes["path"], each["path"]),
-                            pc.greater(self.removes["version"], version),
-                        )
-                    )
-                    versions += {*own["version"].to_pylist()} - seen
+            written = self.adds.filter(pc.equal(self.adds["version"], version)).to_pylist()
+            own = [each for each in written if _partition(each["partition"]) == partition]
+            found += [each["path"] for each in own if each["is_active"]]
+            gone = pa.array([each["path"] for each in own if not each["is_active"]], pa.string())
+            later = self.removes.filter(
+                pc.and_(
+                    pc.is_in(self.removes["path"], value_set=gone),
+                    pc.greater(self.removes["version"], version),
+                )
+            )
+            versions += {*later["version"].to_pylist()} - seen
         return sorted(found)
 
 
-def _values(partition: Any) -> Mapping[str, str | None]:
-    return {name: value or None for name, value in dict(partition or ()).items()}
+def _partition(values: Any) -> _Partition:
+    return frozenset((name, value or None) for name, value in dict(values or ()).items())
