@@ -25,13 +25,13 @@ from iceberg_cli.delta.spec.log_cleanup import (
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.vacuum import FILES, hidden, hides_metadata, live_keys, removed_keys, strings
-from iceberg_cli.delta.stored_files import find_files
 from iceberg_cli.encoding.string_hash import Hashes, among, hash_column
 from iceberg_cli.engines import Scan
 from iceberg_cli.errors import CorruptFile, Refused, TableNotFound, UsageError
 from iceberg_cli.paths import path_key_column, scheme_of
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.storage.aliases import OtherNames
+from iceberg_cli.table.listings import find_files
 
 
 @dataclass(frozen=True)

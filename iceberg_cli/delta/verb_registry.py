@@ -14,4 +14,7 @@ VERBS: Final = Verbs(
     "merge-dvs",
     "upgrade-v3",
     "assign-row-ids",
+    instead={
+        "remove-orphan-files": "`expire-snapshots TABLE --mode full` deletes what no version of a Delta table needs."
+    },
 )

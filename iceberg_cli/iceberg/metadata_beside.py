@@ -24,11 +24,13 @@ class _Found:
         version: the table's metadata file then.
         other: UUID and newest metadata file of another table.
         unknown: those of the table's own UUID, or of none, that are not of versions before its log.
+        superseded: those of its own UUID that are of such versions.
     """
 
     version: str
     other: tuple[str, str] | None
     unknown: tuple[FileInfo, ...]
+    superseded: tuple[FileInfo, ...]
 
 
 @dataclass(kw_only=True)
@@ -73,11 +75,19 @@ class MetadataBeside:
         Raises:
             CorruptFile: one cannot be read. Refused: one is of a newer version, or encrypted.
         """
-        files = tuple(info for info in self._files().unknown if _name(info) not in forgotten)
+        files = self.unknown_files(forgotten)
         if self._unknown is None or self._unknown[0] != files:
-            roots = read_unknown(files, storage=self.storage, reachability=self.reachability)
+            roots = read_unknown(files, storage=self.storage, reached=self.reachability.still_reached)
             self._unknown = files, roots
         return self._unknown[1]
+
+    def unknown_files(self, forgotten: frozenset[str]) -> tuple[FileInfo, ...]:
+        """The same, not read."""
+        return tuple(info for info in self._files().unknown if _name(info) not in forgotten)
+
+    def superseded(self) -> tuple[FileInfo, ...]:
+        """The metadata files of the table's own versions before those that its log names."""
+        return self._files().superseded
 
     def check_forgotten(self, names: frozenset[str]) -> None:
         """Refuse names of metadata files that are not beside the table's own.
@@ -105,7 +115,7 @@ class MetadataBeside:
         metadata, location = self.loaded()
         if self._found is None or self._found.version != location:
             besides = {self.storage.canonical(path) for path in files_of_metadata(metadata, location)}
-            other, unknown = None, []
+            other, unknown, superseded = None, [], []
             own = f"{canonical(metadata.location).rstrip('/')}/{METADATA}"
             for folder in sorted({own, *metadata_folders(metadata, location)}):
                 listed = self._neighbours.listed(folder)
@@ -116,8 +126,13 @@ class MetadataBeside:
                     other = others[0] if others else None
                 of_this = [info for uuid in {*mine} for info in found.get(uuid, ())]
                 updated_ms = self._neighbours.updated_ms
-                unknown += unlogged(of_this, metadata, location, updated_ms=updated_ms)
-            self._found = _Found(version=location, other=other, unknown=tuple(unknown))
+                beside = unlogged(of_this, metadata, location, updated_ms=updated_ms)
+                unknown += beside
+                own_uuid = found.get(metadata.table_uuid, ()) if metadata.table_uuid else ()
+                superseded += sorted({*own_uuid}.difference(beside))
+            self._found = _Found(
+                version=location, other=other, unknown=tuple(unknown), superseded=tuple(superseded)
+            )
         return self._found
 
 

@@ -194,7 +194,7 @@ class UniformFiles:
                 named = files_of_metadata(metadata, path)
                 blocks.append(reachability.everything_live(snapshots, named).whole())
                 others = unlogged(files, metadata, path, updated_ms=self._files.updated_ms)
-                roots = read_unknown(others, storage=self.storage, reachability=reachability)
+                roots = read_unknown(others, storage=self.storage, reached=reachability.still_reached)
                 blocks += [root.keys.whole() for root in roots]
             except (CorruptFile, FileNotFoundError) as error:
                 reason = error.message if isinstance(error, CorruptFile) else f"{path} is gone"

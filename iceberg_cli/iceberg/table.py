@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, product
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from iceberg_cli.encoding.arrow import Bools
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound, UsageError
 from iceberg_cli.iceberg import ownership as own_files
@@ -25,11 +26,13 @@ from iceberg_cli.iceberg.commit.verification import mended_lengths, naming_the_w
 from iceberg_cli.iceberg.metadata_beside import MetadataBeside
 from iceberg_cli.iceberg.reachability.cache import ReachabilityCache
 from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
+from iceberg_cli.iceberg.reachability.names import NamesReader
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.shared_folders import delta_owner
 from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.table_names import TableNames
 from iceberg_cli.iceberg.unknown_metadata import (
     FORGET_METADATA,
     FilesOfUnknownMetadata,
@@ -79,6 +82,7 @@ class IcebergTable(OpenTable):
     _live_location: str = ""
     _beside: MetadataBeside = field(init=False)
     _reachability: Reachability = field(init=False)
+    _names: TableNames = field(init=False)
     _workspace: IcebergWorkspace = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +93,12 @@ class IcebergTable(OpenTable):
         self._beside = MetadataBeside(
             storage=self.storage,
             reachability=self._reachability,
+            loaded=lambda: (self.metadata, self.metadata_location),
+        )
+        self._names = TableNames(
+            storage=self.storage,
+            reader=NamesReader(self._reachability),
+            beside=self._beside,
             loaded=lambda: (self.metadata, self.metadata_location),
         )
         self._workspace = IcebergWorkspace(
@@ -115,6 +125,7 @@ class IcebergTable(OpenTable):
     def look_through_links(self) -> None:
         """For tables on local disks, where symbolic links to folders give one file several names."""
         self._reachability.other_names = OtherNames(self.roots().folders)
+        self._names.reader.with_folders = True
 
     def use_cache(self, folder: Path, *, limit_bytes: int) -> None:
         """Take what earlier runs read of this table's immutable files, and keep what this one reads.
@@ -267,6 +278,16 @@ class IcebergTable(OpenTable):
         """What was read of manifests in this run."""
         return self._reachability
 
+    @property
+    def names(self) -> TableNames:
+        """What was read of the names of reachable files in this run."""
+        return self._names
+
+    @property
+    def beside(self) -> MetadataBeside:
+        """The metadata files beside the table's own."""
+        return self._beside
+
     def read_only_reason(self) -> str | None:
         """Why this table cannot be committed to from here, or None."""
         return (
@@ -309,7 +330,7 @@ class IcebergTable(OpenTable):
         """Refuse an object store, or a catalog, that is seen not to keep what commits rest on; see `OpenTable`."""
         self.committer.prove(path, self.metadata.properties)
 
-    def _checked(self, plan: Plan, *, deletes: bool) -> Plan:
+    def checked(self, plan: Plan, *, deletes: bool) -> Plan:
         """The plan, blocked where it would write or delete and this table is not the one to do it."""
         found = self.blocked(plan)
         if not plan.due:
@@ -332,7 +353,7 @@ class IcebergTable(OpenTable):
             reach: what must be scanned to know which files go, by the name of the step that deletes them.
         """
         reach = reach or {}
-        plan = self._checked(plan, deletes=bool(reach))
+        plan = self.checked(plan, deletes=bool(reach))
         self._beside.check_forgotten(self.forget_metadata)
         content: list[Iterator[pa.Table]] = []
         tables = [SCHEMA.empty_table()]
@@ -369,6 +390,26 @@ class IcebergTable(OpenTable):
             verdicts=(*plan.verdicts, *nested.verdicts(), *unknown.verdicts()),
             warnings=(*plan.warnings, *unknown.warnings()),
         )
+
+    def with_found(self, plan: Plan, tables: Iterable[pa.Table]) -> Plan:
+        """A plan with those of some files that are this table's to delete, and not those of a table in a folder below.
+
+        Args:
+            plan: without removals.
+            tables: rows of `removal_rows.LISTED_SCHEMA`; see `collect_removals`.
+        """
+        nested = NestedFiles(self._nested_tables())
+        plan = with_own_removals(
+            plan,
+            tables,
+            partial(own_files.own_removals, roots=self.roots()),
+            storage=self.storage,
+            roots=self.roots(),
+            locations=own_files.folders(self.metadata),
+            left_out=nested.left_out,
+            takes_tags=False,
+        )
+        return replace(plan, verdicts=(*plan.verdicts, *nested.verdicts()))
 
     def _dropped_metadata(self, step: Step, change: Change, timestamp_ms: int) -> pa.Table:
         """The metadata files that the table's own properties drop with this commit."""
@@ -497,28 +538,35 @@ class IcebergTable(OpenTable):
         Raises:
             Refused: deletions are forbidden by now, or the table cannot be read here any more.
         """
+        request = removals.read_rows(rows)
+        self._beside.look_again()  # since the last batch
         try:
-            live = self._live_now()
+            gone = VERBS[plan.verb].unreached(self, request, plan=plan)
+            if gone is None:
+                gone = self._unreached(request, plan)
         except Refused as error:  # encrypted by now, or newer
             raise Refused(
                 f"Cannot delete files of {self.name} any more: {error.message}",
                 state="The commit is done. Some unreferenced files are still there.",
                 next_step=f"{error.next_step} `resume --abandon` closes the operation.".lstrip(),
             ) from error
-        request = removals.read_rows(rows)
         # Metadata files leave by the table's own property, whatever gc.enabled says of its other files.
         if pc.any(pc.not_equal(request["kind"].cast(pa.string()), "metadata_file")).as_py():
             self._check_interlocks()
-        self._beside.look_again()  # since the last batch
         self._check_owners()
-        paths = request["path"].cast(pa.string()).combine_chunks()
-        # A link that the operator allowed can lead to a file that the table reaches by another name.
-        names = [keys_of(request["as_written"]), keys_of(paths), *self._reachability.other_keys(paths)]
-        gone = ~live.contains(np.concatenate(names)).reshape(len(names), -1).any(axis=0)
-        gone &= ~reached(request, self._beside.unknown(_forgotten(plan)))
         own = own_files.own_removals(request, self.roots()).to_numpy(zero_copy_only=False)
         own &= self._nested_tables().holding(request["path"]).is_null().to_numpy()
         return [rows[int(place)] for place in (gone & own).nonzero()[0]]
+
+    def _unreached(self, request: pa.Table, plan: Plan) -> Bools:
+        """Which of n removals neither the table reaches by their paths, looked at now, nor metadata files beside it."""
+        live = self._live_now()
+        paths = request["path"].cast(pa.string()).combine_chunks()
+        # A link that the operator allowed can lead to a file that the table reaches by another name.
+        names = [keys_of(request["as_written"]), keys_of(paths), *self._reachability.other_keys(paths)]
+        known = live.contains(np.concatenate(names)).reshape(len(names), -1)
+        found: Bools = np.logical_or.reduce(known, axis=0)
+        return ~found & ~reached(request, self._beside.unknown(_forgotten(plan)))
 
     def _check_interlocks(self) -> None:
         """Ask again what forbids deletions: a property may have been set since the commit."""

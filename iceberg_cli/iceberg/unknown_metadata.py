@@ -18,8 +18,7 @@ from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.catalogs.files.versions import number_of
 from iceberg_cli.iceberg.ownership import files_of_metadata
 from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
-from iceberg_cli.iceberg.reachability.question import snapshot_files
-from iceberg_cli.iceberg.reachability.scan import Reachability
+from iceberg_cli.iceberg.reachability.question import SnapshotFiles, snapshot_files
 from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.plan.plan import Verdict
@@ -91,7 +90,10 @@ class UnknownMetadata:
 
 
 def read_unknown(
-    files: Sequence[FileInfo], *, storage: Storage, reachability: Reachability
+    files: Sequence[FileInfo],
+    *,
+    storage: Storage,
+    reached: Callable[[Sequence[SnapshotFiles], Sequence[str]], KnownKeys],
 ) -> list[UnknownMetadata]:
     """The roots among some metadata files, each with what it reaches: of a lineage the newest stands for its log.
 
@@ -100,7 +102,7 @@ def read_unknown(
     Args:
         files: that are neither current nor logged.
         storage: that has them.
-        reachability: reads manifests.
+        reached: gives the keys of what snapshots and the files that metadata names reach, as far as it is there.
 
     Raises:
         CorruptFile: one cannot be read, under a name that readers look for. Refused: it is of a newer version, or
@@ -119,8 +121,7 @@ def read_unknown(
             logged.update(path.rpartition("/")[2] for path in _logged(metadata))
             snapshots = [snapshot_files(snapshot) for snapshot in metadata.snapshots]
             named = files_of_metadata(metadata, info.path)
-            keys = reachability.still_reached(snapshots, named)
-            found.append(UnknownMetadata(info.path, info.modified_ms, keys))
+            found.append(UnknownMetadata(info.path, info.modified_ms, reached(snapshots, named)))
         except Refused as error:
             raise Refused(
                 f"Cannot tell which files the metadata file {info.path} needs: {error.message}",

@@ -14,5 +14,6 @@ VERBS: Final = Verbs(
     "upgrade-v3",
     "assign-row-ids",
     "rewrite-data-files",
+    "remove-orphan-files",
     seen_by_inspect=("expire-snapshots", "rewrite-manifests", "merge-dvs"),
 )

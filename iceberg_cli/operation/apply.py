@@ -363,7 +363,7 @@ def _orphans(table: Table, journal: Journal, operation: Operation) -> OrphanFile
     orphans = _OrphanCount()
     try:
         loaded = load_plan(journal)
-        for removals, rows in _left(journal, operation):
+        for removals, rows in rows_left(journal, operation):
             if loaded is not None:
                 orphans.add(removals, _needed_by_nobody(table, removals, rows, loaded[0], orphans))
     except (CorruptFile, FileNotFoundError):
@@ -383,8 +383,12 @@ def _orphans(table: Table, journal: Journal, operation: Operation) -> OrphanFile
     )
 
 
-def _left(journal: Journal, operation: Operation) -> Iterator[tuple[Removals, Sequence[int]]]:
-    """Rows of committed steps that were not deleted, a few at a time."""
+def rows_left(journal: Journal, operation: Operation) -> Iterator[tuple[Removals, Sequence[int]]]:
+    """Rows of the removals of an operation's committed steps that were not deleted, a few at a time.
+
+    Raises:
+        CorruptFile, FileNotFoundError: they cannot be read.
+    """
     for name, state in operation.steps.items():
         if state.outcome != "committed" or state.done or state.removals_file is None:
             continue

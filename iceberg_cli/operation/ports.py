@@ -114,6 +114,19 @@ class Verb(Protocol):
         """Another verb, and what is asked of it, whose operation comes before that of a plan; its steps are first."""
         return None
 
+    def unreached(self, table: Any, rows: Any, *, plan: Plan) -> Any:  # noqa: ARG002 - the port's signature
+        """Which of n removals nothing reaches by the verb's own rules, once the table was looked at again.
+
+        Args:
+            table: loaded again here.
+            rows: columns of `removal_rows.SCHEMA`, or of `LISTED_SCHEMA`.
+            plan: that they are of.
+
+        Returns:
+            n booleans of numpy; None: the verb has no rules of its own, and the paths decide that the table reaches.
+        """
+        return None
+
     def unconditional(self, table: Any) -> Build:  # noqa: ARG002 - the port's signature
         """What builds the tasks of unconditional steps, each of which says all that it takes."""
         return nothing_to_build

@@ -13,6 +13,7 @@ from iceberg_cli.plan.plan import (
     SNAPSHOT_IDS,
     Base,
     Change,
+    ListedFiles,
     Option,
     Plan,
     SavedDraft,
@@ -153,6 +154,7 @@ def _parsed(value: Mapping[str, Any], removals: Removals | None) -> Plan:
         grace_ms=value["grace_ms"],
         removals=removals,
         tagged=_tagged(value.get("tagged")),
+        listed=_listed(value.get("listed")),
     )
 
 
@@ -162,6 +164,21 @@ def _tagged(value: Mapping[str, Any] | None) -> TaggedFiles | None:
     check_shape(value, {"count": int, "bytes": int, "tags": dict, "option": str}, "the tagged files")
     return TaggedFiles(
         count=value["count"], size_bytes=value["bytes"], tags=dict(value["tags"]), option=value["option"]
+    )
+
+
+def _listed(value: Mapping[str, Any] | None) -> ListedFiles | None:
+    if value is None:
+        return None
+    check_shape(value, {"files": int, "bytes": int, "folders": [str]}, "the listed files")
+    inventory_ms = value.get("inventory_ms")
+    if type(inventory_ms) not in (int, type(None)):
+        raise TypeError(f"inventory_ms is {inventory_ms!r}")
+    return ListedFiles(
+        files=value["files"],
+        size_bytes=value["bytes"],
+        folders=tuple(value["folders"]),
+        inventory_ms=inventory_ms,
     )
 
 

@@ -214,6 +214,32 @@ class TaggedFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListedFiles:
+    """What a plan was made from where files are looked for that nothing names.
+
+    Args:
+        files: that were found.
+        size_bytes: of these.
+        folders: that were looked through.
+        inventory_ms: when the inventory was made that was taken in place of a listing, in ms since the epoch, or None.
+    """
+
+    files: int
+    size_bytes: int
+    folders: tuple[str, ...]
+    inventory_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON form."""
+        return {
+            "files": self.files,
+            "bytes": self.size_bytes,
+            "folders": list(self.folders),
+            "inventory_ms": self.inventory_ms,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The plan of one verb for one table: what it would do, and why."""
 
@@ -233,6 +259,7 @@ class Plan:
     grace_ms: int = 0
     removals: Removals | None = None  # None until it is found out which files go
     tagged: TaggedFiles | None = None  # those of `removals` that are not deleted
+    listed: ListedFiles | None = None
     groups: Groups | None = None  # of files that its last step rewrites, by many commits
     reason: str | None = None  # what there is to do, in counts: 9 manifests where 1 would do
     early: str | None = None  # why it does not count as due yet, in words
@@ -351,6 +378,7 @@ class Plan:
                 "file": removals_file,
             },
             **({} if self.tagged is None else {"tagged": self.tagged.to_json()}),
+            **({} if self.listed is None else {"listed": self.listed.to_json()}),
             **({} if self.groups is None else {"rewrite": self._rewrite(self.groups, inputs_file)}),
             "due": self.due,
             "reason": self.reason,

@@ -2,8 +2,9 @@
 
 Columns: `step` string (name of the step), `path` large_string (canonical storage key), `as_written` large_string
 (the manifest's or log's own spelling), `kind` string, `size_bytes` int64 (null where nothing records it), `reason`
-large_string. Rows are in delete order: by step, then bottom-up by kind, then by path, of commits the last one first.
-Parents enumerate children, so a half-done deletion can be derived again.
+large_string; and of files that a listing found `modified_ms` int64, when they were written by it. Rows are in delete
+order: by step, then bottom-up by kind, then by path, of commits the last one first. Parents enumerate children, so a
+half-done deletion can be derived again.
 
 In memory, `step`, `kind` and `reason` are dictionary-encoded, for they have few values, and `as_written` uses the
 memory of `path` where both are the same: a row takes its path and some 30 bytes.
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.errors import CorruptFile
 
+ORPHAN_FILE = "orphan_file"  # of which nothing is known but its name
 # In delete order, bottom-up. The names are those of the result columns of the peers, `deleted_<kind>s_count`.
 ICEBERG_KINDS = (
     "data_file",
@@ -41,7 +43,7 @@ DELTA_KINDS = (
     "checkpoint_file",
     "sidecar_file",
 )
-KINDS = tuple(dict.fromkeys((*ICEBERG_KINDS, *DELTA_KINDS)))
+KINDS = tuple(dict.fromkeys((ORPHAN_FILE, *ICEBERG_KINDS, *DELTA_KINDS)))
 _LAST_FIRST = "commit_file"  # each builds on those before it, which must outlive it
 FILE_SCHEMA = pa.schema(
     [
@@ -60,17 +62,26 @@ SCHEMA = pa.schema(
         for field in FILE_SCHEMA
     ]
 )
+_MODIFIED = pa.field("modified_ms", pa.int64(), nullable=False)
+LISTED_SCHEMA = SCHEMA.append(_MODIFIED)
+_LISTED_FILE_SCHEMA = FILE_SCHEMA.append(_MODIFIED)
 _SLICE_ROWS = 1 << 16  # written at once
 _WIDER = pa.decimal128(38, 0)
 _MOST_BYTES = 2**63 - 1
 _HASHED_ROWS = 1 << 13  # converted to text at once
 
 
+def schema_of(rows: pa.Table) -> pa.Schema:
+    """`SCHEMA`, or `LISTED_SCHEMA` of rows that have that column."""
+    return LISTED_SCHEMA if _MODIFIED.name in rows.column_names else SCHEMA
+
+
 def sort_for_deletion(rows: pa.Table) -> pa.Table:
     """Sort rows, of which each path is in one, into delete order; rows in that order already are not copied."""
+    schema = schema_of(rows)
     if _in_order(rows):
-        return _share_paths(rows.select(SCHEMA.names).cast(SCHEMA).unify_dictionaries())
-    columns = {name: rows[name].cast(SCHEMA.field(name).type).combine_chunks() for name in SCHEMA.names}
+        return _share_paths(rows.select(schema.names).cast(schema).unify_dictionaries())
+    columns = {name: rows[name].cast(schema.field(name).type).combine_chunks() for name in schema.names}
     rank = pc.index_in(columns["kind"], value_set=pa.array(KINDS))
     if rank.null_count:
         raise AssertionError("a removal has a kind without a place in the delete order")
@@ -87,7 +98,7 @@ def sort_for_deletion(rows: pa.Table) -> pa.Table:
         columns[name] = columns[name].take(order)  # one by one: the unsorted column goes at once
     if same:
         columns["as_written"] = columns["path"]
-    return pa.table(columns, schema=SCHEMA)
+    return pa.table({name: columns[name] for name in schema.names}, schema=schema)
 
 
 def of_kinds(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
@@ -136,9 +147,10 @@ def to_parquet(rows: pa.Table) -> bytes:
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, FILE_SCHEMA, compression="zstd") as writer:
+    schema = FILE_SCHEMA if schema_of(rows) is SCHEMA else _LISTED_FILE_SCHEMA
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
         for start in range(0, rows.num_rows, _SLICE_ROWS):
-            writer.write_table(rows.slice(start, _SLICE_ROWS).cast(FILE_SCHEMA))
+            writer.write_table(rows.slice(start, _SLICE_ROWS).cast(schema))
     return bytes(sink.getvalue())
 
 
@@ -152,9 +164,10 @@ def from_parquet(data: bytes, path: str) -> pa.Table:
 
     try:
         file = pa.BufferReader(data)
-        if not pq.read_schema(file).equals(FILE_SCHEMA):
+        if not any(pq.read_schema(file).equals(schema) for schema in (FILE_SCHEMA, _LISTED_FILE_SCHEMA)):
             raise CorruptFile(path, None, "not a list of removals: its columns are others")
-        rows = pq.read_table(file, read_dictionary=list(_FEW_VALUES)).cast(SCHEMA).combine_chunks()
+        rows = pq.read_table(file, read_dictionary=list(_FEW_VALUES))
+        rows = rows.cast(schema_of(rows)).combine_chunks()
     except (pa.ArrowException, OSError) as error:
         raise CorruptFile(path, None, f"not a list of removals: {error}") from error
     return _share_paths(rows)

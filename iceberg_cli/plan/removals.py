@@ -25,6 +25,7 @@ from iceberg_cli.plan.removal_rows import (
     from_parquet,
     kind_totals,
     row_digests,
+    schema_of,
     sort_for_deletion,
     sum_of_totals,
 )
@@ -219,7 +220,7 @@ class Removals:
             return pa.concat_tables(self._slices(indices.start, indices.stop))
         row_indices = np.array(indices, np.int64)
         part_indices = np.searchsorted(self._ends, row_indices, side="right")
-        tables, positions = [SCHEMA.empty_table()], [np.empty(0, np.int64)]
+        tables, positions = [self._no_rows], [np.empty(0, np.int64)]
         for part_index in np.unique(part_indices):
             (mine,) = np.nonzero(part_indices == part_index)
             first = self._ends[part_index] - self.parts[part_index].count
@@ -234,8 +235,12 @@ class Removals:
         """The index after the last row of each part."""
         return np.cumsum(np.array([part.count for part in self.parts], np.int64))
 
+    @cached_property
+    def _no_rows(self) -> pa.Table:
+        return schema_of(self._read(0)).empty_table() if self.parts else SCHEMA.empty_table()
+
     def _slices(self, start: int, stop: int) -> Iterator[pa.Table]:
-        yield SCHEMA.empty_table()
+        yield self._no_rows
         for index in range(int(np.searchsorted(self._ends, start, side="right")), len(self.parts)):
             first = int(self._ends[index]) - self.parts[index].count
             if first >= stop:

@@ -32,6 +32,7 @@ class VerbPlace:
             undoes it.
         only_by_policy: whether it runs on many tables only where a policy file names it, be it for all of them, and is
             not due otherwise: it reads and writes every row.
+        planned_by_name: whether a plan of a table is one of it only where it is named: it lists all files there.
         after: the verb without whose end it cannot begin, or "".
         overdue: beside the age of snapshots, which goes for all verbs.
         names_elsewhere: what other tools call it, in lower case with hyphens.
@@ -42,6 +43,7 @@ class VerbPlace:
     by_age: bool = False
     only_by_name: bool = False
     only_by_policy: bool = False
+    planned_by_name: bool = False
     after: str = ""
     overdue: Overdue = lambda _: None
     names_elsewhere: tuple[str, ...] = ()

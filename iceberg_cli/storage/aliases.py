@@ -76,13 +76,24 @@ class OtherNames:
         Raises:
             BackendUnavailable: a folder cannot be listed.
         """
-        links = [link for folder in self.folders(keys) for link in self._links_in(folder)]
+        links = self.links_in(self.folders(keys))
         linked = pc.is_in(keys, value_set=pa.array(links, keys.type)) if links else None
         if linked is None or not linked.true_count:
             return keys.slice(0, 0)
-        hops = [hop for link in pc.unique(keys.filter(linked)).to_pylist() for hop in self._hops(link)]
-        found = pa.array(hops, keys.type)
+        found = pa.array(self.targets_of(pc.unique(keys.filter(linked)).to_pylist()), keys.type)
         return pa.concat_arrays([found, *self.of(found)])
+
+    def links_in(self, folders: Iterable[str]) -> list[str]:
+        """The symbolic links directly in some folders, path keys without a slash at their end.
+
+        Raises:
+            BackendUnavailable: a folder cannot be listed.
+        """
+        return [link for folder in folders for link in self._links_in(folder)]
+
+    def targets_of(self, links: Iterable[str]) -> list[str]:
+        """What some symbolic links lead to: each link on the way, and its end."""
+        return [hop for link in links for hop in self._hops(link)]
 
     def _links_in(self, folder: str) -> list[str]:
         """The symbolic links directly in a folder; none where there is no folder."""

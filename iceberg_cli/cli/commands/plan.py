@@ -11,7 +11,7 @@ from iceberg_cli.cli.commands.carry_out import FilesOption, print_files, show_pl
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.options.arguments import Argument, ArgumentGroup, ReportOption, VerbOptions, verb_group
 from iceberg_cli.errors import WORST_FIRST, IcebergCliError, UsageError
-from iceberg_cli.formats import VERB_NAMES, is_only_by_policy, policies_of, verbs_of
+from iceberg_cli.formats import VERB_NAMES, is_only_by_policy, place_of, policies_of, verbs_of
 from iceberg_cli.plan.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def register(app: typer.Typer) -> None:
         opened = run.open(table)
         policies = {
             name: chosen[name].policy(opened, now_ms=run.as_of_ms)
-            for name in (verbs_of(opened.format) if verb is None else [verb])
+            for name in ([verb] if verb else verbs_of(opened.format))
+            if verb or not place_of(opened.format, name).planned_by_name
         }
         plans: list[Plan] = []
         failed: dict[str, IcebergCliError] = {}

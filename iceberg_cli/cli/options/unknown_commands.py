@@ -34,10 +34,6 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "--version": ("v", "version"),
 }  # fmt: skip
 _NO_COMMAND: Final[Mapping[str, tuple[str, ...]]] = {
-    "No command here removes files that nothing names, but for `expire-snapshots TABLE --mode full` on Delta tables": (
-        "clean-orphan-files", "delete-orphan-files", "orphan", "orphan-files", "orphans", "remove-orphan-files",
-        "remove-orphans",
-    ),
     "No command here moves a table back to an earlier state": (
         "checkout", "cherry-pick", "cherrypick", "cherrypick-snapshot", "fast-forward", "publish-changes", "restore",
         "revert", "rollback", "rollback-to-snapshot", "rollback-to-timestamp", "set-current-snapshot", "tag", "undo",

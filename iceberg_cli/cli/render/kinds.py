@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 KIND_NAMES: Final = {
+    "orphan_file": "orphan files",
     "data_file": "data files",
     "position_delete_file": "position delete files",
     "equality_delete_file": "equality delete files",

@@ -17,11 +17,11 @@ from iceberg_cli.delta.spec.log import LOG
 from iceberg_cli.delta.spec.paths import dv_path_column, physical_column
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.spec.vectors import UNKNOWN, Vector, VectorFile, read_inline, read_vectors
-from iceberg_cli.delta.stored_files import list_files
 from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.engines import Source
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.plan.findings import Findings, Ints, reason_of
+from iceberg_cli.table.listings import list_files
 from iceberg_cli.table.stored_files import (
     GONE,
     check_content,

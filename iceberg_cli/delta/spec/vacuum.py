@@ -10,7 +10,6 @@ Spec: Delta protocol, "Add File and Remove File", "Add CDC File", "Deletion Vect
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -24,13 +23,11 @@ from iceberg_cli.delta.spec.paths import dv_path_column, located, physical_colum
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.encoding.arrow import one_array
 from iceberg_cli.encoding.string_hash import among, hash_column
-from iceberg_cli.paths import may_begin_with, may_have, path_key_column
+from iceberg_cli.paths import may_have, path_key_column
+from iceberg_cli.plan.listed_files import hidden_names, partition_folders
 
 FILES: Final = pa.schema(
     [("path", pa.string()), ("kind", pa.string()), ("size_bytes", pa.int64()), ("reason", pa.string())]
-)
-STORED_FILES: Final = pa.schema(
-    [("path", pa.string()), ("size_bytes", pa.int64()), ("modified_ms", pa.int64())]  # canonical path
 )
 SLICE_ROWS: Final = 1 << 15  # of what is derived of paths at once
 CHANGE_DATA: Final = "_change_data"
@@ -54,20 +51,10 @@ def hidden(paths: pa.Array, *, partition_columns: Sequence[str], metadata: bool)
     Returns:
         n booleans.
     """
-    found = _any_hidden(paths, partition_columns)
+    found = hidden_names(paths, shown=[*_SEEN, *partition_folders(partition_columns)])
     if metadata:
         found = pc.or_(found, pc.match_substring_regex(paths, r"(^|/)metadata(/|$)"))
     return found
-
-
-def _any_hidden(paths: pa.Array, partition_columns: Sequence[str]) -> pa.Array:
-    if not may_begin_with(paths, b"._"):
-        return pa.repeat(value=False, size=len(paths))
-    seen = [re.escape(name) for name in _SEEN]
-    seen += [f"{re.escape(name)}=" for name in partition_columns if name.startswith((".", "_"))]
-    # What is not hidden gets another first letter, for the regular expressions at hand know no "but not".
-    shown = pc.replace_substring_regex(paths, rf"(^|/)({'|'.join(seen)})", r"\1x")
-    return pc.match_substring_regex(shown, r"(^|/)[._]")
 
 
 def live_keys(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from iceberg_cli.errors import CorruptFile, IcebergCliError, InvalidMetadata
-from iceberg_cli.iceberg.spec.table_metadata.history import SnapshotHistory, derived_refs
+from iceberg_cli.iceberg.spec.table_metadata.history import SnapshotHistory, derived_refs, interlock_of
 from iceberg_cli.iceberg.spec.table_metadata.snapshot import SnapshotRef
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
@@ -23,7 +23,6 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     reason_of,
 )
 from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import (
-    interlock_of,
     retention_of,
     within_properties,
 )

@@ -31,8 +31,7 @@ from iceberg_cli.delta.reachability import (
     removed_between,
     young_commits,
 )
-from iceberg_cli.delta.spec.vacuum import FILES, STORED_FILES, active_keys, hidden, strings, unlisted
-from iceberg_cli.delta.stored_files import find_files, list_files, read_inventory
+from iceberg_cli.delta.spec.vacuum import FILES, active_keys, hidden, strings, unlisted
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots import rules
 from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import (
@@ -51,10 +50,12 @@ from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.paths import path_key_column, scheme_of
+from iceberg_cli.plan.listed_files import STORED_FILES
 from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, Verdict
 from iceberg_cli.plan.removal_rows import DELTA_KINDS, SCHEMA, total_bytes
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.text import count, iso
+from iceberg_cli.table.listings import find_files, list_files, read_inventory
 from iceberg_cli.table.nested_tables import NestedFiles
 
 START_STEP: Final = "vacuum start"

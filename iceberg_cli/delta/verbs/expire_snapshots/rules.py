@@ -33,12 +33,12 @@ from iceberg_cli.delta.spec.vacuum import (
     CHANGE_DATA,
     FILES,
     SLICE_ROWS,
-    STORED_FILES,
     deletion_times,
     hidden,
     strings,
 )
 from iceberg_cli.paths import file_name_column, folder_column, path_key_column
+from iceberg_cli.plan.listed_files import STORED_FILES
 from iceberg_cli.plan.removal_rows import total_bytes
 
 _NAMED: Final = pa.schema([("key", pa.string()), ("deleted_ms", pa.int64())])

@@ -111,3 +111,11 @@ def derived_refs(current_snapshot_id: int | None) -> dict[str, SnapshotRef]:
     if current_snapshot_id is None:
         return {}
     return {MAIN: SnapshotRef(snapshot_id=current_snapshot_id, type=BRANCH)}
+
+
+def interlock_of(history: AnyHistory) -> str | None:
+    """Why no file of a table may be deleted, by its own property, or None."""
+    if history.property_bool("gc.enabled", default=True):
+        return None
+    value = history.properties["gc.enabled"]
+    return f"table property gc.enabled={value}: another table may use these files"

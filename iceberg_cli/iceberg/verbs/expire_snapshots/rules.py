@@ -19,6 +19,7 @@ from iceberg_cli.iceberg.reachability.question import (
     SnapshotFiles,
     snapshot_files,
 )
+from iceberg_cli.iceberg.spec.table_metadata.history import interlock_of
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import VERB_NAME, ExpireSnapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
@@ -30,7 +31,6 @@ from iceberg_cli.iceberg.verbs.expire_snapshots.retention import (
     reason_of,
 )
 from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import (
-    interlock_of,
     retention_of,
     within_properties,
 )

@@ -124,14 +124,6 @@ def ref_defaults(history: AnyHistory) -> RefDefaults | None:
     )
 
 
-def interlock_of(history: AnyHistory) -> str | None:
-    """Why no file of a table may be deleted, by its own property, or None."""
-    if history.property_bool("gc.enabled", default=True):
-        return None
-    value = history.properties["gc.enabled"]
-    return f"table property gc.enabled={value}: another table may use these files"
-
-
 def _from_property(history: AnyHistory, name: str, default: int, source: str | None = None) -> Option:
     if name in history.properties:
         value = history.property_int(name, default)

@@ -1,0 +1,84 @@
+"""The names of all files that a table reaches, and that metadata files beside its own do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from iceberg_cli.iceberg.metadata_beside import MetadataBeside
+from iceberg_cli.iceberg.ownership import files_of_metadata
+from iceberg_cli.iceberg.reachability.keys import KnownKeys
+from iceberg_cli.iceberg.reachability.names import ListedFolders, Names, NamesReader
+from iceberg_cli.iceberg.reachability.question import SnapshotFiles, snapshot_files
+from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
+from iceberg_cli.iceberg.unknown_metadata import read_unknown
+from iceberg_cli.storage import FileInfo, Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamesNow:
+    """Reachable files of one version of a table.
+
+    Args:
+        own: that the table reaches.
+        beside: keys of the names of those that each metadata file beside its own reaches, by the name of that one.
+    """
+
+    own: Names
+    beside: Mapping[str, KnownKeys]
+
+
+@dataclass(kw_only=True)
+class TableNames:
+    """Reads the names of reachable files, again once the table, or what is beside its metadata, is another.
+
+    Args:
+        storage: of the table.
+        reader: of manifests.
+        beside: the metadata files beside the table's own.
+        loaded: the table's metadata as it was loaded last, and where that is.
+    """
+
+    storage: Storage
+    reader: NamesReader
+    beside: MetadataBeside
+    loaded: Callable[[], tuple[TableMetadata, str]]
+    _own: tuple[str, Names] | None = None
+    _beside: tuple[tuple[FileInfo, ...], Mapping[str, KnownKeys]] = field(default=((), {}))
+
+    def now(self, listed: ListedFolders | None = None, *, checked_before_ms: int | None = None) -> NamesNow:
+        """Those of the table as it was loaded last.
+
+        Args:
+            listed: what is held against a listing, as far as it is read now; None: nothing.
+            checked_before_ms: only what snapshots reach that are older is held against it; None: all.
+
+        Raises:
+            CorruptFile: what must be read cannot be read whole.
+            Refused: a manifest or list is encrypted, or a metadata file beside the table's own cannot be read here.
+        """
+        metadata, location = self.loaded()
+        if self._own is None or self._own[0] != location:
+            snapshots = [snapshot_files(each) for each in metadata.snapshots]
+            named = files_of_metadata(metadata, location)
+            if checked_before_ms is None or listed is None:
+                own = self.reader.everything_live(snapshots, named, listed)
+            else:
+                old = [each for each in snapshots if each.timestamp_ms < checked_before_ms]
+                first = self.reader.everything_live(old, [], listed)
+                whole = self.reader.everything_live(snapshots, named)
+                own = Names(
+                    names=whole.names,
+                    paths=whole.paths,
+                    listed=first.listed,
+                    folders=first.folders | whole.folders,
+                )
+            self._own = location, own
+        files = self.beside.unknown_files(frozenset())
+        if files != self._beside[0]:
+            roots = read_unknown(files, storage=self.storage, reached=self._reached)
+            self._beside = files, {root.name: root.keys for root in roots}
+        return NamesNow(own=self._own[1], beside=self._beside[1])
+
+    def _reached(self, snapshots: Sequence[SnapshotFiles], named: Sequence[str]) -> KnownKeys:
+        return self.reader.still_reached(snapshots, named).names

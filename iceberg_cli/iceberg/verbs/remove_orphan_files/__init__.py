@@ -1,0 +1,1 @@
+"""`remove-orphan-files` of Iceberg tables."""
