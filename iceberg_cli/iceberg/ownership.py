@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.paths import Roots, canonical
+from iceberg_cli.plan.plan import Change
 from iceberg_cli.plan.removal_rows import SCHEMA
 
 _METADATA_FILE = r"\.metadata\.json(\.gz)?$"
@@ -64,6 +65,24 @@ def own_removals(rows: pa.Table, roots: Roots) -> pa.Array:
         by_rule = pc.equal(metadata_file, pc.equal(batch["kind"], "metadata_file"))
         parts.append(pc.and_(roots.own_column(batch["path"]), by_rule))
     return pa.concat_arrays(parts)
+
+
+def dropped_metadata(
+    metadata: TableMetadata, location: str, change: Change, *, timestamp_ms: int
+) -> Sequence[str]:
+    """The metadata files that a table's own properties drop with a commit.
+
+    Args:
+        metadata: current.
+        location: of `metadata`.
+        change: that is committed.
+        timestamp_ms: then.
+    """
+    from iceberg_cli.iceberg.commit.update import dropped_metadata_files, updates_from_json, with_updates
+
+    updates = updates_from_json(change.updates)
+    after = with_updates(metadata, updates, base_location=location, timestamp_ms=timestamp_ms)
+    return dropped_metadata_files(metadata, after)
 
 
 def metadata_removals(paths: Sequence[str], *, step: str, canonical: Callable[[str], str]) -> pa.Table:

@@ -43,7 +43,7 @@ from iceberg_cli.iceberg.workspace import IcebergWorkspace
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.ports import Retries
 from iceberg_cli.paths import Roots, canonical
-from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Voucher
+from iceberg_cli.plan.plan import Base, Plan, StagedFile, Step, Task, Voucher
 from iceberg_cli.plan.removal_rows import SCHEMA
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.storage.aliases import OtherNames
@@ -366,7 +366,12 @@ class IcebergTable(OpenTable):
                     tables.append(answer.rows)
                     warnings += answer.warnings
                 if step.change is not None:
-                    tables.append(self._dropped_metadata(step, step.change, plan.as_of_ms))
+                    dropped = own_files.dropped_metadata(
+                        self.metadata, self.metadata_location, step.change, timestamp_ms=plan.as_of_ms
+                    )
+                    tables.append(
+                        own_files.metadata_removals(dropped, step=step.name, canonical=self.storage.canonical)
+                    )
             read_kept(self._reachability, self.metadata, plan)
         self._noticed |= mended_lengths(plan, self._reachability.stale_lengths)
         warnings += self.notices()
@@ -410,19 +415,6 @@ class IcebergTable(OpenTable):
             takes_tags=False,
         )
         return replace(plan, verdicts=(*plan.verdicts, *nested.verdicts()))
-
-    def _dropped_metadata(self, step: Step, change: Change, timestamp_ms: int) -> pa.Table:
-        """The metadata files that the table's own properties drop with this commit."""
-        from iceberg_cli.iceberg.commit.update import dropped_metadata_files, updates_from_json, with_updates
-
-        after = with_updates(
-            self.metadata,
-            updates_from_json(change.updates),
-            base_location=self.metadata_location,
-            timestamp_ms=timestamp_ms,
-        )
-        paths = dropped_metadata_files(self.metadata, after)
-        return own_files.metadata_removals(paths, step=step.name, canonical=self.storage.canonical)
 
     def notices(self) -> list[str]:
         """What was noticed while this table was read and not told yet, for the operator."""

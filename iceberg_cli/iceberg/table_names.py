@@ -58,15 +58,19 @@ class TableNames:
             Refused: a manifest or list is encrypted, or a metadata file beside the table's own cannot be read here.
         """
         metadata, location = self.loaded()
+        if listed is not None:  # what was read before was held against another listing
+            self._own = None
+            self.reader.forget()
         if self._own is None or self._own[0] != location:
             snapshots = [snapshot_files(each) for each in metadata.snapshots]
-            named = files_of_metadata(metadata, location)
+            logged = [entry.metadata_file for entry in metadata.metadata_log]
+            named = [each for each in files_of_metadata(metadata, location) if each not in {*logged}]
             if checked_before_ms is None or listed is None:
-                own = self.reader.everything_live(snapshots, named, listed)
+                own = self.reader.everything_live(snapshots, named, logged=logged, listed=listed)
             else:
                 old = [each for each in snapshots if each.timestamp_ms < checked_before_ms]
-                first = self.reader.everything_live(old, [], listed)
-                whole = self.reader.everything_live(snapshots, named)
+                first = self.reader.everything_live(old, [], listed=listed)
+                whole = self.reader.everything_live(snapshots, named, logged=logged)
                 own = Names(
                     names=whole.names,
                     paths=whole.paths,

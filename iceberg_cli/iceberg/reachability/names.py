@@ -169,14 +169,24 @@ class NamesReader:
     with_folders: bool = False
     _of: dict[str, ManifestNames] = field(default_factory=dict)  # by the path of a manifest
 
+    def forget(self) -> None:
+        """Read every manifest again when it is asked for next."""
+        self._of.clear()
+
     def everything_live(
-        self, snapshots: Sequence[SnapshotFiles], named: Sequence[str], listed: ListedFolders | None = None
+        self,
+        snapshots: Sequence[SnapshotFiles],
+        named: Sequence[str],
+        *,
+        logged: Sequence[str] = (),
+        listed: ListedFolders | None = None,
     ) -> Names:
         """All reachable files of snapshots: content, manifests, lists, and what metadata names directly.
 
         Args:
             snapshots: of a table.
-            named: what metadata names directly.
+            named: what metadata names directly and readers need.
+            logged: what it names besides, which may be gone.
             listed: what they are held against, as far as they are read now; None: nothing.
 
         Raises:
@@ -189,7 +199,7 @@ class NamesReader:
         for snapshot, manifests in kept.uncounted:
             check_counted(snapshot, sum(self._of[path].files for path in manifests))
         lists = [each.manifest_list for each in snapshots if each.manifest_list is not None]
-        return self._names(found, kept.rows, [*lists, *named], listed)
+        return self._names(found, kept.rows, [*lists, *named], logged, listed)
 
     def still_reached(self, snapshots: Sequence[SnapshotFiles], named: Sequence[str]) -> Names:
         """The same of snapshots of other metadata than the table's own, some of whose files may be gone.
@@ -202,7 +212,7 @@ class NamesReader:
         )
         check_plain_manifests(read.rows)
         found = self._read(read.rows, None, phase="reading manifests beside the table's", missing_ok=True)
-        return self._names(found, read.rows, [*(path for path, _ in read.lists), *named], None)
+        return self._names(found, read.rows, [*(path for path, _ in read.lists), *named], (), None)
 
     def _read(
         self, rows: pa.Table, listed: ListedFolders | None, *, phase: str, missing_ok: bool = False
@@ -226,16 +236,17 @@ class NamesReader:
         read: tuple[ListedPaths, set[str]],
         rows: pa.Table,
         named: Sequence[str],
+        logged: Sequence[str],
         listed: ListedFolders | None,
     ) -> Names:
         manifests = rows["manifest_path"].to_pylist()
-        paths = pa.array([*manifests, *named], pa.string())
-        own, keys = name_keys(paths), keys_of(paths)
+        needed, others = pa.array([*manifests, *named], pa.string()), pa.array(logged, pa.string())
+        own = name_keys(needed)
         contents = [self._of[path] for path in manifests if path in self._of]
         compared, folders = read
         return Names(
-            names=KnownKeys([own, *(each.names for each in contents)]),
-            paths=KnownKeys([keys, *(each.paths for each in contents)]),
-            listed=compared if listed is None else compared + listed.compare(paths, own),
+            names=KnownKeys([own, name_keys(others), *(each.names for each in contents)]),
+            paths=KnownKeys([keys_of(needed), keys_of(others), *(each.paths for each in contents)]),
+            listed=compared if listed is None else compared + listed.compare(needed, own),
             folders=frozenset(folders),
         )

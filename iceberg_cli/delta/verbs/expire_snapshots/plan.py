@@ -55,7 +55,8 @@ from iceberg_cli.plan.plan import Change, Option, Plan, StagedFile, Step, Task, 
 from iceberg_cli.plan.removal_rows import DELTA_KINDS, SCHEMA, total_bytes
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.text import count, iso
-from iceberg_cli.table.listings import find_files, list_files, read_inventory
+from iceberg_cli.table.inventories import read_inventory
+from iceberg_cli.table.listings import find_files, list_files
 from iceberg_cli.table.nested_tables import NestedFiles
 
 START_STEP: Final = "vacuum start"

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.encoding.arrow import Bools
+from iceberg_cli.encoding.arrow import Bools, array_of
 from iceberg_cli.encoding.external_sort import SortedRuns
-from iceberg_cli.encoding.string_hash import hash_column
+from iceberg_cli.encoding.string_hash import among
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, StalePlan, UsageError
+from iceberg_cli.iceberg.reachability.keys import NO_KEYS, keys_of
 from iceberg_cli.iceberg.reachability.names import ListedFolders, ListedPaths, name_keys
 from iceberg_cli.iceberg.spec.table_metadata.history import interlock_of
 from iceberg_cli.iceberg.table import IcebergTable
@@ -33,7 +34,8 @@ from iceberg_cli.plan.removal_rows import KINDS, LISTED_SCHEMA, ORPHAN_FILE
 from iceberg_cli.plan.removals import MEMORY_ROWS, PART_ROWS
 from iceberg_cli.plan.text import count
 from iceberg_cli.storage.aliases import OtherNames
-from iceberg_cli.table.listings import Listing, listed_in, read_inventory
+from iceberg_cli.table.inventories import newest_each, open_inventory
+from iceberg_cli.table.listings import Listing, listed_in
 
 _LATE_MS: Final = 2 * rules.DAY_MS  # services deliver inventories so late
 _LOOKED_UP: Final = 10_000  # files that a listing lacks
@@ -181,37 +183,70 @@ def _found(
     table: IcebergTable, policy: RemoveOrphanFiles, folders: Sequence[str], cut: Option, *, as_of_ms: int
 ) -> _Found:
     """List the folders, or take what an inventory has of them."""
-    cut_ms, inventory_ms = int(cut.value), None
+    cut_ms, made_ms = int(cut.value), None
     if policy.inventory is None:
         tables = listed_in(table.storage, folders, table.on_event)
     else:
-        whole = read_inventory(table.storage, policy.inventory)
-        inventory_ms = min(as_of_ms, int(pc.max(whole["modified_ms"]).as_py() or 0))
-        cut_ms -= as_of_ms - inventory_ms  # ages count from the time of the inventory
-        inside = _inside(whole["path"], folders)
-        if not pc.any(inside).as_py():
-            raise UsageError(
-                f"Cannot use the inventory {policy.inventory}: it has no file in {', '.join(folders)}",
-                next_step="Name one of the table's own bucket and folder.",
-            )
-        tables = iter([whole.filter(inside)])
+        inventory = open_inventory(table.storage, policy.inventory)
+        tables, made_ms = (_in_folders(files, folders) for files in inventory.files), inventory.made_ms
     listing = Listing()
-    names, writers, own_folders = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)], set[str]()
+    newest_ms = 0
+    names, keys, own_folders = [NO_KEYS], [NO_KEYS], set[str]()
     for files in tables:
         listing.add(files)
         paths = files["path"].combine_chunks()
         names.append(name_keys(paths))
-        writers.append(rules.writers_of(files, cut_ms=cut_ms))
+        keys.append(keys_of(paths))
+        newest_ms = max(newest_ms, pc.max(files["modified_ms"]).as_py() or 0)
         if table.reachability.other_names is not None:
             own_folders.update(table.reachability.other_names.folders(paths))
+    inventory_ms = None
+    if policy.inventory is not None:
+        if not listing.files:
+            raise UsageError(
+                f"Cannot use the inventory {policy.inventory}: it has no file in {', '.join(folders)}",
+                next_step="Name one of the table's own bucket and folder.",
+            )
+        # Ages count from the time of the inventory: at the earliest that of the newest file in it.
+        inventory_ms = min(as_of_ms, newest_ms if made_ms is None else made_ms)
+        cut_ms -= as_of_ms - inventory_ms
+    listing = _each_once(listing, np.concatenate(keys))
+    writers = [rules.writers_of(files, cut_ms=cut_ms) for files in listing.tables()]
     return _Found(
         listing=listing,
         names=np.unique(np.concatenate(names)),
-        writers=np.unique(np.concatenate(writers)),
+        writers=np.unique(np.concatenate([NO_KEYS, *writers])),
         folders=sorted(own_folders),
         cut_ms=cut_ms,
         inventory_ms=inventory_ms,
     )
+
+
+def _in_folders(files: pa.Table, folders: Sequence[str]) -> pa.Table:
+    inside = pa.repeat(value=False, size=len(files))
+    for folder in folders:
+        inside = pc.or_(inside, pc.starts_with(files["path"], f"{folder}/"))
+    return files.filter(inside)
+
+
+def _each_once(listing: Listing, keys: Keys) -> Listing:
+    """A listing in which each file is once, as it was written last: its pages may have moved while they were read.
+
+    Args:
+        listing: of n files.
+        keys: of their paths.
+    """
+    ordered = np.sort(keys)
+    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not len(twice):
+        return listing
+    found, several = Listing(), [STORED_FILES.empty_table()]
+    for files in listing.tables():
+        is_several = array_of(among(keys_of(files["path"]), twice))
+        several.append(files.filter(is_several))
+        found.add(files.filter(pc.invert(is_several)))
+    found.add(newest_each(pa.concat_tables(several)))
+    return found
 
 
 def _shown(within: Plan) -> _Found:
@@ -222,23 +257,15 @@ def _shown(within: Plan) -> _Found:
     listing = Listing()
     columns = {name: rows[name].cast(STORED_FILES.field(name).type) for name in STORED_FILES.names}
     listing.add(pa.table(columns, schema=STORED_FILES))
-    none = np.empty(0, np.uint64)
     cut_ms = 1 + int(pc.max(rows["modified_ms"]).as_py() or 0)
     return _Found(
         listing=replace(listing, files=within.listed.files, size_bytes=within.listed.size_bytes),
-        names=none,
-        writers=none,
+        names=NO_KEYS,
+        writers=NO_KEYS,
         folders=(),
         cut_ms=cut_ms,
         inventory_ms=within.listed.inventory_ms,
     )
-
-
-def _inside(paths: pa.ChunkedArray, folders: Sequence[str]) -> pa.ChunkedArray:
-    found = pc.starts_with(paths, f"{folders[0]}/")
-    for folder in folders[1:]:
-        found = pc.or_(found, pc.starts_with(paths, f"{folder}/"))
-    return found
 
 
 def _partition_folders(table: IcebergTable) -> list[str]:
@@ -279,7 +306,7 @@ def _reached(table: IcebergTable, *, folders: Sequence[str], besides: str = "") 
 
 def _path_keys(paths: Sequence[str]) -> Keys:
     array = pa.array(paths, pa.string())
-    return np.sort(hash_column(path_key_column(array))) if paths else np.empty(0, np.uint64)
+    return np.sort(keys_of(array))
 
 
 def _links(table: IcebergTable, folders: set[str]) -> tuple[list[str], list[str]]:
@@ -297,7 +324,7 @@ def _open_operations(table: IcebergTable, *, besides: str) -> tuple[list[str], K
     Raises:
         CorruptFile: that cannot be read of one.
     """
-    ids, waiting = [], [np.empty(0, np.uint64)]
+    ids, waiting = [], [NO_KEYS]
     for operation_id in table.workspace.open_operations():
         journal = table.workspace.journal(operation_id)
         operation = journal.operation()
