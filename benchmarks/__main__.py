@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from functools import partial
 
-from benchmarks import beside, compaction, fleet, growth, order, report, rest, rows, spark, versions
+from benchmarks import beside, compaction, fleet, growth, order, orphans, report, rest, rows, spark, versions
 from benchmarks.bench import Bench, open_bench
 from benchmarks.peers import missing_package
 
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Callable[[Bench], None]] = {
     "delta": partial(rows.measure_rows, rows=rows.delta_rows),
     "rest": partial(rows.measure_rows, rows=rest.rest_rows),
     "compaction": partial(rows.measure_rows, rows=compaction.compaction_rows),
+    "orphans": partial(rows.measure_rows, rows=orphans.orphan_rows),
     "beside": beside.main,
     "order": order.main,
     "fleet": partial(rows.measure_rows, rows=fleet.fleet_rows),

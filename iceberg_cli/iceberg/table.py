@@ -533,7 +533,8 @@ class IcebergTable(OpenTable):
         request = removals.read_rows(rows)
         self._beside.look_again()  # since the last batch
         try:
-            gone = VERBS[plan.verb].unreached(self, request, plan=plan)
+            verb = VERBS.get(plan.verb)
+            gone = None if verb is None else verb.unreached(self, request, plan=plan)
             if gone is None:
                 gone = self._unreached(request, plan)
         except Refused as error:  # encrypted by now, or newer

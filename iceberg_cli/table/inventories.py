@@ -294,8 +294,8 @@ def _newest(path: str, bucket: str, rows: pa.Table, *, is_csv: bool) -> pa.Table
         )
     for name, is_kept in ((_LATEST, True), (_MARKER, False)):
         if name in rows.column_names:
-            said = rows[name] if pa.types.is_boolean(rows[name].type) else pc.equal(rows[name], "true")
-            rows = rows.filter(pc.equal(pc.fill_null(said, is_kept), is_kept))
+            flag = rows[name] if pa.types.is_boolean(rows[name].type) else pc.equal(rows[name], "true")
+            rows = rows.filter(pc.equal(pc.fill_null(flag, is_kept), is_kept))
     keys, modified = rows[_KEY], rows[_MODIFIED]
     if pa.types.is_binary(keys.type):
         keys = keys.cast(pa.string())

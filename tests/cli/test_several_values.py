@@ -67,6 +67,7 @@ def test_what_may_be_repeated_takes_commas_but_for_paths_pairs_and_names_that_pr
     }
     assert several.keys() - by_commas == {
         "--spark-conf", "--storage-option", "--unsafe-allow-root", "--unsafe-forget-metadata", "--allow-writer-loss",
+        "--location",
     }  # fmt: skip
 
 

@@ -9,8 +9,6 @@ from iceberg_cli.formats import VERB_NAMES, place_of, verbs_of
 from tests.cli.command_names import COMMANDS
 from tests.cli.running import iceberg_cli
 
-_FULL = "`expire-snapshots TABLE --mode full` on Delta tables"
-ORPHANS = f"No command here removes files that nothing names, but for {_FULL}"
 BACK = "No command here moves a table back to an earlier state"
 TABLES = "No command here makes, drops or copies tables, or writes rows"
 
@@ -69,9 +67,11 @@ LEADS_TO = {
     "upgrade-v3": "upgrade_v3 upgrade-v2",
     "assign-row-ids TABLE --dry-run": "row-tracking row-lineage backfill",
     "assign-row-ids": "assign_row_ids assign-rowids",
+    "remove-orphan-files TABLE --dry-run": "orphans orphan delete-orphan-files clean_orphan_files remove-orphans"
+    " orphan-files",
+    "remove-orphan-files": "remove_orphan_files remove-orphan-file",
 }  # fmt: skip
 NOT_HERE = {
-    ORPHANS: "orphans orphan remove_orphan_files delete-orphan-files remove-orphans orphan-files",
     BACK: "rollback undo restore RESTORE revert cherrypick_snapshot cherry-pick rollback_to_snapshot"
     " rollback_to_timestamp set_current_snapshot fast_forward tag checkout",
     TABLES: "drop create delete truncate migrate register_table add_files rename insert append alter update"

@@ -182,6 +182,7 @@ ICEBERG: Final = Kind(
         "upgrade-v3": (),
         "assign-row-ids": (),
         "merge-dvs": (),
+        "remove-orphan-files": ("--older-than", "0s", "--unsafe-allow-young"),
     },
     of_rows={"rewrite-data-files": ("--min-input-files", "2", "--processes", "1")},
     policy={"expire-snapshots": '{ older-than = "1s", retain-last = 1 }'},
@@ -203,7 +204,9 @@ DELTA: Final = Kind(
 
 
 def write_iceberg(storage: Storage, location: str, *, name: str | None = None) -> str:
-    """A table of version 2 with four snapshots, scattered manifests and position deletes; its metadata file.
+    """A table of version 2 with four snapshots, scattered manifests, position deletes, and a file that nothing names.
+
+    Returns the table's metadata file.
 
     Args:
         storage: where it is written.
@@ -217,6 +220,7 @@ def write_iceberg(storage: Storage, location: str, *, name: str | None = None) -
     table.remove("c")
     table.positions("late", {"a": [2, 7], "b": [1]})
     table.commit(4)
+    storage.put_if_absent(f"{location}/data/nobody.parquet", b"PAR1")
     return table.publish(name)
 
 

@@ -340,6 +340,12 @@ WRITTEN: dict[str, dict[str, tuple[str, Any]]] = {
         "count-rows": ("true", True),
         "allow-writer-loss": ('"delta-rs:py-1.6.6"', ["delta-rs:py-1.6.6"]),
     },
+    "remove-orphan-files": {
+        "older-than": ('"7d"', NOW_MS - 7 * DAY_MS),
+        "location": ('["s3://lake/t/old"]', ["s3://lake/t/old"]),
+        "inventory": ('"s3://lake/i/manifest.json"', "s3://lake/i/manifest.json"),
+        "metadata-files": ("true", True),
+    },
     "rewrite-data-files": {
         "older-than": ('"P7D"', NOW_MS - 7 * DAY_MS),
         "purge": ("true", True),

@@ -111,6 +111,16 @@ GIVEN: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         {"refs": ["main", "audit"], "share_ids": True},
     ),
     "assign-row-ids-delta": ({"--batch-size": 5, "--count-rows": True}, {"batch_size": 5, "count_rows": True}),
+    "remove-orphan-files-iceberg": (
+        {
+            "--older-than": "7d", "--location": ["s3://lake/t/a,b"], "--inventory": "s3://lake/manifest.json",
+            "--metadata-files": True, "--unsafe-allow-young": True,
+        },
+        {
+            "older_than_ms": NOW_MS - 7 * DAY_MS, "location": ["s3://lake/t/a,b"],
+            "inventory": "s3://lake/manifest.json", "metadata_files": True, "unsafe_young": True,
+        },
+    ),
     "rewrite-data-files-delta": (
         {
             "--strategy": "bin-pack", "--where": "day = '2026-11-01'", "--older-than": "7d",
@@ -171,6 +181,9 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "upgrade-v3-delta": {"features": []},
     "assign-row-ids-iceberg": {"refs": [], "share_ids": False},
     "assign-row-ids-delta": {"batch_size": None, "count_rows": False},
+    "remove-orphan-files-iceberg": {
+        "older_than_ms": None, "location": [], "inventory": None, "metadata_files": False, "unsafe_young": False,
+    },
     "rewrite-data-files-delta": {
         "strategy": None, "where": None, "older_than_ms": None, "target_size_bytes": None, "min_size_bytes": None,
         "max_size_bytes": None,
