@@ -90,6 +90,11 @@ def _azure_authority(authority: str) -> str:
     return f"{container}{at}{'.'.join(labels)}"
 
 
+def without_end_noise(path: str) -> str:
+    """A path without the slashes and `/.` at its end, which name the same folder."""
+    return _END_NOISE.sub("", path)
+
+
 def path_key(path: str) -> str:
     """`path` without scheme and authority, with repeated slashes and `/./` collapsed, and none of these at its end.
 

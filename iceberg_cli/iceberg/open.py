@@ -19,7 +19,7 @@ from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.catalogs.read_only import ReadOnlyCommitter
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.paths import METADATA_SUFFIXES, canonical, scheme_of
+from iceberg_cli.paths import METADATA_SUFFIXES, canonical, scheme_of, without_end_noise
 from iceberg_cli.plan.events import Listener
 from iceberg_cli.storage.relocated import RelocatedStorage
 from iceberg_cli.storage.router import RoutedStorage, UnsafeOverrides, storage_of
@@ -157,7 +157,7 @@ def open_in_folder(
     name = storage.canonical(opened)  # a saved plan is carried out from any folder
     table = _loaded(name, storage, committer, overrides, on_event, location=committer.current(), forks=forks)
     folder = _table_folder(name, table.metadata) if name.endswith(METADATA_SUFFIXES) else name
-    own = canonical(table.location.rstrip("/"))
+    own = without_end_noise(canonical(table.location))
     if folder == own:
         return table
     if _is_one_folder(folder, own):

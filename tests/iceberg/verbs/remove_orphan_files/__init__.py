@@ -1,0 +1,1 @@
+"""Tests of remove-orphan-files on Iceberg tables."""
