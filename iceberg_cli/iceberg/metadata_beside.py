@@ -116,14 +116,16 @@ class MetadataBeside:
         if self._found is None or self._found.version != location:
             besides = {self.storage.canonical(path) for path in files_of_metadata(metadata, location)}
             other, unknown, superseded = None, [], []
-            own = f"{canonical(metadata.location).rstrip('/')}/{METADATA}"
-            for folder in sorted({own, *metadata_folders(metadata, location)}):
+            place = canonical(metadata.location).rstrip("/")
+            for folder in sorted({f"{place}/{METADATA}", *metadata_folders(metadata, location)}):
                 listed = self._neighbours.listed(folder)
                 found = self._neighbours.by_uuid([info for info in listed if info.path not in besides])
                 mine = ("", metadata.table_uuid or "")
-                if folder == own:
-                    others = [(uuid, files[-1].path) for uuid, files in found.items() if uuid not in mine]
-                    other = others[0] if others else None
+                for uuid in sorted(found.keys() - {*mine}):
+                    newest = found[uuid][-1]
+                    # Tables may share a folder of metadata elsewhere, as long as their own are apart.
+                    if folder.startswith(f"{place}/") or self._neighbours.is_of(newest, place):
+                        other = other or (uuid, newest.path)
                 of_this = [info for uuid in {*mine} for info in found.get(uuid, ())]
                 updated_ms = self._neighbours.updated_ms
                 beside = unlogged(of_this, metadata, location, updated_ms=updated_ms)
