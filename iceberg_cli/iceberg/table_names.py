@@ -50,7 +50,7 @@ class TableNames:
         """Those of the table as it was loaded last.
 
         Args:
-            listed: what is held against a listing, as far as it is read now; None: nothing.
+            listed: what all reachable files are held against; None: nothing.
             checked_before_ms: only what snapshots reach that are older is held against it; None: all.
 
         Raises:
@@ -58,6 +58,9 @@ class TableNames:
             Refused: a manifest or list is encrypted, or a metadata file beside the table's own cannot be read here.
         """
         metadata, location = self.loaded()
+        if listed is not None:
+            self._own = None
+            self.reader.forget()  # what was held against another listing, or against none
         if self._own is None or self._own[0] != location:
             snapshots = [snapshot_files(each) for each in metadata.snapshots]
             named = files_of_metadata(metadata, location)

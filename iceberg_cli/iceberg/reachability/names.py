@@ -169,6 +169,10 @@ class NamesReader:
     with_folders: bool = False
     _of: dict[str, ManifestNames] = field(default_factory=dict)  # by the path of a manifest
 
+    def forget(self) -> None:
+        """Read every manifest again."""
+        self._of.clear()
+
     def everything_live(
         self, snapshots: Sequence[SnapshotFiles], named: Sequence[str], listed: ListedFolders | None = None
     ) -> Names:
