@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from iceberg_cli.encoding.arrow import Bools
 from iceberg_cli.encoding.external_sort import SortedRuns
 from iceberg_cli.encoding.string_hash import hash_column
-from iceberg_cli.errors import BackendUnavailable, CorruptFile, StalePlan, UsageError
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused, StalePlan, UsageError
 from iceberg_cli.iceberg.reachability.names import ListedFolders, ListedPaths, name_keys
 from iceberg_cli.iceberg.spec.table_metadata.history import interlock_of
 from iceberg_cli.iceberg.table import IcebergTable
@@ -81,7 +81,7 @@ class RemoveOrphanFilesVerb(Verb):
         listed = None if within is not None else ListedFolders(folders=where.folders, names=found.names)
         before_ms = None if found.inventory_ms is None else found.inventory_ms - _LATE_MS
         now = table.names.now(listed, checked_before_ms=before_ms)
-        _check_listed(table, now.own.listed.unlisted)
+        _check_listed(table, now.own.listed.unlisted, where.folders)
         search = OrphanSearch(
             folders=where.folders,
             shown=_partition_folders(table),
@@ -128,8 +128,14 @@ class RemoveOrphanFilesVerb(Verb):
         }
 
     def unreached(self, table: IcebergTable, rows: pa.Table, *, plan: Plan) -> Bools:  # noqa: ARG002 - see `Verb`
-        """Which of n files nothing reaches by name, looked at now, and are as they were listed; see `Verb`."""
+        """Which of n files nothing reaches by name, looked at now, and are as they were listed; see `Verb`.
+
+        Raises:
+            Refused: no file may be deleted by its name alone any more.
+        """
         table.load()
+        if reasons := [*_obstacles(table)]:
+            raise Refused("; ".join(reasons))
         paths = rows["path"].cast(pa.string()).combine_chunks()
         own = name_keys(paths)
         reached = _reached(table, folders=(), besides=VERB_NAME)
@@ -197,13 +203,17 @@ def _found(
         tables = iter([whole.filter(inside)])
     listing = Listing()
     names, writers, own_folders = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)], set[str]()
+    every = [np.empty(0, np.uint64)]
     for files in tables:
         listing.add(files)
         paths = files["path"].combine_chunks()
+        every.append(hash_column(paths))
         names.append(name_keys(paths))
         writers.append(rules.writers_of(files, cut_ms=cut_ms))
         if table.reachability.other_names is not None:
             own_folders.update(table.reachability.other_names.folders(paths))
+    if len(np.unique(np.concatenate(every))) < listing.files:
+        raise _unlike(table, "the listing of its folders has a file twice, so it may lack another one")
     return _Found(
         listing=listing,
         names=np.unique(np.concatenate(names)),
@@ -292,24 +302,24 @@ def _links(table: IcebergTable, folders: set[str]) -> tuple[list[str], list[str]
 
 
 def _open_operations(table: IcebergTable, *, besides: str) -> tuple[list[str], Keys]:
-    """The ids of open operations, and keys of the names of files that they are still to delete, sorted.
+    """The marks of open operations, and keys of the names of files that they are still to delete, sorted.
 
     Raises:
         CorruptFile: that cannot be read of one.
     """
-    ids, waiting = [], [np.empty(0, np.uint64)]
+    marks, waiting = list[str](), [np.empty(0, np.uint64)]
     for operation_id in table.workspace.open_operations():
         journal = table.workspace.journal(operation_id)
         operation = journal.operation()
         if operation is None or operation.closed is not None or operation.verb == besides:
             continue
-        ids.append(operation_id)
+        marks += journal.marks()
         for removals, rows in rows_left(journal, operation):
             waiting.append(name_keys(removals.read_rows(rows)["path"].cast(pa.string())))
-    return ids, np.unique(np.concatenate(waiting))
+    return marks, np.unique(np.concatenate(waiting))
 
 
-def _check_listed(table: IcebergTable, unlisted: pa.Array) -> None:
+def _check_listed(table: IcebergTable, unlisted: pa.Array, folders: Sequence[str]) -> None:
     """Refuse a listing that does not have a file that the table reaches.
 
     Local files behind a link to a folder are in no listing: they are neither looked for nor deleted.
@@ -317,14 +327,14 @@ def _check_listed(table: IcebergTable, unlisted: pa.Array) -> None:
     Args:
         table: as loaded.
         unlisted: paths of such files, as they are written.
+        folders: that were looked through.
 
     Raises:
         BackendUnavailable: one is there, so the listing lies. CorruptFile: one is gone, so the table is broken.
     """
     names: OtherNames | None = table.reachability.other_names
     if names is not None and len(unlisted):
-        keys = path_key_column(unlisted)
-        unlisted = unlisted.filter(pc.equal(names.resolved(unlisted), keys))
+        unlisted = unlisted.filter(_without_links(names, path_key_column(unlisted), folders))
     if not len(unlisted):
         return
     some = unlisted.slice(0, _LOOKED_UP).to_pylist()
@@ -332,16 +342,39 @@ def _check_listed(table: IcebergTable, unlisted: pa.Array) -> None:
     there = [path for path, info in zip(some, infos, strict=True) if info is not None]
     more = f", nor {count(len(unlisted) - 1, 'others')} that it reaches" if len(unlisted) > 1 else ""
     if there:
-        error = BackendUnavailable(
-            f"Cannot look for orphan files of {table.name}: the table reaches {there[0]}, it is there, and the listing "
-            f"of its folder does not have it{more}"
+        raise _unlike(
+            table,
+            f"the table reaches {there[0]}, it is there, and the listing of its folder does not have it{more}",
         )
-        error.state = "No file was deleted."
-        error.next_step = (
-            "Run it again; where it stays so, this storage, or the inventory, cannot be gone by."
-        )
-        raise error
     raise CorruptFile(some[0], None, f"the table needs this file and it is not there{more}")
+
+
+def _without_links(names: OtherNames, keys: pa.Array, folders: Sequence[str]) -> pa.Array:
+    """Which of n local files are behind no link to a folder, but for links on the way to the folder looked through.
+
+    Args:
+        names: of local files.
+        keys: path keys of n files, each in one of the folders.
+        folders: that were looked through.
+
+    Returns:
+        n booleans.
+    """
+    resolved = names.resolved(keys)
+    found = pc.equal(resolved, keys)
+    for folder in folders:
+        real = names.resolved(pa.array([f"{folder}/file"]))[0].as_py().rpartition("/")[0]
+        moved = pc.binary_join_element_wise(real, pc.utf8_slice_codeunits(keys, len(folder)), "")
+        found = pc.or_(found, pc.and_(pc.starts_with(keys, f"{folder}/"), pc.equal(resolved, moved)))
+    return found
+
+
+def _unlike(table: IcebergTable, why: str) -> BackendUnavailable:
+    """The error where a listing is not as the folders are."""
+    error = BackendUnavailable(f"Cannot look for orphan files of {table.name}: {why}")
+    error.state = "No file was deleted."
+    error.next_step = "Run it again; where it stays so, this storage, or the inventory, cannot be gone by."
+    return error
 
 
 def _elsewhere(listed: ListedPaths, properties: Sequence[tuple[str, str]]) -> Iterator[str]:

@@ -147,7 +147,7 @@ class Reached:
         names: which of n keys of names are of files that the table reaches.
         paths: which of n keys of paths are.
         beside: by the name of a metadata file beside the table's own, the same of what that one reaches, by names.
-        operations: ids of open operations.
+        operations: what is in the names of the files of open operations: their ids, and the UUIDs of their commits.
         waiting: keys of the names of files that such an operation is to delete, sorted.
         links: keys of paths that are symbolic links, sorted.
         superseded: keys of the paths of metadata files of versions before the table's log, sorted.
@@ -169,8 +169,8 @@ class Reached:
             keys: of these.
         """
         of_operations = among(keys, self.waiting)
-        for operation_id in self.operations:
-            named = pc.match_substring(names, operation_id.lower())
+        for mark in self.operations:
+            named = pc.match_substring(names, mark.lower())
             of_operations |= named.to_numpy(zero_copy_only=False)
         return of_operations, {name: reaches(keys) for name, reaches in self.beside.items()}
 
