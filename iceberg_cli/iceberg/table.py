@@ -259,16 +259,23 @@ class IcebergTable(OpenTable):
         """The folders in which this table's files may be deleted."""
         return Roots.of(own_files.folders(self.metadata), allowed=self.allow_roots)
 
-    def _nested_tables(self) -> NestedTables:
-        """The other tables in these folders, as they are from now on."""
+    def _nested_tables(self, *, only_known: bool = False) -> NestedTables:
+        """The other tables in these folders, as they are from now on.
+
+        Args:
+            only_known: metadata in a folder that the operator allows is not taken for the table's own, for what goes
+                is named by no metadata of this table.
+        """
         own_metadata = own_files.metadata_folders(self.metadata, self.metadata_location)
         # The table may have been where the operator says that files of it are.
-        allowed = [f"{canonical(folder).rstrip('/')}/{METADATA}" for folder in self.allow_roots]
+        allowed = {f"{canonical(folder).rstrip('/')}/{METADATA}" for folder in self.allow_roots}
         return NestedTables(
             storage=self.storage,
             roots=self.roots().folders,
             own=[canonical(self.location).rstrip("/")],
-            own_metadata=own_metadata | set(allowed),
+            own_metadata=own_metadata - self._beside.shared_folders()
+            if only_known
+            else own_metadata | allowed,
         )
 
     # -- plans -------------------------------------------------------------------------------------------------
@@ -398,7 +405,7 @@ class IcebergTable(OpenTable):
             plan: without removals.
             tables: rows of `removal_rows.LISTED_SCHEMA`; see `collect_removals`.
         """
-        nested = NestedFiles(self._nested_tables())
+        nested = NestedFiles(self._nested_tables(only_known=True))
         plan = with_own_removals(
             plan,
             tables,
@@ -542,6 +549,7 @@ class IcebergTable(OpenTable):
         self._beside.look_again()  # since the last batch
         try:
             gone = VERBS[plan.verb].unreached(self, request, plan=plan)
+            by_name = gone is not None
             if gone is None:
                 gone = self._unreached(request, plan)
         except Refused as error:  # encrypted by now, or newer
@@ -555,7 +563,8 @@ class IcebergTable(OpenTable):
             self._check_interlocks()
         self._check_owners()
         own = own_files.own_removals(request, self.roots()).to_numpy(zero_copy_only=False)
-        own &= self._nested_tables().holding(request["path"]).is_null().to_numpy()
+        nested = self._nested_tables(only_known=by_name)
+        own &= nested.holding(request["path"]).is_null().to_numpy()
         return [rows[int(place)] for place in (gone & own).nonzero()[0]]
 
     def _unreached(self, request: pa.Table, plan: Plan) -> Bools:
