@@ -399,6 +399,7 @@ def test_another_table_at_a_folder_that_the_operator_allows_stays(
     other.with_live(*other.data(SUBJECT))
     other.put(f"data/{name_of('another orphan')}")
     document = other.document() | ({} if same_uuid else {"table-uuid": uuid_of("other")})
+    document["last-updated-ms"] += 1  # than that of this table's version of the same name
     for name, each in (("v0", other.document()), ("v1", document)):
         other.put(f"metadata/{name}.metadata.json", data=json.dumps(each).encode())
     table = DiskTable(location=str(tmp_path / "t"))
