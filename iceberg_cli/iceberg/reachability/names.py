@@ -168,6 +168,7 @@ class NamesReader:
     reachability: Reachability
     with_folders: bool = False
     _of: dict[str, ManifestNames] = field(default_factory=dict)  # by the path of a manifest
+    _folders: set[str] = field(default_factory=set)  # of all that was read
 
     def forget(self) -> None:
         """Read every manifest again."""
@@ -210,24 +211,24 @@ class NamesReader:
 
     def _read(
         self, rows: pa.Table, listed: ListedFolders | None, *, phase: str, missing_ok: bool = False
-    ) -> tuple[ListedPaths, set[str]]:
+    ) -> ListedPaths:
         """Know the live files of manifests from here on; those that are read now, held against a listing."""
         unread = rows.filter(
             pa.array([path not in self._of for path in rows["manifest_path"].to_pylist()], pa.bool_())
         )
-        compared, folders = ListedPaths(), set[str]()
+        compared = ListedPaths()
         hasher = NameHasher(listed, self.with_folders)
         for batch in self.reachability.from_entries(
             unread, NameHasher.COLUMNS, hasher, phase=phase, missing_ok=missing_ok
         ):
             self._of |= {each.path: each for each in batch.manifests}
             compared += batch.listed
-            folders.update(batch.folders)
-        return compared, folders
+            self._folders.update(batch.folders)
+        return compared
 
     def _names(
         self,
-        read: tuple[ListedPaths, set[str]],
+        compared: ListedPaths,
         rows: pa.Table,
         named: Sequence[str],
         listed: ListedFolders | None,
@@ -236,10 +237,9 @@ class NamesReader:
         paths = pa.array([*manifests, *named], pa.string())
         own, keys = name_keys(paths), keys_of(paths)
         contents = [self._of[path] for path in manifests if path in self._of]
-        compared, folders = read
         return Names(
             names=KnownKeys([own, *(each.names for each in contents)]),
             paths=KnownKeys([keys, *(each.paths for each in contents)]),
             listed=compared if listed is None else compared + listed.compare(paths, own),
-            folders=frozenset(folders),
+            folders=frozenset(self._folders),
         )
