@@ -36,6 +36,7 @@ from iceberg_cli.iceberg.table_names import TableNames
 from iceberg_cli.iceberg.unknown_metadata import (
     FORGET_METADATA,
     FilesOfUnknownMetadata,
+    forgotten_metadata,
     reached,
 )
 from iceberg_cli.iceberg.verb_registry import VERBS
@@ -577,7 +578,7 @@ class IcebergTable(OpenTable):
         names = [keys_of(request["as_written"]), keys_of(paths), *self._reachability.other_keys(paths)]
         known = live.contains(np.concatenate(names)).reshape(len(names), -1)
         found: Bools = np.logical_or.reduce(known, axis=0)
-        return ~found & ~reached(request, self._beside.unknown(_forgotten(plan)))
+        return ~found & ~reached(request, self._beside.unknown(forgotten_metadata(plan)))
 
     def _check_interlocks(self) -> None:
         """Ask again what forbids deletions: a property may have been set since the commit."""
@@ -606,12 +607,6 @@ class IcebergTable(OpenTable):
             )
             self._live_location = self.metadata_location
         return self._live
-
-
-def _forgotten(plan: Plan) -> frozenset[str]:
-    """The names of metadata files that a plan takes for none of any table."""
-    option = plan.options.get(FORGET_METADATA.removeprefix("--").replace("-", "_"))
-    return frozenset() if option is None else frozenset(str(option.value).split(", "))
 
 
 def base_of(metadata: TableMetadata, location: str) -> Base:

@@ -22,7 +22,7 @@ from iceberg_cli.iceberg.reachability.question import SnapshotFiles, snapshot_fi
 from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.paths import path_key
-from iceberg_cli.plan.plan import Verdict
+from iceberg_cli.plan.plan import Plan, Verdict
 from iceberg_cli.plan.removal_rows import total_bytes
 from iceberg_cli.storage import FileInfo, Storage
 
@@ -161,6 +161,12 @@ def _read(path: str, storage: Storage) -> TableMetadata | None:
             if (wait_s := next(waits_s, None)) is None:
                 raise
             time.sleep(wait_s)
+
+
+def forgotten_metadata(plan: Plan) -> frozenset[str]:
+    """The names of metadata files that a plan takes for none of any table."""
+    option = plan.options.get(FORGET_METADATA.removeprefix("--").replace("-", "_"))
+    return frozenset() if option is None else frozenset(str(option.value).split(", "))
 
 
 def _way_out(path: str) -> str:

@@ -21,6 +21,7 @@ from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused, StalePl
 from iceberg_cli.iceberg.reachability.names import ListedFolders, ListedPaths, name_keys
 from iceberg_cli.iceberg.spec.table_metadata.history import interlock_of
 from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.unknown_metadata import forgotten_metadata
 from iceberg_cli.iceberg.verbs.remove_orphan_files import rules
 from iceberg_cli.iceberg.verbs.remove_orphan_files.policy import VERB_NAME, RemoveOrphanFiles
 from iceberg_cli.iceberg.verbs.remove_orphan_files.rules import Keys, OrphanSearch, Reached
@@ -78,15 +79,19 @@ class RemoveOrphanFilesVerb(Verb):
                 f"Cannot go on: the folders of {table.name} changed while they were listed",
                 state="No file was deleted.",
             )
+        forgotten = table.forget_metadata
+        if within is not None:
+            forgotten |= forgotten_metadata(within)
+        table.beside.check_forgotten(table.forget_metadata)
         listed = None if within is not None else ListedFolders(folders=where.folders, names=found.names)
         before_ms = None if found.inventory_ms is None else found.inventory_ms - _LATE_MS
-        now = table.names.now(listed, checked_before_ms=before_ms)
+        now = table.names.now(listed, checked_before_ms=before_ms, forgotten=forgotten)
         _check_listed(table, now.own.listed.unlisted, where.folders)
         search = OrphanSearch(
             folders=where.folders,
             shown=_partition_folders(table),
             cut_ms=found.cut_ms,
-            reached=_reached(table, folders=found.folders),
+            reached=_reached(table, folders=found.folders, forgotten=forgotten),
             writers=found.writers,
             metadata_files=policy.metadata_files,
         )
@@ -127,7 +132,7 @@ class RemoveOrphanFilesVerb(Verb):
             "older_than_ms": rules.cut_off(policy, as_of_ms=as_of_ms),
         }
 
-    def unreached(self, table: IcebergTable, rows: pa.Table, *, plan: Plan) -> Bools:  # noqa: ARG002 - see `Verb`
+    def unreached(self, table: IcebergTable, rows: pa.Table, *, plan: Plan) -> Bools:
         """Which of n files nothing reaches by name, looked at now, and are as they were listed; see `Verb`.
 
         Raises:
@@ -138,7 +143,7 @@ class RemoveOrphanFilesVerb(Verb):
             raise Refused("; ".join(reasons))
         paths = rows["path"].cast(pa.string()).combine_chunks()
         own = name_keys(paths)
-        reached = _reached(table, folders=(), besides=VERB_NAME)
+        reached = _reached(table, folders=(), forgotten=forgotten_metadata(plan), besides=VERB_NAME)
         of_operations, beside = reached.holding(file_name_column(paths), own)
         stays = reached.names(own) | of_operations
         for mask in beside.values():
@@ -257,15 +262,18 @@ def _partition_folders(table: IcebergTable) -> list[str]:
     return partition_folders(sorted({field.name for spec in specs for field in spec.fields}))
 
 
-def _reached(table: IcebergTable, *, folders: Sequence[str], besides: str = "") -> Reached:
+def _reached(
+    table: IcebergTable, *, folders: Sequence[str], forgotten: frozenset[str], besides: str = ""
+) -> Reached:
     """What stays of a table as it was loaded last.
 
     Args:
         table: of which it is.
         folders: local ones that were listed.
+        forgotten: names of metadata files beside the table's own that no table needs.
         besides: the verb whose own operations keep no file.
     """
-    now = table.names.now()
+    now = table.names.now(forgotten=forgotten)
     names = now.own.names
     links, targets = _links(table, {*folders, *now.own.folders})
     operations, waiting = _open_operations(table, besides=besides)
