@@ -224,6 +224,39 @@ def test_a_link_that_takes_the_place_of_a_file_stays_as_its_target_does(table: D
     assert (table.folder / "data" / LIVE).exists()
 
 
+@pytest.mark.parametrize("document", ["clone", "scrap"])
+def test_metadata_beside_that_the_operator_vouches_for_keeps_nothing(table: DiskTable, document: str) -> None:
+    """As the plan, or the error, says; its own file stays."""
+    name = "x.metadata.json" if document == "clone" else "v0.metadata.json"
+    if document == "clone":
+        table.snapshot(3, "m1", table.manifest("m3", entry(ADDED, f"{table.location}/{PLACE}")), parent=1)
+        table.publish(main=3, name=name)
+        table.age()
+        assert f"--unsafe-forget-metadata {name}" in str(table.dry()["warnings"])
+    else:
+        table.put(f"metadata/{name}", data=b'{"format-version": 2')
+        assert f"--unsafe-forget-metadata {name}" in table.refused(code=15)
+    with_others = {f"data/{ORPHAN}", PLACE} | (
+        {"metadata/m3.avro", "metadata/snap-3.avro"} if document == "clone" else set()
+    )
+    assert table.removed("--unsafe-forget-metadata", name) == with_others
+    assert (table.folder / "metadata" / name).exists()
+    assert iceberg_cli(VERB, table.location, "--unsafe-forget-metadata", "y.metadata.json").code == 2
+
+
+def test_a_clone_that_comes_after_another_one_was_vouched_for_keeps_its_files(table: DiskTable) -> None:
+    table.snapshot(3, "m1", table.manifest("m3", entry(ADDED, f"{table.location}/{PLACE}")), parent=1)
+    table.publish(main=3, name="x.metadata.json")
+    table.file("m3").touch()
+    saved = table.folder.parent / "plan"
+    forget = ("--unsafe-forget-metadata", "x.metadata.json")
+    assert iceberg_cli("plan", table.location, VERB, *forget, "-o", saved).code == 0
+    table.publish(main=3, name="y.metadata.json")
+    assert iceberg_cli("apply", saved, "--yes", *forget).code == 0
+    assert (table.folder / PLACE).exists()
+    assert not (table.folder / "data" / ORPHAN).exists()
+
+
 # -- between batches, in a store -------------------------------------------------------------------------------------
 
 
