@@ -21,7 +21,7 @@ from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused, StalePl
 from iceberg_cli.iceberg.reachability.names import ListedFolders, ListedPaths, name_keys
 from iceberg_cli.iceberg.spec.table_metadata.history import interlock_of
 from iceberg_cli.iceberg.table import IcebergTable
-from iceberg_cli.iceberg.unknown_metadata import forgotten_metadata
+from iceberg_cli.iceberg.unknown_metadata import FORGET_METADATA, forgotten_metadata
 from iceberg_cli.iceberg.verbs.remove_orphan_files import rules
 from iceberg_cli.iceberg.verbs.remove_orphan_files.policy import VERB_NAME, RemoveOrphanFiles
 from iceberg_cli.iceberg.verbs.remove_orphan_files.rules import Keys, OrphanSearch, Reached
@@ -115,7 +115,11 @@ class RemoveOrphanFilesVerb(Verb):
         plan = replace(
             plan,
             verdicts=(*search.verdicts(), *plan.verdicts),
-            warnings=(*plan.warnings, *search.kept_beside(), *_elsewhere(now.own.listed, where.elsewhere)),
+            warnings=(
+                *plan.warnings,
+                *search.kept_beside(FORGET_METADATA),
+                *_elsewhere(now.own.listed, where.elsewhere),
+            ),
         )
         assert plan.removals is not None
         if plan.removals.count:

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from iceberg_cli.encoding.arrow import Bools, array_of
 from iceberg_cli.encoding.string_hash import among, hash_column
 from iceberg_cli.errors import UsageError
-from iceberg_cli.iceberg.unknown_metadata import FORGET_METADATA
 from iceberg_cli.iceberg.verbs.remove_orphan_files.policy import RemoveOrphanFiles
 from iceberg_cli.paths import canonical, file_name_column, is_suspicious, path_key_column, whole_store
 from iceberg_cli.plan.listed_files import hidden_names
@@ -271,8 +270,12 @@ class OrphanSearch:
                 )
         return tuple(found)
 
-    def kept_beside(self) -> tuple[str, ...]:
-        """A warning that names the metadata files beside the table's own by which files stay, with the way out."""
+    def kept_beside(self, forget: str) -> tuple[str, ...]:
+        """A warning that names the metadata files beside the table's own by which files stay, with the way out.
+
+        Args:
+            forget: the option that says of one that no table needs it.
+        """
         names = sorted(self.kept.keys() - RULES.keys())
         if not names:
             return ()
@@ -282,7 +285,7 @@ class OrphanSearch:
             f"{count:,} files stay, for metadata files beside the table's own reach them, which are neither current "
             f"nor in its log: {', '.join(names[:_MOST_NAMED])}{more}. Each may be a clone, another catalog's or a "
             "commit that never came in. If no table needs them, move these metadata files away, or say so by "
-            + " ".join(f"{FORGET_METADATA} {name}" for name in names[:_MOST_NAMED])
+            + " ".join(f"{forget} {name}" for name in names[:_MOST_NAMED])
         )
         return (warning,)
 
