@@ -321,16 +321,14 @@ def written_by(names: pa.Array, writers: Keys) -> Bools:
 
 def _writers(names: pa.Array) -> list[tuple[Keys, Bools]]:
     """Of n names keys of a UUID or query in them, and whether there is one: of each the first, the last, and others."""
-    found = [
-        _each(names, f"(?s)^{before}(?P<writer>{each})")
-        for each in (_UUID, _QUERY)
-        for before in (".*?", ".*")
-    ]
-    several = pc.count_substring_regex(names, _UUID).to_numpy(zero_copy_only=False)
-    rest = names
-    for _ in range(int(several.max(initial=0)) - 2):
-        rest = pc.replace_substring_regex(rest, _UUID, "", max_replacements=1)
-        found.append(_each(rest, f"(?s)^.*?(?P<writer>{_UUID})"))
+    found = []
+    for each in (_UUID, _QUERY):
+        found += [_each(names, f"(?s)^{before}(?P<writer>{each})") for before in (".*?", ".*")]
+        several = pc.count_substring_regex(names, each).to_numpy(zero_copy_only=False)
+        rest = names
+        for _ in range(int(several.max(initial=0)) - 2):
+            rest = pc.replace_substring_regex(rest, each, "", max_replacements=1)
+            found.append(_each(rest, f"(?s)^.*?(?P<writer>{each})"))
     return found
 
 
