@@ -40,6 +40,7 @@ from tests.iceberg.verbs.remove_orphan_files.tables import (
     kept_by,
     make_old,
     name_of,
+    time_s,
     uuid_of,
 )
 
@@ -875,6 +876,26 @@ def test_hazard_28_an_inventory_with_encoded_keys(tmp_path: Path) -> None:
     table.refused("--inventory", made, code=16)
 
 
+def test_hazard_28_an_inventory_without_what_was_committed_lately(tmp_path: Path) -> None:
+    """Services deliver late: what is not older than two days before its newest file may be missing."""
+    table = on_disk(tmp_path).with_live()
+    table.put("data/_SUCCESS", age_ms=DAY_MS)
+    made = inventory(tmp_path / "inventory", files_of(table))
+    [new] = table.data(SUBJECT)
+    now_ms = int(time_s() * 1_000)
+    for age_ms, code in ((2 * DAY_MS, 0), (4 * DAY_MS, 16)):
+        table.snapshots = table.snapshots[:1]
+        table.file(f"snap-{age_ms}").unlink(missing_ok=True)
+        name = table.manifest(f"m{age_ms}", entry(ADDED, new))
+        table.snapshot(age_ms, "m1", name, parent=1, timestamp_ms=now_ms - age_ms)
+        table.publish(main=age_ms, name=f"v{age_ms}.metadata.json")
+        table.put("metadata/version-hint.text", data=str(age_ms).encode())
+        ran = table.run("--inventory", made)
+        assert ran.code == code, ran.err
+        assert Path(new).exists()
+        assert not (table.folder / "data" / ORPHAN).exists()
+
+
 def test_hazard_29_data_paths_that_tables_share(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -988,6 +1009,7 @@ def test_hazard_37_other_formats_with_iceberg_metadata_beside(log: list[str]) ->
     process = table.process()
     planned = process.plan()
     table.put(*(f"{each}/0" for each in log))
+    assert bool(table.process().plan().plan.blocked_by)
     with pytest.raises(Refused):
         process.carry_out(planned)
     with suppress(Refused):

@@ -144,7 +144,8 @@ def a_name(draw: random.Random) -> str:
 
 def a_path(draw: random.Random) -> str:
     middle = [draw.choice(PIECES) for _ in range(draw.choice([0, 0, 1, 2]))]
-    return "/".join([draw.choice(FOLDERS), *middle, a_name(draw)])
+    folder = draw.choice([*FOLDERS, *FOLDERS, *FOLDERS, "/lake/t2/data"])
+    return "/".join([folder, *middle, a_name(draw)])
 
 
 def some_of(draw: random.Random, paths: Sequence[str], most: int) -> tuple[str, ...]:
@@ -227,6 +228,7 @@ def test_the_files_that_no_rule_keeps_go_and_no_others(budget: int) -> None:
         ("20260101_010203_00042_abcde.parquet", "20260101_010203_00042_abcdf.parquet", False),
         ("{v}-{w}-{u}.parquet", "{x}-{u}-{y}.parquet", True),  # the last and one between
         ("{v}-{u}-{w}.parquet", "{u}.parquet", True),
+        ("{q}1-{q}2-{q}3.parquet", "{q}2.parquet", True),
         ("{v}.parquet", "{u}.parquet", False),
         ("part-00000.parquet", "part-00001.parquet", False),
         ("00000-1-{u}.parquet", "00000-1-{v}.parquet", False),
@@ -234,6 +236,7 @@ def test_the_files_that_no_rule_keeps_go_and_no_others(budget: int) -> None:
 )
 def test_files_of_one_job_or_query_are_known_by_their_names(old: str, young: str, same: bool) -> None:
     ids = {each: uuid_of(each) for each in "uvwxy"} | {
+        "q": "20260101_010203_00042_abcd",
         "U": uuid_of("u").upper(),
         "c": uuid_of("u").replace("-", ""),
     }

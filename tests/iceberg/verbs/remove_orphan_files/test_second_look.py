@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 import iceberg_cli as ic
-from iceberg_cli.errors import BackendUnavailable, CorruptFile, DeletesFailed, IcebergCliError, Refused
+from iceberg_cli.errors import (
+    BackendUnavailable,
+    CorruptFile,
+    DeletesFailed,
+    IcebergCliError,
+    Refused,
+    StalePlan,
+)
 from iceberg_cli.storage import FileInfo
 from iceberg_cli.testing.iceberg_files import ADDED
 from tests.builders import NOW_MS
@@ -291,6 +298,60 @@ def test_a_commit_between_two_batches_keeps_the_files_of_the_second(stored: Stor
     assert (report.status, report.kept_again) == ("done", 2)
     assert {*last} <= set(stored.world.files)
     assert f"s3://b/t/data/{ORPHAN}" not in stored.world.files
+
+
+def test_a_property_that_is_set_between_two_batches_stops_the_second(stored: StoreTable) -> None:
+    def forbid() -> None:
+        stored.properties = {"gc.enabled": "false"}
+        stored.commit()
+
+    planned = stored.process().plan()
+    stored.storage.hooks["delete"] = lambda: stored.storage.hooks.update(delete=forbid)  # after a probe
+    with pytest.raises(Refused, match=r"gc\.enabled"):
+        stored.process().carry_out(planned)
+    left = [path for path in stored.short(set(stored.world.files)) if path.startswith("data/k=")]
+    assert len(left) == 6  # of ten files a batch of four is gone
+
+
+def test_a_clone_that_comes_in_while_the_table_stays_as_it_is_keeps_its_files(stored: StoreTable) -> None:
+    """In one process, which has looked for metadata beside the table's own when it planned."""
+    path, pointer = f"s3://b/t/data/k=7/{name_of(7)}", stored.world.pointer
+    process = stored.process()
+    planned = process.plan()
+    stored.snapshot(2, "m1", stored.manifest("m2", entry(ADDED, path)))
+    stored.commit()
+    stored.world.pointer = pointer
+    assert process.carry_out(planned).kept_again == 1
+    assert path in stored.world.files
+
+
+def test_what_is_committed_while_folders_are_listed_is_in_no_plan(stored: StoreTable) -> None:
+    path = f"data/k=7/{name_of(7)}"
+
+    def commit() -> None:
+        stored.snapshot(2, "m1", stored.manifest("m2", entry(ADDED, f"s3://b/t/{path}")))
+        stored.commit()
+
+    process = stored.process()
+    process.table.load()
+    stored.storage.hooks["listed"] = commit
+    plan = process.plan().plan
+    assert plan.removals is not None
+    assert plan.base.version == stored.world.pointer
+    assert f"s3://b/t/{path}" not in plan.removals.rows["path"].to_pylist()
+    assert plan.removals.count == 9
+
+
+def test_folders_that_change_while_they_are_listed_make_the_plan_stale(stored: StoreTable) -> None:
+    def move() -> None:
+        stored.properties = {"write.data.path": "s3://b/t/elsewhere"}
+        stored.commit()
+
+    process = stored.process()
+    process.table.load()
+    stored.storage.hooks["listed"] = move
+    with pytest.raises(StalePlan):
+        process.plan()
 
 
 def test_a_file_that_is_rewritten_right_before_the_look_stays(stored: StoreTable) -> None:
