@@ -224,9 +224,9 @@ def test_all_planted_orphans_are_found_and_nothing_else(
         planted.add(f"{folder}/{name_of(number, ending=ending)}")
         others.add(f"{folder}/{name_of(number, ending=ending)}.crc2")
         others.add(f"other/{folder}/{name_of(number, ending=ending)}")
-    for path in planted | others:
-        (table.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (table.folder / path).write_bytes(b"ten bytes.")
+    for name in planted | others:
+        (table.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (table.folder / name).write_bytes(b"ten bytes.")
     for path in table.folder.rglob("*"):
         make_old(path)
     before = set(listing(table.folder))
@@ -411,7 +411,9 @@ def test_another_spelling_on_either_side_takes_no_further_file(how: str, side: s
         side = "respell"  # such a file is none of the folder's
     for seed in range(budget):
         before = {plain(name) for name in candidates(Drawn(seed).build())}
-        table = Drawn(seed, **{side: RESPELLINGS[how]}).build()
+        drawn = Drawn(seed)
+        setattr(drawn, side, RESPELLINGS[how])
+        table = drawn.build()
         after = {plain(name) for name in candidates(table)}
         assert after <= before, seed
 

@@ -515,6 +515,23 @@ def test_hazard_10_lists_and_manifests_that_cannot_be_trusted(case: str, what: s
     assert set(table.world.files) == before
 
 
+def test_hazard_10_a_list_without_counts_that_was_cut(tmp_path: Path) -> None:
+    table = on_disk(tmp_path, format_version=1)
+    table.put(f"data/{LIVE}", f"data/{ORPHAN}", f"data/{SUBJECT}")
+    for name, file in (("m1", LIVE), ("m2", SUBJECT)):
+        table.manifest(name, entry(ADDED, f"{table.location}/data/{file}"))
+    table.forget_counts()
+    table.snapshot(1, "m1", "m2", summary={"total-data-files": "2"}, block_bytes=1)
+    table.publish(main=1)
+    table.age()
+    path = table.file("snap-1")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: [block.offset for block in fastavro.block_reader(io.BytesIO(whole))][1]])
+    assert "cut short" in table.refused(code=15)
+    path.write_bytes(whole)
+    assert table.removed() == GOES
+
+
 @pytest.mark.parametrize(
     ("stored", "said"),
     [

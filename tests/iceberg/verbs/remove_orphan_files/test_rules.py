@@ -214,7 +214,7 @@ def test_the_files_that_no_rule_keeps_go_and_no_others(budget: int) -> None:
         counted = sum(count for numbers in search.kept.values() for count, _ in numbers)
         assert counted + len(found) == len(files)
         total += len(found)
-    assert total > budget // 3, "nothing goes: this proves nothing"
+    assert total > budget // 4, "nothing goes: this proves nothing"
 
 
 @pytest.mark.parametrize(

@@ -313,16 +313,25 @@ def test_a_property_that_is_set_between_two_batches_stops_the_second(stored: Sto
     assert len(left) == 6  # of ten files a batch of four is gone
 
 
-def test_a_clone_that_comes_in_while_the_table_stays_as_it_is_keeps_its_files(stored: StoreTable) -> None:
-    """In one process, which has looked for metadata beside the table's own when it planned."""
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_clone_that_comes_in_while_the_table_stays_as_it_is_keeps_its_files(
+    stored: StoreTable, earlier: bool
+) -> None:
+    """In one process, which has looked for metadata beside the table's own, and seen an earlier clone or none."""
     path, pointer = f"s3://b/t/data/k=7/{name_of(7)}", stored.world.pointer
+    if earlier:
+        stored.snapshot(3, "m1", stored.manifest("m3", entry(ADDED, f"s3://b/t/data/k=1/{name_of(1)}")))
+        stored.commit()
+    stored.world.pointer = pointer
     process = stored.process()
     planned = process.plan()
+    stored.snapshots = stored.snapshots[:1]
     stored.snapshot(2, "m1", stored.manifest("m2", entry(ADDED, path)))
     stored.commit()
     stored.world.pointer = pointer
     assert process.carry_out(planned).kept_again == 1
     assert path in stored.world.files
+    assert (f"s3://b/t/data/k=1/{name_of(1)}" in stored.world.files) == earlier
 
 
 def test_what_is_committed_while_folders_are_listed_is_in_no_plan(stored: StoreTable) -> None:
