@@ -23,12 +23,14 @@ class _Found:
     Args:
         version: the table's metadata file then.
         other: UUID and newest metadata file of another table.
+        shared: folders with metadata files of other tables.
         unknown: those of the table's own UUID, or of none, that are not of versions before its log.
         superseded: those of its own UUID that are of such versions.
     """
 
     version: str
     other: tuple[str, str] | None
+    shared: frozenset[str]
     unknown: tuple[FileInfo, ...]
     superseded: tuple[FileInfo, ...]
 
@@ -89,6 +91,10 @@ class MetadataBeside:
         """The metadata files of the table's own versions before those that its log names."""
         return self._files().superseded
 
+    def shared_folders(self) -> frozenset[str]:
+        """The canonical folders of the table's metadata in which other tables have theirs."""
+        return self._files().shared
+
     def check_forgotten(self, names: frozenset[str]) -> None:
         """Refuse names of metadata files that are not beside the table's own.
 
@@ -115,15 +121,18 @@ class MetadataBeside:
         metadata, location = self.loaded()
         if self._found is None or self._found.version != location:
             besides = {self.storage.canonical(path) for path in files_of_metadata(metadata, location)}
-            other, unknown, superseded = None, [], []
-            own = f"{canonical(metadata.location).rstrip('/')}/{METADATA}"
-            for folder in sorted({own, *metadata_folders(metadata, location)}):
+            other, shared, unknown, superseded = None, set[str](), [], []
+            place = canonical(metadata.location).rstrip("/")
+            for folder in sorted({f"{place}/{METADATA}", *metadata_folders(metadata, location)}):
                 listed = self._neighbours.listed(folder)
                 found = self._neighbours.by_uuid([info for info in listed if info.path not in besides])
                 mine = ("", metadata.table_uuid or "")
-                if folder == own:
-                    others = [(uuid, files[-1].path) for uuid, files in found.items() if uuid not in mine]
-                    other = others[0] if others else None
+                for uuid in sorted(found.keys() - {*mine}):
+                    newest = found[uuid][-1]
+                    shared.add(folder)
+                    # Tables may share a folder of metadata elsewhere, as long as their own are apart.
+                    if folder.startswith(f"{place}/") or self._neighbours.is_of(newest, place):
+                        other = other or (uuid, newest.path)
                 of_this = [info for uuid in {*mine} for info in found.get(uuid, ())]
                 updated_ms = self._neighbours.updated_ms
                 beside = unlogged(of_this, metadata, location, updated_ms=updated_ms)
@@ -131,7 +140,11 @@ class MetadataBeside:
                 own_uuid = found.get(metadata.table_uuid, ()) if metadata.table_uuid else ()
                 superseded += sorted({*own_uuid}.difference(beside))
             self._found = _Found(
-                version=location, other=other, unknown=tuple(unknown), superseded=tuple(superseded)
+                version=location,
+                other=other,
+                shared=frozenset(shared),
+                unknown=tuple(unknown),
+                superseded=tuple(superseded),
             )
         return self._found
 

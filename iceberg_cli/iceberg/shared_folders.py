@@ -17,7 +17,7 @@ import pyarrow as pa
 from iceberg_cli.engines import Engine, OnEvent
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.catalogs.files.versions import number_of
-from iceberg_cli.paths import METADATA_SUFFIXES, scheme_of
+from iceberg_cli.paths import METADATA_SUFFIXES, canonical, scheme_of
 from iceberg_cli.storage import FileInfo, Storage
 from iceberg_cli.table.nested_tables import DELTA_LOG, METADATA
 
@@ -68,6 +68,7 @@ class MetadataFiles:
 
     storage: Storage
     _heads: dict[str, _Head] = field(default_factory=dict)  # by path
+    _locations: dict[str, str | None] = field(default_factory=dict)  # of their tables, canonical; by path
 
     def listed(self, folder: str) -> list[FileInfo]:
         """The metadata files directly in a folder, by number and time.
@@ -101,6 +102,31 @@ class MetadataFiles:
         """When the version of a metadata file was made: by itself, which copies keep, else by its storage."""
         head = self._heads.get(info.path)
         return info.modified_ms if head is None or head.updated_ms is None else head.updated_ms
+
+    def is_of(self, info: FileInfo, folder: str) -> bool:
+        """Whether the table of a metadata file shares a folder with another one; true where that cannot be told.
+
+        Args:
+            info: the file.
+            folder: the other table's location, canonical and without a slash at its end.
+        """
+        if info.path not in self._locations:
+            self._locations[info.path] = self._location_of(info.path)
+        location = self._locations[info.path]
+        return (
+            location is None
+            or f"{location}/".startswith(f"{folder}/")
+            or f"{folder}/".startswith(f"{location}/")
+        )
+
+    def _location_of(self, path: str) -> str | None:
+        from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
+
+        try:
+            location = decode_metadata_file(self.storage.read(path), path).get("location")
+        except (FileNotFoundError, CorruptFile):
+            return None
+        return canonical(location).rstrip("/") if isinstance(location, str) else None
 
     def _head_of(self, path: str) -> _Head | None:
         from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file

@@ -36,6 +36,7 @@ from iceberg_cli.iceberg.table_names import TableNames
 from iceberg_cli.iceberg.unknown_metadata import (
     FORGET_METADATA,
     FilesOfUnknownMetadata,
+    forgotten_metadata,
     reached,
 )
 from iceberg_cli.iceberg.verb_registry import VERBS
@@ -259,16 +260,23 @@ class IcebergTable(OpenTable):
         """The folders in which this table's files may be deleted."""
         return Roots.of(own_files.folders(self.metadata), allowed=self.allow_roots)
 
-    def _nested_tables(self) -> NestedTables:
-        """The other tables in these folders, as they are from now on."""
+    def _nested_tables(self, *, only_known: bool = False) -> NestedTables:
+        """The other tables in these folders, as they are from now on.
+
+        Args:
+            only_known: metadata in a folder that the operator allows is not taken for the table's own, for what goes
+                is named by no metadata of this table.
+        """
         own_metadata = own_files.metadata_folders(self.metadata, self.metadata_location)
         # The table may have been where the operator says that files of it are.
-        allowed = [f"{canonical(folder).rstrip('/')}/{METADATA}" for folder in self.allow_roots]
+        allowed = {f"{canonical(folder).rstrip('/')}/{METADATA}" for folder in self.allow_roots}
         return NestedTables(
             storage=self.storage,
             roots=self.roots().folders,
             own=[canonical(self.location).rstrip("/")],
-            own_metadata=own_metadata | set(allowed),
+            own_metadata=own_metadata - self._beside.shared_folders()
+            if only_known
+            else own_metadata | allowed,
         )
 
     # -- plans -------------------------------------------------------------------------------------------------
@@ -403,7 +411,7 @@ class IcebergTable(OpenTable):
             plan: without removals.
             tables: rows of `removal_rows.LISTED_SCHEMA`; see `collect_removals`.
         """
-        nested = NestedFiles(self._nested_tables())
+        nested = NestedFiles(self._nested_tables(only_known=True))
         plan = with_own_removals(
             plan,
             tables,
@@ -532,9 +540,12 @@ class IcebergTable(OpenTable):
         """
         request = removals.read_rows(rows)
         self._beside.look_again()  # since the last batch
+        if self._reachability.other_names is not None:
+            self._reachability.other_names.look_again()
         try:
             verb = VERBS.get(plan.verb)
             gone = None if verb is None else verb.unreached(self, request, plan=plan)
+            by_name = gone is not None
             if gone is None:
                 gone = self._unreached(request, plan)
         except Refused as error:  # encrypted by now, or newer
@@ -548,7 +559,8 @@ class IcebergTable(OpenTable):
             self._check_interlocks()
         self._check_owners()
         own = own_files.own_removals(request, self.roots()).to_numpy(zero_copy_only=False)
-        own &= self._nested_tables().holding(request["path"]).is_null().to_numpy()
+        nested = self._nested_tables(only_known=by_name)
+        own &= nested.holding(request["path"]).is_null().to_numpy()
         return [rows[int(place)] for place in (gone & own).nonzero()[0]]
 
     def _unreached(self, request: pa.Table, plan: Plan) -> Bools:
@@ -559,7 +571,7 @@ class IcebergTable(OpenTable):
         names = [keys_of(request["as_written"]), keys_of(paths), *self._reachability.other_keys(paths)]
         known = live.contains(np.concatenate(names)).reshape(len(names), -1)
         found: Bools = np.logical_or.reduce(known, axis=0)
-        return ~found & ~reached(request, self._beside.unknown(_forgotten(plan)))
+        return ~found & ~reached(request, self._beside.unknown(forgotten_metadata(plan)))
 
     def _check_interlocks(self) -> None:
         """Ask again what forbids deletions: a property may have been set since the commit."""
@@ -588,12 +600,6 @@ class IcebergTable(OpenTable):
             )
             self._live_location = self.metadata_location
         return self._live
-
-
-def _forgotten(plan: Plan) -> frozenset[str]:
-    """The names of metadata files that a plan takes for none of any table."""
-    option = plan.options.get(FORGET_METADATA.removeprefix("--").replace("-", "_"))
-    return frozenset() if option is None else frozenset(str(option.value).split(", "))
 
 
 def base_of(metadata: TableMetadata, location: str) -> Base:

@@ -46,12 +46,19 @@ class TableNames:
     _own: tuple[str, Names] | None = None
     _beside: tuple[tuple[FileInfo, ...], Mapping[str, KnownKeys]] = field(default=((), {}))
 
-    def now(self, listed: ListedFolders | None = None, *, checked_before_ms: int | None = None) -> NamesNow:
+    def now(
+        self,
+        listed: ListedFolders | None = None,
+        *,
+        checked_before_ms: int | None = None,
+        forgotten: frozenset[str] = frozenset(),
+    ) -> NamesNow:
         """Those of the table as it was loaded last.
 
         Args:
-            listed: what is held against a listing, as far as it is read now; None: nothing.
+            listed: what all reachable files are held against; None: nothing.
             checked_before_ms: only what snapshots reach that are older is held against it; None: all.
+            forgotten: names of metadata files beside the table's own that no table needs.
 
         Raises:
             CorruptFile: what must be read cannot be read whole.
@@ -78,7 +85,7 @@ class TableNames:
                     folders=first.folders | whole.folders,
                 )
             self._own = location, own
-        files = self.beside.unknown_files(frozenset())
+        files = self.beside.unknown_files(forgotten)
         if files != self._beside[0]:
             roots = read_unknown(files, storage=self.storage, reached=self._reached)
             self._beside = files, {root.name: root.keys for root in roots}

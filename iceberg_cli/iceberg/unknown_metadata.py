@@ -21,7 +21,8 @@ from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
 from iceberg_cli.iceberg.reachability.question import SnapshotFiles, snapshot_files
 from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
-from iceberg_cli.plan.plan import Verdict
+from iceberg_cli.paths import path_key
+from iceberg_cli.plan.plan import Plan, Verdict
 from iceberg_cli.plan.removal_rows import total_bytes
 from iceberg_cli.storage import FileInfo, Storage
 
@@ -41,7 +42,8 @@ def unlogged(
     """The metadata files that are neither current nor logged, and not of versions before the log.
 
     Of such a version both the number and the time are below those of the oldest one that is logged: another catalog may
-    have begun to count again.
+    have begun to count again. A file of a logged name is that version by its path, or by its time where links or other
+    spellings lead to it: in another folder of the table a copy of it may have gone on.
 
     Args:
         files: of the table's folder, or some of them.
@@ -49,15 +51,23 @@ def unlogged(
         location: of `metadata`.
         updated_ms: when the version of a file was made, in ms since the epoch.
     """
-    logged = {path.rpartition("/")[2] for path in (location, *_logged(metadata))}
+    logged: dict[str, list[tuple[str, int]]] = {}
+    known = [(each.metadata_file, each.timestamp_ms) for each in metadata.metadata_log]
+    for path, time_ms in (*known, (location, metadata.last_updated_ms)):
+        logged.setdefault(path.rpartition("/")[2], []).append((path_key(path), time_ms))
     oldest, oldest_ms = number_of(location), metadata.last_updated_ms
     if metadata.metadata_log:
         first = metadata.metadata_log[0]
         oldest, oldest_ms = number_of(first.metadata_file), first.timestamp_ms
+
+    def is_logged(info: FileInfo) -> bool:
+        named = logged.get(info.path.rpartition("/")[2], ())
+        return any(key == path_key(info.path) or time_ms == updated_ms(info) for key, time_ms in named)
+
     return [
         info
         for info in files
-        if info.path.rpartition("/")[2] not in logged
+        if not is_logged(info)
         and not (0 <= number_of(info.path) < oldest and 0 < updated_ms(info) < oldest_ms)
     ]
 
@@ -151,6 +161,12 @@ def _read(path: str, storage: Storage) -> TableMetadata | None:
             if (wait_s := next(waits_s, None)) is None:
                 raise
             time.sleep(wait_s)
+
+
+def forgotten_metadata(plan: Plan) -> frozenset[str]:
+    """The names of metadata files that a plan takes for none of any table."""
+    option = plan.options.get(FORGET_METADATA.removeprefix("--").replace("-", "_"))
+    return frozenset() if option is None else frozenset(str(option.value).split(", "))
 
 
 def _way_out(path: str) -> str:

@@ -91,6 +91,10 @@ class OtherNames:
         """
         return [link for folder in folders for link in self._links_in(folder)]
 
+    def look_again(self) -> None:
+        """Look through folders anew when links are asked for next: some may have come."""
+        self._links.clear()
+
     def targets_of(self, links: Iterable[str]) -> list[str]:
         """What some symbolic links lead to: each link on the way, and its end."""
         return [hop for link in links for hop in self._hops(link)]

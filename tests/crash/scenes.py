@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 from unittest.mock import patch
 
 from iceberg_cli.iceberg.catalogs.files.versions import find_current
@@ -41,8 +41,8 @@ class Expiry(Process):
 class Scene(suite.Scene):
     """A world with a table of seven snapshots, three of which stay, and what must hold in it."""
 
-    process_type = Expiry
-    policy = POLICY
+    process_type: ClassVar[type[Process]] = Expiry
+    policy: ClassVar[Any] = POLICY
 
     writer: TableWriter
     refs: dict[str, int] = field(default_factory=lambda: {"main": 7, "eom": 2, "audit": 6})

@@ -168,6 +168,7 @@ class NamesReader:
     reachability: Reachability
     with_folders: bool = False
     _of: dict[str, ManifestNames] = field(default_factory=dict)  # by the path of a manifest
+    _folders: set[str] = field(default_factory=set)  # of all that was read
 
     def forget(self) -> None:
         """Read every manifest again when it is asked for next."""
@@ -216,24 +217,24 @@ class NamesReader:
 
     def _read(
         self, rows: pa.Table, listed: ListedFolders | None, *, phase: str, missing_ok: bool = False
-    ) -> tuple[ListedPaths, set[str]]:
+    ) -> ListedPaths:
         """Know the live files of manifests from here on; those that are read now, held against a listing."""
         unread = rows.filter(
             pa.array([path not in self._of for path in rows["manifest_path"].to_pylist()], pa.bool_())
         )
-        compared, folders = ListedPaths(), set[str]()
+        compared = ListedPaths()
         hasher = NameHasher(listed, self.with_folders)
         for batch in self.reachability.from_entries(
             unread, NameHasher.COLUMNS, hasher, phase=phase, missing_ok=missing_ok
         ):
             self._of |= {each.path: each for each in batch.manifests}
             compared += batch.listed
-            folders.update(batch.folders)
-        return compared, folders
+            self._folders.update(batch.folders)
+        return compared
 
     def _names(
         self,
-        read: tuple[ListedPaths, set[str]],
+        compared: ListedPaths,
         rows: pa.Table,
         named: Sequence[str],
         logged: Sequence[str],
@@ -243,10 +244,9 @@ class NamesReader:
         needed, others = pa.array([*manifests, *named], pa.string()), pa.array(logged, pa.string())
         own = name_keys(needed)
         contents = [self._of[path] for path in manifests if path in self._of]
-        compared, folders = read
         return Names(
             names=KnownKeys([own, name_keys(others), *(each.names for each in contents)]),
             paths=KnownKeys([keys_of(needed), keys_of(others), *(each.paths for each in contents)]),
             listed=compared if listed is None else compared + listed.compare(needed, own),
-            folders=frozenset(folders),
+            folders=frozenset(self._folders),
         )

@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import Bools, array_of
 from iceberg_cli.encoding.external_sort import SortedRuns
-from iceberg_cli.encoding.string_hash import among
-from iceberg_cli.errors import BackendUnavailable, CorruptFile, StalePlan, UsageError
+from iceberg_cli.encoding.string_hash import among, hash_column
+from iceberg_cli.errors import BackendUnavailable, CorruptFile, Refused, StalePlan, UsageError
 from iceberg_cli.iceberg.reachability.keys import NO_KEYS, keys_of
 from iceberg_cli.iceberg.reachability.names import ListedFolders, ListedPaths, name_keys
 from iceberg_cli.iceberg.spec.table_metadata.history import interlock_of
 from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.unknown_metadata import FORGET_METADATA, forgotten_metadata
 from iceberg_cli.iceberg.verbs.remove_orphan_files import rules
 from iceberg_cli.iceberg.verbs.remove_orphan_files.policy import VERB_NAME, RemoveOrphanFiles
 from iceberg_cli.iceberg.verbs.remove_orphan_files.rules import Keys, OrphanSearch, Reached
@@ -80,15 +81,19 @@ class RemoveOrphanFilesVerb(Verb):
                 f"Cannot go on: the folders of {table.name} changed while they were listed",
                 state="No file was deleted.",
             )
+        forgotten = table.forget_metadata
+        if within is not None:
+            forgotten |= forgotten_metadata(within)
+        table.beside.check_forgotten(table.forget_metadata)
         listed = None if within is not None else ListedFolders(folders=where.folders, names=found.names)
         before_ms = None if found.inventory_ms is None else found.inventory_ms - _LATE_MS
-        now = table.names.now(listed, checked_before_ms=before_ms)
-        _check_listed(table, now.own.listed.unlisted)
+        now = table.names.now(listed, checked_before_ms=before_ms, forgotten=forgotten)
+        _check_listed(table, now.own.listed.unlisted, where.folders)
         search = OrphanSearch(
             folders=where.folders,
             shown=_partition_folders(table),
             cut_ms=found.cut_ms,
-            reached=_reached(table, folders=found.folders),
+            reached=_reached(table, folders=found.folders, forgotten=forgotten),
             writers=found.writers,
             metadata_files=policy.metadata_files,
         )
@@ -112,7 +117,11 @@ class RemoveOrphanFilesVerb(Verb):
         plan = replace(
             plan,
             verdicts=(*search.verdicts(), *plan.verdicts),
-            warnings=(*plan.warnings, *search.kept_beside(), *_elsewhere(now.own.listed, where.elsewhere)),
+            warnings=(
+                *plan.warnings,
+                *search.kept_beside(FORGET_METADATA),
+                *_elsewhere(now.own.listed, where.elsewhere),
+            ),
         )
         assert plan.removals is not None
         if plan.removals.count:
@@ -129,12 +138,18 @@ class RemoveOrphanFilesVerb(Verb):
             "older_than_ms": rules.cut_off(policy, as_of_ms=as_of_ms),
         }
 
-    def unreached(self, table: IcebergTable, rows: pa.Table, *, plan: Plan) -> Bools:  # noqa: ARG002 - see `Verb`
-        """Which of n files nothing reaches by name, looked at now, and are as they were listed; see `Verb`."""
+    def unreached(self, table: IcebergTable, rows: pa.Table, *, plan: Plan) -> Bools:
+        """Which of n files nothing reaches by name, looked at now, and are as they were listed; see `Verb`.
+
+        Raises:
+            Refused: no file may be deleted by its name alone any more.
+        """
         table.load()
+        if reasons := [*_obstacles(table)]:
+            raise Refused("; ".join(reasons))
         paths = rows["path"].cast(pa.string()).combine_chunks()
         own = name_keys(paths)
-        reached = _reached(table, folders=(), besides=VERB_NAME)
+        reached = _reached(table, folders=(), forgotten=forgotten_metadata(plan), besides=VERB_NAME)
         of_operations, beside = reached.holding(file_name_column(paths), own)
         stays = reached.names(own) | of_operations
         for mask in beside.values():
@@ -196,12 +211,15 @@ def _found(
         listing.add(files)
         paths = files["path"].combine_chunks()
         names.append(name_keys(paths))
-        keys.append(keys_of(paths))
+        keys.append(hash_column(paths))
         newest_ms = max(newest_ms, pc.max(files["modified_ms"]).as_py() or 0)
         if table.reachability.other_names is not None:
             own_folders.update(table.reachability.other_names.folders(paths))
     inventory_ms = None
-    if policy.inventory is not None:
+    if policy.inventory is None:
+        if len(np.unique(np.concatenate(keys))) < listing.files:
+            raise _unlike(table, "the listing of its folders has a file twice, so it may lack another one")
+    else:
         if not listing.files:
             raise UsageError(
                 f"Cannot use the inventory {policy.inventory}: it has no file in {', '.join(folders)}",
@@ -210,7 +228,7 @@ def _found(
         # Ages count from the time of the inventory: at the earliest that of the newest file in it.
         inventory_ms = min(as_of_ms, newest_ms if made_ms is None else made_ms)
         cut_ms -= as_of_ms - inventory_ms
-    listing = _each_once(listing, np.concatenate(keys))
+        listing = _each_once(listing, np.concatenate(keys))
     writers = [rules.writers_of(files, cut_ms=cut_ms) for files in listing.tables()]
     return _Found(
         listing=listing,
@@ -230,11 +248,11 @@ def _in_folders(files: pa.Table, folders: Sequence[str]) -> pa.Table:
 
 
 def _each_once(listing: Listing, keys: Keys) -> Listing:
-    """A listing in which each file is once, as it was written last: its pages may have moved while they were read.
+    """The files of an inventory each once, as they were written last.
 
     Args:
         listing: of n files.
-        keys: of their paths.
+        keys: hashes of their paths.
     """
     ordered = np.sort(keys)
     twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
@@ -242,7 +260,7 @@ def _each_once(listing: Listing, keys: Keys) -> Listing:
         return listing
     found, several = Listing(), [STORED_FILES.empty_table()]
     for files in listing.tables():
-        is_several = array_of(among(keys_of(files["path"]), twice))
+        is_several = array_of(among(hash_column(files["path"].combine_chunks()), twice))
         several.append(files.filter(is_several))
         found.add(files.filter(pc.invert(is_several)))
     found.add(newest_each(pa.concat_tables(several)))
@@ -274,15 +292,18 @@ def _partition_folders(table: IcebergTable) -> list[str]:
     return partition_folders(sorted({field.name for spec in specs for field in spec.fields}))
 
 
-def _reached(table: IcebergTable, *, folders: Sequence[str], besides: str = "") -> Reached:
+def _reached(
+    table: IcebergTable, *, folders: Sequence[str], forgotten: frozenset[str], besides: str = ""
+) -> Reached:
     """What stays of a table as it was loaded last.
 
     Args:
         table: of which it is.
         folders: local ones that were listed.
+        forgotten: names of metadata files beside the table's own that no table needs.
         besides: the verb whose own operations keep no file.
     """
-    now = table.names.now()
+    now = table.names.now(forgotten=forgotten)
     names = now.own.names
     links, targets = _links(table, {*folders, *now.own.folders})
     operations, waiting = _open_operations(table, besides=besides)
@@ -319,24 +340,24 @@ def _links(table: IcebergTable, folders: set[str]) -> tuple[list[str], list[str]
 
 
 def _open_operations(table: IcebergTable, *, besides: str) -> tuple[list[str], Keys]:
-    """The ids of open operations, and keys of the names of files that they are still to delete, sorted.
+    """The marks of open operations, and keys of the names of files that they are still to delete, sorted.
 
     Raises:
         CorruptFile: that cannot be read of one.
     """
-    ids, waiting = [], [NO_KEYS]
+    marks, waiting = list[str](), [NO_KEYS]
     for operation_id in table.workspace.open_operations():
         journal = table.workspace.journal(operation_id)
         operation = journal.operation()
         if operation is None or operation.closed is not None or operation.verb == besides:
             continue
-        ids.append(operation_id)
+        marks += journal.marks()
         for removals, rows in rows_left(journal, operation):
             waiting.append(name_keys(removals.read_rows(rows)["path"].cast(pa.string())))
-    return ids, np.unique(np.concatenate(waiting))
+    return marks, np.unique(np.concatenate(waiting))
 
 
-def _check_listed(table: IcebergTable, unlisted: pa.Array) -> None:
+def _check_listed(table: IcebergTable, unlisted: pa.Array, folders: Sequence[str]) -> None:
     """Refuse a listing that does not have a file that the table reaches.
 
     Local files behind a link to a folder are in no listing: they are neither looked for nor deleted.
@@ -344,14 +365,14 @@ def _check_listed(table: IcebergTable, unlisted: pa.Array) -> None:
     Args:
         table: as loaded.
         unlisted: paths of such files, as they are written.
+        folders: that were looked through.
 
     Raises:
         BackendUnavailable: one is there, so the listing lies. CorruptFile: one is gone, so the table is broken.
     """
     names: OtherNames | None = table.reachability.other_names
     if names is not None and len(unlisted):
-        keys = path_key_column(unlisted)
-        unlisted = unlisted.filter(pc.equal(names.resolved(unlisted), keys))
+        unlisted = unlisted.filter(_without_links(names, path_key_column(unlisted), folders))
     if not len(unlisted):
         return
     some = unlisted.slice(0, _LOOKED_UP).to_pylist()
@@ -359,16 +380,39 @@ def _check_listed(table: IcebergTable, unlisted: pa.Array) -> None:
     there = [path for path, info in zip(some, infos, strict=True) if info is not None]
     more = f", nor {count(len(unlisted) - 1, 'others')} that it reaches" if len(unlisted) > 1 else ""
     if there:
-        error = BackendUnavailable(
-            f"Cannot look for orphan files of {table.name}: the table reaches {there[0]}, it is there, and the listing "
-            f"of its folder does not have it{more}"
+        raise _unlike(
+            table,
+            f"the table reaches {there[0]}, it is there, and the listing of its folder does not have it{more}",
         )
-        error.state = "No file was deleted."
-        error.next_step = (
-            "Run it again; where it stays so, this storage, or the inventory, cannot be gone by."
-        )
-        raise error
     raise CorruptFile(some[0], None, f"the table needs this file and it is not there{more}")
+
+
+def _without_links(names: OtherNames, keys: pa.Array, folders: Sequence[str]) -> pa.Array:
+    """Which of n local files are behind no link to a folder, but for links on the way to the folder looked through.
+
+    Args:
+        names: of local files.
+        keys: path keys of n files, each in one of the folders.
+        folders: that were looked through.
+
+    Returns:
+        n booleans.
+    """
+    resolved = names.resolved(keys)
+    found = pc.equal(resolved, keys)
+    for folder in folders:
+        real = names.resolved(pa.array([f"{folder}/file"]))[0].as_py().rpartition("/")[0]
+        moved = pc.binary_join_element_wise(real, pc.utf8_slice_codeunits(keys, len(folder)), "")
+        found = pc.or_(found, pc.and_(pc.starts_with(keys, f"{folder}/"), pc.equal(resolved, moved)))
+    return found
+
+
+def _unlike(table: IcebergTable, why: str) -> BackendUnavailable:
+    """The error where a listing is not as the folders are."""
+    error = BackendUnavailable(f"Cannot look for orphan files of {table.name}: {why}")
+    error.state = "No file was deleted."
+    error.next_step = "Run it again; where it stays so, this storage, or the inventory, cannot be gone by."
+    return error
 
 
 def _elsewhere(listed: ListedPaths, properties: Sequence[tuple[str, str]]) -> Iterator[str]:

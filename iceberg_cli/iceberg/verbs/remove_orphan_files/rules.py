@@ -147,7 +147,7 @@ class Reached:
         names: which of n keys of names are of files that the table reaches.
         paths: which of n keys of paths are.
         beside: by the name of a metadata file beside the table's own, the same of what that one reaches, by names.
-        operations: ids of open operations.
+        operations: what is in the names of the files of open operations: their ids, and the UUIDs of their commits.
         waiting: keys of the names of files that such an operation is to delete, sorted.
         links: keys of paths that are symbolic links, sorted.
         superseded: keys of the paths of metadata files of versions before the table's log, sorted.
@@ -169,8 +169,8 @@ class Reached:
             keys: of these.
         """
         of_operations = among(keys, self.waiting)
-        for operation_id in self.operations:
-            named = pc.match_substring(names, operation_id.lower())
+        for mark in self.operations:
+            named = pc.match_substring(names, mark.lower())
             of_operations |= named.to_numpy(zero_copy_only=False)
         return of_operations, {name: reaches(keys) for name, reaches in self.beside.items()}
 
@@ -270,8 +270,12 @@ class OrphanSearch:
                 )
         return tuple(found)
 
-    def kept_beside(self) -> tuple[str, ...]:
-        """A warning that names the metadata files beside the table's own by which files stay, with the way out."""
+    def kept_beside(self, forget: str) -> tuple[str, ...]:
+        """A warning that names the metadata files beside the table's own by which files stay, with the way out.
+
+        Args:
+            forget: the option that says of one that no table needs it.
+        """
         names = sorted(self.kept.keys() - RULES.keys())
         if not names:
             return ()
@@ -280,7 +284,8 @@ class OrphanSearch:
         warning = (
             f"{count:,} files stay, for metadata files beside the table's own reach them, which are neither current "
             f"nor in its log: {', '.join(names[:_MOST_NAMED])}{more}. Each may be a clone, another catalog's or a "
-            "commit that never came in. If no table needs them, delete or move these metadata files away"
+            "commit that never came in. If no table needs them, move these metadata files away, or say so by "
+            + " ".join(f"{forget} {name}" for name in names[:_MOST_NAMED])
         )
         return (warning,)
 
@@ -316,16 +321,14 @@ def written_by(names: pa.Array, writers: Keys) -> Bools:
 
 def _writers(names: pa.Array) -> list[tuple[Keys, Bools]]:
     """Of n names keys of a UUID or query in them, and whether there is one: of each the first, the last, and others."""
-    found = [
-        _each(names, f"(?s)^{before}(?P<writer>{each})")
-        for each in (_UUID, _QUERY)
-        for before in (".*?", ".*")
-    ]
-    several = pc.count_substring_regex(names, _UUID).to_numpy(zero_copy_only=False)
-    rest = names
-    for _ in range(int(several.max(initial=0)) - 2):
-        rest = pc.replace_substring_regex(rest, _UUID, "", max_replacements=1)
-        found.append(_each(rest, f"(?s)^.*?(?P<writer>{_UUID})"))
+    found = []
+    for each in (_UUID, _QUERY):
+        found += [_each(names, f"(?s)^{before}(?P<writer>{each})") for before in (".*?", ".*")]
+        several = pc.count_substring_regex(names, each).to_numpy(zero_copy_only=False)
+        rest = names
+        for _ in range(int(several.max(initial=0)) - 2):
+            rest = pc.replace_substring_regex(rest, each, "", max_replacements=1)
+            found.append(_each(rest, f"(?s)^.*?(?P<writer>{each})"))
     return found
 
 
