@@ -9,7 +9,7 @@ function __iceberg_cli_at --description 'Is it the command and the position, or 
         if test $awaiting = 1
             set awaiting 0
         else if string match -q -- '-*' $word
-            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --snapshots --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --strategy --sort-by --curve-by --min-gain --where --target-size --min-size --max-size --min-input-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --group-order --commit-every --max-commits --processes --memory --branch --delete-files --output-spec --output-format --unsafe-ignore-property --older-than --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --min-manifests --checkpoint --part-size --compact-log --retain-last --snapshot-id --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --operation --from --kind --policy --prices --jobs --sort --only --max-bytes
+            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --snapshots --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --strategy --sort-by --curve-by --min-gain --where --target-size --min-size --max-size --min-input-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --group-order --commit-every --max-commits --processes --memory --branch --delete-files --output-spec --output-format --unsafe-ignore-property --older-than --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --min-manifests --checkpoint --part-size --compact-log --retain-last --snapshot-id --cleanup --grace --alarm --retention --mode --log-retention --inventory --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --operation --from --kind --policy --prices --jobs --sort --only --max-bytes
                 set awaiting 1
             end
         else if test -z "$command"
@@ -162,6 +162,8 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -l clean-metadata -d 'Also dr
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l cleanup -x -a 'all metadata none' -d 'Which files to delete: all, only metadata files, or none. Default: all.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l grace -x -d 'Commit now, delete later: the next run or resume sweeps after this time. Default: 0s.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l keep-writer-state -d 'Keep the newest snapshot that holds the state of a streaming writer, and those after it.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l alarm -x -d 'Refuse to delete more than FACTOR times the median of the last ten runs here; off: whatever these deleted. Default: 6.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-accept-alarm -d 'Delete although it is abnormally much.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l retention -x -d 'Delta: delete files that were removed longer ago; default: delta.deletedFileRetentionDuration, else 7d.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l mode -x -a 'full lite' -d 'Delta: find files by listing the table\'s folder, or from the log alone. Default: full.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l log-retention -x -d 'Delta: clean up the log before this time; default: delta.logRetentionDuration, else 30d.'
@@ -200,6 +202,8 @@ complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l clean-metadata
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l cleanup -x -a 'all metadata none' -d 'Which files to delete: all, only metadata files, or none. Default: all.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l grace -x -d 'Commit now, delete later: the next run or resume sweeps after this time. Default: 0s.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l keep-writer-state -d 'Keep the newest snapshot that holds the state of a streaming writer, and those after it.'
+complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l alarm -x -d 'Refuse to delete more than FACTOR times the median of the last ten runs here; off: whatever these deleted. Default: 6.'
+complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l unsafe-accept-alarm -d 'Delete although it is abnormally much.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l retention -x -d 'Delta: delete files that were removed longer ago; default: delta.deletedFileRetentionDuration, else 7d.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l mode -x -a 'full lite' -d 'Delta: find files by listing the table\'s folder, or from the log alone. Default: full.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l log-retention -x -d 'Delta: clean up the log before this time; default: delta.logRetentionDuration, else 30d.'

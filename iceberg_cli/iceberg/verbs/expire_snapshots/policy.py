@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
-from iceberg_cli.plan.policy import Choice, Duration, Id, Moment, Policy, Several, Switch, Whole, option
+from iceberg_cli.plan.deleting_policy import DeletingPolicy
+from iceberg_cli.plan.policy import Choice, Duration, Id, Moment, Several, Switch, Whole, option
 from iceberg_cli.plan.times import Span, Time
 from iceberg_cli.plan.verb_place import VerbPlace
 
@@ -14,7 +15,7 @@ VERB_NAME: Final = "expire-snapshots"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ExpireSnapshots(Policy):
+class ExpireSnapshots(DeletingPolicy):
     """The options of expire-snapshots; None where the table's property or the specification's default decides.
 
     `older_than_ms` is a point in time, in ms since the epoch. Spec: "Snapshot Retention Policy".

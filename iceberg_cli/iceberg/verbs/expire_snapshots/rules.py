@@ -184,6 +184,7 @@ def _options(retention: SnapshotRetention, policy: ExpireSnapshots) -> dict[str,
         "cleanup": policy.chosen("cleanup"),
         "grace_ms": policy.chosen("grace"),
         **policy.chosen_or_none("keep_writer_state"),
+        **policy.chosen_of_all(),
     }
 
 
