@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -345,3 +345,26 @@ def test_for_what_the_last_ten_runs_deleted_ten_records_are_read(tmp_path: Path)
     oldest = past_deletions(storage, str(tmp_path), "uuid", verb="expire-snapshots", limit=100)
     assert oldest[-1] == (1_001, 1), "the run that deleted nothing is left out"
     assert past_deletions(storage, str(tmp_path), "uuid", verb="expire", limit=10) == []
+
+
+@dataclass
+class ClosedHistory(LocalStorage):
+    """A local storage that does not list histories."""
+
+    error: BackendUnavailable
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def paths(self, folder: str) -> Iterator[str]:  # noqa: ARG002 - the port's signature
+        raise self.error
+
+
+def test_where_the_history_may_not_be_read_there_are_no_runs_and_where_the_storage_fails_nothing_is_decided(
+    tmp_path: Path,
+) -> None:
+    denied = ClosedHistory(error=AccessDenied("Cannot list it: denied"))
+    assert past_deletions(denied, str(tmp_path), "uuid", verb="expire-snapshots", limit=10) == []
+    failing = ClosedHistory(error=BackendUnavailable("Cannot list it: no answer"))
+    with pytest.raises(BackendUnavailable, match="no answer"):
+        past_deletions(failing, str(tmp_path), "uuid", verb="expire-snapshots", limit=10)

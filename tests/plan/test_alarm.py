@@ -86,6 +86,18 @@ def test_how_far_runs_are_apart_is_their_median_too() -> None:
     assert is_alarmed(18_001, runs)
 
 
+def test_the_eleventh_run_does_not_count() -> None:
+    runs = past(*[1_000] * 5, *[9_000] * 5, 9_000)
+    assert not is_alarmed(30_000, runs)
+    assert is_alarmed(30_001, runs)
+
+
+def test_runs_a_minute_apart_are_as_far_apart_as_they_are() -> None:
+    runs = past(1_000, 1_000, 1_000, first_ago_ms=120_000, apart_ms=60_000)
+    assert not is_alarmed(12_000, runs)
+    assert is_alarmed(12_001, runs)
+
+
 @pytest.mark.parametrize("apart_ms", [0, 1, 59_999])
 def test_runs_by_hand_within_a_minute_do_not_let_everything_pass(apart_ms: int) -> None:
     runs = past(1_000, 1_000, 1_000, first_ago_ms=60_000, apart_ms=apart_ms)
@@ -98,6 +110,9 @@ def test_it_has_the_figures_and_the_way_out() -> None:
         "12,000 files would be deleted, more than 2,400: 6 times 400, the median of the last 3 runs of "
         "expire-snapshots here that deleted files. --unsafe-accept-alarm carries it out"
     )
+    soon = past(400, 301, 500, first_ago_ms=36 * HOUR_MS)
+    reason = history_alarm(12_000, soon, verb=VERB, factor=6.0, as_of_ms=NOW_MS) or ""
+    assert ", times 1.5, for the last was 1 d 12 h ago and they are 1 d apart" in reason
     late = past(400, 301, 500, 401, first_ago_ms=60 * HOUR_MS)
     assert history_alarm(12_000, late, verb="remove", factor=1.5, as_of_ms=NOW_MS) == (
         "12,000 files would be deleted, more than 1,501: 1.5 times 400.5, the median of the last 4 runs of remove here "
