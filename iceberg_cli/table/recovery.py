@@ -241,12 +241,12 @@ def _state_of(operation: Operation, *, now_ms: int) -> tuple[str, str, int | Non
             return "look_again", message, operation.look_again.at_ms
         case "ask-the-catalog":
             return "asking", "stopped inside its commit; resume finds out whether it happened", None
-        case "wait" if ends_ms > now_ms:
+        case "wait" | "sweep" as action:
             *_, state = operation.steps.values()
-            waits = "its files wait for their grace"
-            return "waiting", waits if state.intent is None else f"committed; {waits}", ends_ms
-        case "wait" | "sweep":
-            return "sweeping", "committed; some files that may go are still there", None
+            committed = "" if state.intent is None else "committed; "
+            if action == "wait" and ends_ms > now_ms:
+                return "waiting", f"{committed}its files wait for their grace", ends_ms
+            return "sweeping", f"{committed}some files that may go are still there", None
         case _:
             return "interrupted", "stopped between two steps", None
 

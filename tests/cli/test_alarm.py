@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,22 @@ def some_files(table: Path, number: int, name: str = "nobody") -> None:
     old_files(table, *(f"{name}-{index}.parquet" for index in range(number)))
 
 
-@pytest.fixture
-def visits(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def often_vacuumed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Delta table that was vacuumed three times, of 40, 30 and 50 files, and has 1,000 more to go."""
-    table = tmp_path / "visits"
+    table = tmp_path_factory.mktemp("alarm") / "visits"
     delta_with_removed_files(table)
     for number in (40, 30, 50):
         some_files(table, number)
         assert expire(str(table), *AS_OF).json["status"] == "done"
     some_files(table, 1_000)
     return table
+
+
+@pytest.fixture
+def visits(often_vacuumed: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(often_vacuumed, tmp_path / "visits")
 
 
 def left(table: Path) -> int:
