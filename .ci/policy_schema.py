@@ -8,6 +8,7 @@ from typing import Any
 from iceberg_cli.fleet.policy_file import SHORT_RETENTION, WHEN
 from iceberg_cli.fleet.policy_schema import thresholds_of
 from iceberg_cli.formats import VERB_NAMES, policies_of
+from iceberg_cli.plan.option_kinds import Factor
 from iceberg_cli.plan.policy import (
     Choice,
     Duration,
@@ -127,6 +128,8 @@ def _written(kind: Kind) -> dict[str, Any]:
             return {"type": ["integer", "string"]}
         case Size():
             return {"type": ["string", "integer"]}
+        case Factor():
+            return {"type": ["number", "string"]}
         case Whole() | Switch() | Choice():
             return kind.schema()
         case Moment():

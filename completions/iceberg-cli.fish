@@ -9,7 +9,7 @@ function __iceberg_cli_at --description 'Is it the command and the position, or 
         if test $awaiting = 1
             set awaiting 0
         else if string match -q -- '-*' $word
-            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --snapshots --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --older-than --location --inventory --strategy --sort-by --curve-by --min-gain --where --target-size --min-size --max-size --min-input-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --group-order --commit-every --max-commits --processes --memory --branch --delete-files --output-spec --output-format --unsafe-ignore-property --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --min-manifests --checkpoint --part-size --compact-log --retain-last --snapshot-id --cleanup --grace --retention --mode --log-retention --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --operation --from --kind --policy --prices --jobs --sort --only --max-bytes
+            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --snapshots --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --older-than --location --inventory --grace --alarm --strategy --sort-by --curve-by --min-gain --where --target-size --min-size --max-size --min-input-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --group-order --commit-every --max-commits --processes --memory --branch --delete-files --output-spec --output-format --unsafe-ignore-property --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --min-manifests --checkpoint --part-size --compact-log --retain-last --snapshot-id --cleanup --retention --mode --log-retention --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --operation --from --kind --policy --prices --jobs --sort --only --max-bytes
                 set awaiting 1
             end
         else if test -z "$command"
@@ -108,6 +108,9 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -l location -x -d 'Look throu
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l inventory -r -F -d 'Delta: a listing of the table\'s folder, Parquet or JSON lines with path, length, isDir and modificationTime.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l metadata-files -d 'Also delete metadata files of versions before the oldest that the table\'s log names.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-allow-young -d 'Accept an --older-than of less than 24h: files of running writers may go.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l grace -x -d 'Commit now, delete later: the next run or resume sweeps after this time. Default: 0s.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l alarm -x -d 'Refuse to delete more than FACTOR times the median of the last ten runs here; off: whatever these deleted. Default: 6.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-accept-alarm -d 'Delete although it is abnormally much.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l strategy -x -d 'Keep rows as they are, sort them, or lay them along a curve, by columns that you or the table name.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l sort-by -x -d 'Sort by these partition fields; default: all fields of the spec, in its order.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l curve-by -x -d 'The 2 to 9 columns of the curve, which readers filter by: that of --strategy z-order, else of hilbert.'
@@ -164,7 +167,6 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -l retain-last -x -d 'Keep th
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l snapshot-id -x -k -a '(__iceberg_cli_several __iceberg_cli_ask snapshots)' -d 'Expire these snapshots. Alone, only the named ones go (Spark also applies the age rule); with --older-than or --retain-last, both.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l clean-metadata -d 'Also drop schemas and partition specs that nothing kept needs.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l cleanup -x -a 'all metadata none' -d 'Which files to delete: all, only metadata files, or none. Default: all.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l grace -x -d 'Commit now, delete later: the next run or resume sweeps after this time. Default: 0s.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l keep-writer-state -d 'Keep the newest snapshot that holds the state of a streaming writer, and those after it.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l retention -x -d 'Delta: delete files that were removed longer ago; default: delta.deletedFileRetentionDuration, else 7d.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l mode -x -a 'full lite' -d 'Delta: find files by listing the table\'s folder, or from the log alone. Default: full.'
@@ -201,8 +203,10 @@ complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l retain-last -x
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l snapshot-id -x -k -a '(__iceberg_cli_several __iceberg_cli_ask snapshots)' -d 'Expire these snapshots. Alone, only the named ones go (Spark also applies the age rule); with --older-than or --retain-last, both.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l clean-metadata -d 'Also drop schemas and partition specs that nothing kept needs.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l cleanup -x -a 'all metadata none' -d 'Which files to delete: all, only metadata files, or none. Default: all.'
-complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l grace -x -d 'Commit now, delete later: the next run or resume sweeps after this time. Default: 0s.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l keep-writer-state -d 'Keep the newest snapshot that holds the state of a streaming writer, and those after it.'
+complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l grace -x -d 'Commit now, delete later: the next run or resume sweeps after this time. Default: 0s.'
+complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l alarm -x -d 'Refuse to delete more than FACTOR times the median of the last ten runs here; off: whatever these deleted. Default: 6.'
+complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l unsafe-accept-alarm -d 'Delete although it is abnormally much.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l retention -x -d 'Delta: delete files that were removed longer ago; default: delta.deletedFileRetentionDuration, else 7d.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l mode -x -a 'full lite' -d 'Delta: find files by listing the table\'s folder, or from the log alone. Default: full.'
 complete -c iceberg-cli -n '__iceberg_cli_at expire-snapshots' -l log-retention -x -d 'Delta: clean up the log before this time; default: delta.logRetentionDuration, else 30d.'
@@ -477,6 +481,9 @@ complete -c iceberg-cli -n '__iceberg_cli_at remove-orphan-files' -l location -x
 complete -c iceberg-cli -n '__iceberg_cli_at remove-orphan-files' -l inventory -r -F -d 'Take the files from this listing in place of looking: Parquet or JSON lines with path, length, isDir and modificationTime.'
 complete -c iceberg-cli -n '__iceberg_cli_at remove-orphan-files' -l metadata-files -d 'Also delete metadata files of versions before the oldest that the table\'s log names.'
 complete -c iceberg-cli -n '__iceberg_cli_at remove-orphan-files' -l unsafe-allow-young -d 'Accept an --older-than of less than 24h: files of running writers may go.'
+complete -c iceberg-cli -n '__iceberg_cli_at remove-orphan-files' -l grace -x -d 'Commit now, delete later: the next run or resume sweeps after this time. Default: 0s.'
+complete -c iceberg-cli -n '__iceberg_cli_at remove-orphan-files' -l alarm -x -d 'Refuse to delete more than FACTOR times the median of the last ten runs here; off: whatever these deleted. Default: 6.'
+complete -c iceberg-cli -n '__iceberg_cli_at remove-orphan-files' -l unsafe-accept-alarm -d 'Delete although it is abnormally much.'
 complete -c iceberg-cli -n '__iceberg_cli_at remove-orphan-files' -s n -l dry-run -d 'Show the plan, write nothing.'
 complete -c iceberg-cli -n '__iceberg_cli_at remove-orphan-files' -l exit-code -d 'With --dry-run: exit 3 if something is due.'
 complete -c iceberg-cli -n '__iceberg_cli_at remove-orphan-files' -l files -d 'Show each file that goes or is rewritten, with its size and the reason; as JSON, a line for each before the document\'s.'

@@ -19,6 +19,7 @@ from iceberg_cli.errors import AccessDenied, BackendUnavailable, CorruptFile
 from iceberg_cli.operation.operation_state import Operation, committed_counts
 from iceberg_cli.operation.records import Begin, Record, Resume, SweepOutcome, Wire
 from iceberg_cli.paths import HISTORY_FOLDER
+from iceberg_cli.plan.alarm import PastDeletion
 from iceberg_cli.plan.text import iso
 from iceberg_cli.storage import Storage
 
@@ -220,6 +221,37 @@ def last_run_ms(storage: Storage, table_location: str, table_uuid: str, verb: st
     """
     past = past_operations(storage, table_location, table_uuid, verb=verb, on_damage=lambda _: None)
     return next((each.started_ms for each in past if each.is_finished), None)
+
+
+def past_deletions(
+    storage: Storage, table_location: str, table_uuid: str, *, verb: str, limit: int
+) -> list[PastDeletion]:
+    """What the last runs of a verb deleted here, newest first; of those that deleted nothing there is none.
+
+    A record that cannot be read, or that a newer program wrote, counts for none; nor does any where the history may
+    not be read, for whom no run was recorded.
+
+    Args:
+        storage: of the table.
+        table_location: its folder.
+        table_uuid: of the table; empty where it has none.
+        verb: whose runs they are.
+        limit: at most so many. The folder is listed, and a small file read for each, and for each run between them that
+            deleted nothing.
+
+    Raises:
+        BackendUnavailable: as `past_operations`.
+    """
+    past = past_operations(storage, table_location, table_uuid, verb=verb, on_damage=lambda _: None)
+    runs = (
+        PastDeletion(each.started_ms, each.deleted_files_count)
+        for each in past
+        if each.version == _VERSION and each.operation == verb and each.deleted_files_count > 0
+    )
+    try:
+        return [*islice(runs, limit)]
+    except AccessDenied:
+        return []
 
 
 def rewritten_bytes_per_s(storage: Storage, table_location: str, table_uuid: str, verb: str) -> float | None:

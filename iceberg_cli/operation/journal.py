@@ -20,9 +20,9 @@ from typing import TypeVar
 
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import BackendUnavailable, CorruptFile, TakenOver
-from iceberg_cli.operation.history import PastOperation, record_end
+from iceberg_cli.operation.history import DeletionSums, PastOperation, record_end
 from iceberg_cli.operation.operation_state import Operation, after, fold
-from iceberg_cli.operation.records import Begin, Close, CommitIntent, Line, Record, records_of
+from iceberg_cli.operation.records import Begin, Close, CommitIntent, Line, Record, SweepOutcome, records_of
 from iceberg_cli.paths import OPERATIONS_FOLDER
 from iceberg_cli.plan.documents import plan_from_json
 from iceberg_cli.plan.plan import Plan
@@ -318,6 +318,27 @@ def load_plan(journal: Journal) -> tuple[Plan, str] | None:
     name = document["removals"]["file"]
     removals = load_removals(journal, name)
     return plan_from_json(document, removals=removals, path=path, read=journal.get), name
+
+
+def files_left(count: int, size_bytes: int, journal: Journal) -> DeletionSums:
+    """Files of an operation's plan that it has not deleted, and their bytes; those that it kept are among them.
+
+    Args:
+        count: files that the plan deletes.
+        size_bytes: of these.
+        journal: of the operation.
+    """
+    gone = DeletionSums.of(journal.records(SweepOutcome))
+    return DeletionSums(max(0, count - gone.files), max(0, size_bytes - gone.size_bytes))
+
+
+def waiting_sums(journal: Journal) -> DeletionSums | None:
+    """The same by the plan of an open operation, whose list of files is not read; None where it cannot be read."""
+    try:
+        removals = loads(journal.get(PLAN_FILE), f"{journal.folder}/{PLAN_FILE}")["removals"]
+        return files_left(int(removals["count"]), int(removals["bytes"]), journal)
+    except (CorruptFile, FileNotFoundError, KeyError, TypeError, ValueError):
+        return None
 
 
 def load_removals(journal: Journal, name: str) -> Removals:

@@ -314,6 +314,7 @@ def _after(state: StepState, record: StepRecord) -> StepState:
                 outcome="committed",
                 removals_file=record.removals_file,
                 sweep_after_ms=record.sweep_after_ms,
+                after=record.after or (),
             )
         case SweepIntent():
             return replace(state, sweep_after_ms=None)

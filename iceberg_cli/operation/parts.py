@@ -157,6 +157,8 @@ def _sum(reports: Sequence[Report], waiting: Sequence[int], error: RequestTooLar
         status=status,
         counts={name: sum(report.counts.get(name, 0) for report in reports) for name in names},
         reclaimed_bytes=sum(report.reclaimed_bytes for report in reports),
+        waiting_files=sum(report.waiting_files for report in reports),
+        waiting_bytes=sum(report.waiting_bytes for report in reports),
         failed_deletes=tuple(failure for report in reports for failure in report.failed_deletes),
         kept_again=sum(report.kept_again for report in reports),
         notes=(*notes, *(note for report in reports for note in report.notes)),

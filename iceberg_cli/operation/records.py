@@ -166,15 +166,19 @@ class CommitOutcome(Wire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOnly(Wire):
-    """A step without a commit is done but for its sweep; `counts` and `notes` are of the files that it wrote."""
+    """A step without a commit is done but for its sweep; `counts` and `notes` are of the files that it wrote.
+
+    `after` as of `CommitIntent`.
+    """
 
     kind = "sweep-only"
-    optional = frozenset({"counts", "notes"})
+    optional = frozenset({"counts", "notes", "after"})
     step: str
     removals_file: str | None
     sweep_after_ms: int | None
     counts: tuple[Mapping[str, int], ...] | None = None
     notes: tuple[str, ...] | None = None
+    after: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

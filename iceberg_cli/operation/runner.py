@@ -16,6 +16,7 @@ from iceberg_cli.errors import (
 )
 from iceberg_cli.operation.committing_run import CommittingRun, paths_of
 from iceberg_cli.operation.history import NOT_DUE_ANY_MORE, NOTHING_DONE
+from iceberg_cli.operation.journal import files_left
 from iceberg_cli.operation.late_files import close
 from iceberg_cli.operation.outcomes import Committed, Conflict, Unknown
 from iceberg_cli.operation.ports import Build, Planned
@@ -64,16 +65,29 @@ class OperationRun(CommittingRun):
                 return self._report("nothing_to_do", started_ms)
             self._check_withheld()
             if not self._sweep(step):
-                own_ms = self._state(step).sweep_after_ms
-                waiting = self.earlier is not None or own_ms is not None
-                return replace(
-                    self._report("waiting" if waiting else "partial", started_ms),
-                    waits_until_ms=own_ms if self.earlier is None else self.earlier.until_ms,
-                )
+                return self._unfinished(self._state(step).sweep_after_ms, started_ms)
             self.journal.append(StepDone(step=step.name))
         report = self._report("done", started_ms)
         close(self.journal, "done", self.runtime)
         return report
+
+    def _unfinished(self, grace_end_ms: int | None, started_ms: int) -> Report:
+        """The report where files are left: they wait, or a limit was reached, or a deletion failed.
+
+        Args:
+            grace_end_ms: when the grace of the step is over, in ms since the epoch; None: it is.
+            started_ms: of this run.
+        """
+        if self.earlier is None and grace_end_ms is None:
+            return self._report("partial", started_ms)
+        assert self.shown.removals is not None
+        left = files_left(self.shown.removals.count, self.shown.removals.size_bytes, self.journal)
+        return replace(
+            self._report("waiting", started_ms),
+            waits_until_ms=grace_end_ms if self.earlier is None else self.earlier.until_ms,
+            waiting_files=left.files,
+            waiting_bytes=left.size_bytes,
+        )
 
     # -- commit ------------------------------------------------------------------------------------------------
 
@@ -127,9 +141,10 @@ class OperationRun(CommittingRun):
                     SweepOnly(
                         step=step.name,
                         removals_file=removals_file,
-                        sweep_after_ms=None,
+                        sweep_after_ms=self._grace_end_ms(now_step, removals_file, current.grace_ms),
                         counts=tuple(row.get("counts", {}) for row in rows),
                         notes=tuple(note for row in rows for note in row.get("notes", ())),
+                        after=self._begun_earlier(self._earlier(now_step, removals_file)) or None,
                     )
                 )
                 return True
@@ -138,7 +153,7 @@ class OperationRun(CommittingRun):
                     now_step,
                     staged,
                     removals_file=removals_file,
-                    grace_ms=current.grace_ms,
+                    grace_ms=current.grace_ms if self._goes(now_step, removals_file) else 0,
                     after=self._earlier(now_step, removals_file),
                 )
             match outcome:
@@ -201,14 +216,28 @@ class OperationRun(CommittingRun):
         self.removals = {removals.file: removals}
         return removals.file
 
+    def _goes(self, step: Step, removals_file: str) -> bool:
+        """Whether a file goes with a step: else there is nothing to wait for."""
+        start, stop = self._removals(removals_file).of_step(step.name)
+        return start < stop
+
+    def _grace_end_ms(self, step: Step, removals_file: str, grace_ms: int) -> int | None:
+        """When the files of a step without a commit go, in ms since the epoch; None: at once.
+
+        No commit of this operation takes them from the table: they were out of use when it began, and its plan was
+        shown. So their grace counts from there, and an operation whose first step has waited waits no second time.
+        """
+        end_ms = self._operation().started_ms + grace_ms
+        waits = grace_ms and end_ms > self.runtime.now_ms() and self._goes(step, removals_file)
+        return end_ms if waits else None
+
     def _earlier(self, step: Step, removals_file: str) -> tuple[str, ...]:
         """The operations that wait for their grace and were committed before this commit, if files go after it.
 
         One that is committed after the plan of this commit was made took nothing that the plan counts as gone. So they
         are looked for once a plan, and again where the table has moved.
         """
-        start, stop = self._removals(removals_file).of_step(step.name)
-        if start == stop:
+        if not self._goes(step, removals_file):
             return ()
         if removals_file == self.shown_file and not self.resumed:
             return self.waiting
@@ -299,6 +328,16 @@ class OperationRun(CommittingRun):
         if sweep.note:
             self.notes.append(sweep.note)
         return swept
+
+    def _begun_earlier(self, operation_ids: Sequence[str]) -> tuple[str, ...]:
+        """Those of some operations that did not begin after this one, whose files were shown when it began."""
+        began_ms = self._operation().started_ms
+        found = []
+        for operation_id in operation_ids:
+            operation = self.table.workspace.journal(operation_id).operation()
+            if operation is not None and operation.started_ms <= began_ms:
+                found.append(operation_id)
+        return tuple(found)
 
     def _still_waiting(self, operation_ids: Sequence[str]) -> EarlierOperation | None:
         """Which of the operations before this one its deletions wait for, or None."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from iceberg_cli.plan.text import count, listed, moment
+from iceberg_cli.plan.text import count, listed, moment, size
 
 INSPECTION_SCHEMA: Final = "iceberg-cli/inspection/2"
 Row = Mapping[str, Any]
@@ -159,9 +159,16 @@ def _named(items: Sequence[Row], are: str) -> str:
 
 def state_text(operation: Row) -> str:
     """The state of an element of `operations/2`, and until when it waits."""
-    message, until_ms = str(operation["message"]), operation["grace_until_ms"]
-    # One that waits for another operation says so itself.
-    return message if until_ms is None or operation["waits_for"] else f"{message} (until {moment(until_ms)})"
+    message, until_ms, files = (
+        str(operation["message"]),
+        operation["grace_until_ms"],
+        operation["waiting_files_count"],
+    )
+    parts = [] if files is None else [count(files, "files"), size(operation["waiting_bytes"])]
+    # One that waits for another operation says until when itself.
+    if until_ms is not None and not operation["waits_for"]:
+        parts.append(f"until {moment(until_ms)}")
+    return f"{message} ({', '.join(parts)})" if parts else message
 
 
 def operation_text(operation: Row) -> str:

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any, ClassVar, Final, TypeVar
 
 from iceberg_cli.errors import UsageError
+from iceberg_cli.plan.alarm import OFF
 from iceberg_cli.plan.text import comma_separated, duration_ms, listed, size_bytes, time_ms
 from iceberg_cli.plan.times import moment_ms, span_ms
 
@@ -290,6 +291,40 @@ class Ratio(Kind):
     def schema(self) -> dict[str, Any]:
         """As `Kind`."""
         return {"type": "number", "minimum" if self.from_zero else "exclusiveMinimum": 0, "maximum": 1}
+
+
+class Factor(Kind):
+    """How many times as much, above 0; or the word for "whatever it is"."""
+
+    metavar = f"FACTOR|{OFF}"
+
+    def read(self, given: float | str, flag: str) -> float | str:
+        """As `Kind`."""
+        if given == OFF:
+            return OFF
+        try:
+            return float(given)
+        except ValueError:
+            raise UsageError(f"{flag}: {given!r} is no number; write 6 or {OFF}") from None
+
+    def check(self, value: float | str, flag: str) -> None:
+        """As `Kind`."""
+        if value != OFF and not 0 < float(value) < math.inf:
+            raise UsageError(f"{flag} must be a number above 0 or {OFF}, not {value:g}")
+
+    def to_text(self, value: float | str) -> str:
+        """As `Kind`."""
+        return f"{value:g}" if isinstance(value, float) else value
+
+    def from_json(self, value: Any) -> float | str:
+        """As `Kind`."""
+        if value == OFF:
+            return OFF
+        return float(value) if type(value) is int else _typed(value, float)
+
+    def schema(self) -> dict[str, Any]:
+        """As `Kind`."""
+        return {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": OFF}]}
 
 
 @dataclass(eq=False, repr=False)

@@ -90,6 +90,8 @@ class Report(Shown):
     operation_id: str | None
     status: str  # done, nothing_to_do, waiting, partial, conflict, unknown, refused
     waits_until_ms: int | None = None  # of one that is waiting, as far as it waits for a time
+    waiting_files: int = 0  # of one that is waiting: files that are to go
+    waiting_bytes: int = 0
     metadata_location: str | None = None
     committed_snapshot_id: int | None = None
     committed_version: int | None = None  # of a Delta table
@@ -173,6 +175,8 @@ class Report(Shown):
             "status": self.status,
             "waits_until_ms": self.waits_until_ms,
             "waits_until": iso(self.waits_until_ms),
+            "waiting_files_count": self.waiting_files,
+            "waiting_bytes": self.waiting_bytes,
             "metadata_location": self.metadata_location,
             "committed_snapshot_id": None
             if self.committed_snapshot_id is None

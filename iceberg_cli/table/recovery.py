@@ -20,7 +20,8 @@ from iceberg_cli.errors import (
 )
 from iceberg_cli.operation.apply import abandon, resume
 from iceberg_cli.operation.groups.heartbeat import ALIVE_MS, is_at_work_here, sign_of_life, silent_ms
-from iceberg_cli.operation.journal import Journal, prune_folders
+from iceberg_cli.operation.history import DeletionSums
+from iceberg_cli.operation.journal import Journal, prune_folders, waiting_sums
 from iceberg_cli.operation.operation_state import Operation, begun
 from iceberg_cli.operation.ports import Verb
 from iceberg_cli.operation.runtime import Runtime, process_space, process_started
@@ -42,6 +43,8 @@ class OpenOperation:
         message: the state in words.
         until_ms: when what it waits for is over, in ms since the epoch; None where it waits for no time.
         waits_for: the id of the operation that goes first, or None.
+        waiting: files that wait, by what was shown of them and what of it is gone; None where none do, or it is not
+            known.
         problem: why its journal cannot be read.
     """
 
@@ -51,6 +54,7 @@ class OpenOperation:
     message: str
     until_ms: int | None = None
     waits_for: str | None = None
+    waiting: DeletionSums | None = None
     problem: IcebergCliError | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -66,6 +70,8 @@ class OpenOperation:
             "grace_until_ms": self.until_ms,
             "grace_until": iso(self.until_ms),
             "waits_for": self.waits_for,
+            "waiting_files_count": None if self.waiting is None else self.waiting.files,
+            "waiting_bytes": None if self.waiting is None else self.waiting.size_bytes,
         }
 
 
@@ -126,9 +132,12 @@ def _operations(
             if before := table.workspace.left_behind.get(operation_id):
                 message = f"{listed.message}; the table was at {before} then, and is at {table.location} now"
                 listed = replace(listed, message=message)
+            if operation.grace_until_ms() is not None or any(each.after for each in operation.steps.values()):
+                listed = replace(listed, waiting=waiting_sums(journal))
             open_operations.append(listed)
     by_id = {each.operation_id: each.operation for each in open_operations}
     ordered = [_waiting_for_another(each, by_id, now_ms=now_ms) for each in open_operations]
+    ordered = [each if each.state == "waiting" else replace(each, waiting=None) for each in ordered]
     return sorted(ordered, key=lambda each: each.state != "asking")
 
 
@@ -196,8 +205,12 @@ def _listed(operation: Operation, *, now_ms: int) -> OpenOperation:
         state, message, until_ms = _state_of(operation, now_ms=now_ms)
         waiting = operation.uncommitted()
         if 0 < len(waiting) < len(operation.step_names):
-            done = len(operation.step_names) - len(waiting)
-            message += f"; {done} of {len(operation.step_names)} steps are committed, still to do: {', '.join(waiting)}"
+            rest = f"still to do: {', '.join(waiting)}"
+            if state == "waiting":  # how much waits, and until when, is told after that
+                message = f"{rest}; {message}"
+            else:
+                done = len(operation.step_names) - len(waiting)
+                message += f"; {done} of {len(operation.step_names)} steps are committed, {rest}"
     return OpenOperation(
         operation_id=operation.operation_id,
         operation=operation,
@@ -228,10 +241,12 @@ def _state_of(operation: Operation, *, now_ms: int) -> tuple[str, str, int | Non
             return "look_again", message, operation.look_again.at_ms
         case "ask-the-catalog":
             return "asking", "stopped inside its commit; resume finds out whether it happened", None
-        case "wait" if ends_ms > now_ms:
-            return "waiting", "committed; its files wait for their grace", ends_ms
-        case "wait" | "sweep":
-            return "sweeping", "committed; some files that may go are still there", None
+        case "wait" | "sweep" as action:
+            *_, state = operation.steps.values()
+            committed = "" if state.intent is None else "committed; "
+            if action == "wait" and ends_ms > now_ms:
+                return "waiting", f"{committed}its files wait for their grace", ends_ms
+            return "sweeping", f"{committed}some files that may go are still there", None
         case _:
             return "interrupted", "stopped between two steps", None
 

@@ -62,11 +62,11 @@ def test_operations_of_all_tables_of_a_pattern_are_listed(lake: Path, waits: tup
     until = datetime.fromtimestamp(waiting["grace_until_ms"] // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     listed = " ".join(iceberg_cli("resume", f"{lake}/*", "--list").out.split())
-    assert f"its files wait for their grace (until {until})" in listed
+    assert f"its files wait for their grace (3 files, 3.4 KiB, until {until})" in listed
     looked = iceberg_cli("inspect", lake / "waiting").out.splitlines()
     line = next(each for each in looked if "open operation" in each and waiting["operation_id"] in each)
     assert line.strip().endswith(
-        f"(expire-snapshots): committed; its files wait for their grace (until {until})"
+        f"(expire-snapshots): committed; its files wait for their grace (3 files, 3.4 KiB, until {until})"
     )
     summary = iceberg_cli("inspect", lake / "waiting", "--format", "json").json
     assert summary["open_operations"] == [waiting["operation_id"]]

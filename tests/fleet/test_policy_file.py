@@ -308,6 +308,7 @@ WRITTEN: dict[str, dict[str, tuple[str, Any]]] = {
         "mode": ('"lite"', "lite"),
         "log-retention": ('"40d"', 40 * DAY_MS),
         "inventory": ('"list.parquet"', "list.parquet"),
+        "alarm": ('"off"', "off"),
     },
     "rewrite-manifests": {
         "target-size": ('"16MiB"', 16 << 20),
@@ -534,6 +535,15 @@ REFUSED = [
     (ENTRY + "merge-dvs.dead-ratio = 1.5", "policy.toml: tables[0].merge-dvs.dead-ratio must be at most 1, not 1.5"),
     (ENTRY + "merge-dvs.dead-ratio = nan",
      "policy.toml: tables[0].merge-dvs.dead-ratio must be above 0 and at most 1, not nan"),
+    (ENTRY + "expire-snapshots.alarm = 0",
+     "policy.toml: tables[0].expire-snapshots.alarm must be a number above 0 or off, not 0"),
+    (ENTRY + "expire-snapshots.alarm = nan",
+     "policy.toml: tables[0].expire-snapshots.alarm must be a number above 0 or off, not nan"),
+    (ENTRY + 'expire-snapshots.alarm = "on"',
+     "policy.toml: tables[0].expire-snapshots.alarm: 'on' is no number; write 6 or off"),
+    (ENTRY + "expire-snapshots.unsafe-accept-alarm = true",
+     ("policy.toml: tables[0].expire-snapshots.unsafe-accept-alarm: "
+      "--unsafe-accept-alarm is taken from the command line alone")),
     (ENTRY + 'merge-dvs.dead-ratio = "0.2"', "policy.toml: tables[0].merge-dvs.dead-ratio: '0.2' is no number"),
     (ENTRY + "merge-dvs.min-files = 0", "policy.toml: tables[0].merge-dvs.min-files must be at least 1, not 0"),
     (ENTRY + "merge-dvs.min-files = true", "policy.toml: tables[0].merge-dvs.min-files: true is no whole number"),

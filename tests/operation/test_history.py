@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from iceberg_cli.operation.history import (
     NOTHING_DONE,
     PastOperation,
     last_run_ms,
+    past_deletions,
     past_operations,
     record_end,
     rewritten_bytes_per_s,
@@ -303,3 +305,66 @@ def test_how_fast_files_were_rewritten_here(
 )
 def test_what_counts_as_a_finished_run(values: Mapping[str, Any], finished: bool) -> None:
     assert a_past(1, **values).is_finished is finished
+
+
+@dataclass
+class CountedReads(LocalStorage):
+    """A local storage that knows what was read of it."""
+
+    read_paths: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def read(self, path: str, span: tuple[int, int] | None = None) -> bytes:
+        self.read_paths.append(path)
+        return super().read(path, span)
+
+
+def test_for_what_the_last_ten_runs_deleted_ten_records_are_read(tmp_path: Path) -> None:
+    storage = CountedReads()
+    for number in range(30):
+        ended = PastOperation(
+            operation_id=f"op-{number}",
+            operation="expire-snapshots",
+            table_uuid="uuid",
+            actor=None,
+            started_ms=1_000 + number,
+            finished_ms=2_000,
+            status="done",
+            committed=(),
+            deleted_files_count=number,
+            reclaimed_bytes=0,
+            counts={},
+            resumed=False,
+        )
+        assert record_end(storage, str(tmp_path), ended)
+    found = past_deletions(storage, str(tmp_path), "uuid", verb="expire-snapshots", limit=10)
+    assert found == [(1_000 + number, number) for number in range(29, 19, -1)]
+    assert len(storage.read_paths) == 10
+    oldest = past_deletions(storage, str(tmp_path), "uuid", verb="expire-snapshots", limit=100)
+    assert oldest[-1] == (1_001, 1), "the run that deleted nothing is left out"
+    assert past_deletions(storage, str(tmp_path), "uuid", verb="expire", limit=10) == []
+
+
+@dataclass
+class ClosedHistory(LocalStorage):
+    """A local storage that does not list histories."""
+
+    error: BackendUnavailable
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def paths(self, folder: str) -> Iterator[str]:  # noqa: ARG002 - the port's signature
+        raise self.error
+
+
+def test_where_the_history_may_not_be_read_there_are_no_runs_and_where_the_storage_fails_nothing_is_decided(
+    tmp_path: Path,
+) -> None:
+    denied = ClosedHistory(error=AccessDenied("Cannot list it: denied"))
+    assert past_deletions(denied, str(tmp_path), "uuid", verb="expire-snapshots", limit=10) == []
+    failing = ClosedHistory(error=BackendUnavailable("Cannot list it: no answer"))
+    with pytest.raises(BackendUnavailable, match="no answer"):
+        past_deletions(failing, str(tmp_path), "uuid", verb="expire-snapshots", limit=10)

@@ -360,6 +360,9 @@ def test_a_step_remembers_which_operations_waited_when_it_was_committed() -> Non
     kind, body = intent()
     assert two_steps((kind, {**body, "after": ["op1", "op2"]})).steps["main"].after == ("op1", "op2")
     assert two_steps((kind, body)).steps["main"].after == ()
+    swept = {"step": "main", "removals_file": "r", "sweep_after_ms": 9}
+    assert two_steps(("sweep-only", {**swept, "after": ["op1"]})).steps["main"].after == ("op1",)
+    assert two_steps(("sweep-only", swept)).steps["main"].after == (), "journals of before have none"
 
 
 # -- operations of many commits

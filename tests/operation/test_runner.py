@@ -31,7 +31,7 @@ from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Voucher
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.testing.memory_storage import MemoryStorage
-from tests.journals import BEGIN, append, bodies
+from tests.journals import BEGIN, append, bodies, intent, outcome
 from tests.plans import a_plan, a_removal, a_verdict, removals_of
 
 NOW_MS = 1_700_000_000_000
@@ -324,6 +324,7 @@ def a_run(
     removals: Removals = REMOVALS,
     grace_ms: int = 0,
     deadline_ms: int | None = None,
+    began_ms: int = 7,
     **of_table: Any,
 ) -> Any:
     """A run of some steps, just begun, on a `RunTable`. `Any`: the tests reach through to the doubles."""
@@ -333,7 +334,7 @@ def a_run(
     trace: list[str] = []
     journal: Any = WatchedJournal.create(MemoryStorage(), "/t", "op")
     journal.trace = trace
-    append(journal, "begin", {**BEGIN, "steps": [step.name for step in steps]})
+    append(journal, "begin", {**BEGIN, "at_ms": began_ms, "steps": [step.name for step in steps]})
     trace.clear()
     table: Any = RunTable(trace=trace, **of_table)
     verb: Any = RunVerb(trace)
@@ -1202,7 +1203,76 @@ def test_files_go_when_their_grace_is_over_and_not_a_millisecond_earlier() -> No
     assert finish(run.go_on()).status == "waiting"
     assert run.table.deleted == []
     run.clock_ms += 1
-    assert finish(run.go_on()).status == "waiting"  # the second step, by now
+    report = finish(run.go_on())  # the second step, by now
+    assert (report.status, report.waiting_files, report.waiting_bytes) == ("waiting", 2, 20)
+    assert run.table.deleted == ["/t/1", "/t/2"]
+
+
+CLEANUP = replace(TWO, change=None)  # a step without a commit, after which /t/3 goes
+
+
+def test_a_step_without_a_commit_waits_from_the_beginning_of_its_operation() -> None:
+    run = a_run(CLEANUP, grace_ms=50, began_ms=NOW_MS - 20)
+    report = finish(run)
+    assert (report.status, report.waits_until_ms) == ("waiting", NOW_MS + 30)
+    assert (report.waiting_files, report.waiting_bytes) == (4, 40)
+    assert bodies(run.journal, "sweep-only")[0]["sweep_after_ms"] == NOW_MS + 30
+    operation = run.journal.operation()
+    assert (operation.next_action(), operation.grace_until_ms()) == ("wait", NOW_MS + 30)
+    run.clock_ms += 29
+    assert finish(run.go_on()).status == "waiting"
+    assert run.table.deleted == []
+    run.clock_ms += 1
+    assert finish(run.go_on()).status == "done"
+    assert run.table.deleted == ["/t/3"]
+    assert "commit" not in run.trace
+
+
+def test_an_operation_whose_commit_has_waited_waits_no_second_time_for_what_needs_no_commit() -> None:
+    three = a_step("three")  # a commit after which no file goes: VACUUM END
+    run = a_run(ONE, three, CLEANUP, grace_ms=50, began_ms=NOW_MS - 5)
+    report = finish(run)
+    assert (report.status, report.waits_until_ms) == ("waiting", NOW_MS + 50)
+    assert (report.waiting_files, report.waiting_bytes) == (4, 40), "those of the last step wait as well"
+    assert run.trace.count("commit") == 1, "no step goes before the one that waits"
+    run.clock_ms += 50
+    report = finish(run.go_on())
+    assert (report.status, report.waits_until_ms, report.waiting_files) == ("done", None, 0)
+    assert run.table.deleted == ["/t/1", "/t/2", "/t/3"]
+    assert [body["grace_ms"] for body in bodies(run.journal, "commit-intent")] == [50, 0]
+
+
+def test_without_a_file_that_goes_nothing_is_waited_for() -> None:
+    run = a_run(a_step("three"), replace(a_step("four"), change=None), grace_ms=50, began_ms=NOW_MS)
+    assert finish(run).status == "done"
+    assert bodies(run.journal, "commit-outcome")[0]["sweep_after_ms"] is None
+    assert bodies(run.journal, "sweep-only")[0]["sweep_after_ms"] is None
+
+
+def test_what_a_step_without_a_commit_deletes_is_looked_at_again_after_its_grace() -> None:
+    run = a_run(replace(ONE, change=None), grace_ms=50, began_ms=NOW_MS)
+    assert finish(run).status == "waiting"
+    run.clock_ms += 50
+    report = finish(run.go_on())
+    # Of /t/0, /t/1 and /t/2 the table reaches the first by now.
+    assert (run.table.deleted, report.kept_again) == (["/t/1", "/t/2"], 1)
+
+
+def test_a_step_without_a_commit_comes_after_operations_that_wait_already() -> None:
+    run = a_run(replace(ONE, change=None), began_ms=NOW_MS)
+    run.waiting = ("before",)
+    other = WatchedJournal.create(run.journal._storage, "/t", "before")
+    other.trace = []
+    append(other, "begin", BEGIN)
+    for record in (intent(grace_ms=5), outcome(until_ms=NOW_MS + 9)):
+        append(other, *record)
+    run.table.journal = {"before": other, "op": run.journal}.__getitem__
+    report = finish(run)
+    assert (report.status, report.waits_until_ms, run.table.deleted) == ("waiting", NOW_MS + 9, [])
+    assert report.notes[0].startswith("Its files wait for operation before, whose grace ends at ")
+    assert bodies(run.journal, "sweep-only")[0]["after"] == ["before"]
+    run.clock_ms += 9
+    assert finish(run.go_on()).status == "done"
     assert run.table.deleted == ["/t/1", "/t/2"]
 
 

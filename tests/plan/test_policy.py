@@ -216,6 +216,10 @@ WRONG = [
     ("expire-snapshots-delta", "mode", None),
     ("expire-snapshots-delta", "inventory", 7),
     ("expire-snapshots-delta", "unsafe_short_retention", 1),
+    ("expire-snapshots-delta", "alarm", 0),
+    ("expire-snapshots-delta", "alarm", "on"),
+    ("expire-snapshots-iceberg", "alarm", True),
+    ("expire-snapshots-iceberg", "unsafe_accept_alarm", 1),
     ("rewrite-manifests-iceberg", "target_size_bytes", 0),
     ("rewrite-manifests-iceberg", "spec_ids", ["0"]),
     ("rewrite-manifests-delta", "part_size", 0),
@@ -250,6 +254,21 @@ def test_a_policy_is_read_from_options_and_has_the_json_form_of_the_first_releas
     assert POLICIES[name].from_json(json.loads(json.dumps(document))) == policy
     assert POLICIES[name]().to_json() == DEFAULTS[name]
     assert POLICIES[name].from_options({}, now_ms=NOW_MS) == POLICIES[name]()
+
+
+@pytest.mark.parametrize("name", ["expire-snapshots-delta", "expire-snapshots-iceberg"])
+def test_what_verbs_that_delete_share_is_in_the_json_form_where_it_is_given(name: str) -> None:
+    policy = POLICIES[name]
+    schema = jsonschema.Draft202012Validator(policy.schema())
+    for given, more in (
+        ({"--alarm": "8"}, {"alarm": 8.0}),
+        ({"--alarm": "off", "--unsafe-accept-alarm": True}, {"alarm": "off", "unsafe_accept_alarm": True}),
+        ({"--alarm": "6"}, {}),
+    ):
+        made = policy.from_options(given, now_ms=NOW_MS)
+        assert made.to_json() == {**DEFAULTS[name], **more}
+        assert policy.from_json(json.loads(json.dumps(made.to_json()))) == made
+        schema.validate(made.to_json())
 
 
 @pytest.mark.parametrize("name", POLICIES)

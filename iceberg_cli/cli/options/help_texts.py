@@ -14,8 +14,8 @@ OUTPUT: Final = "Output"
 GROUPS: Final = (WHAT_TO_DO, SAFETY, WHERE_IT_RUNS, OUTPUT)
 
 _OF_GROUP: Final = {
-    SAFETY: ("dry-run", "yes", "no-resume", "limit-deletes", "deadline", "grace", "replan", "list", "abandon",
-        "max-bytes"),
+    SAFETY: ("dry-run", "yes", "no-resume", "limit-deletes", "deadline", "grace", "alarm", "replan", "list",
+        "abandon", "max-bytes"),
     WHERE_IT_RUNS: (
         "engine", "spark-master", "spark-remote", "spark-conf", "catalog-config", "storage-option", "no-cache",
         "cache-size",

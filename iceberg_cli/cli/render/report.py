@@ -21,12 +21,8 @@ _SHOWN_FAILURES: Final = 60
 _STATUSES: Final = {
     "done": "Done",
     "nothing_to_do": "Nothing to do",
-    "waiting": "Committed; the files wait for their grace, and the next run or `resume` deletes them",
     "partial": "Committed; some files that may go are still there, and the next run or `resume` deletes them",
 }
-_WAITING: Final = (
-    "Committed; the files wait for their grace until {}; the next run or `resume` deletes them then"
-)
 
 
 def show_report(screen: Surface, report: Report, table: str) -> None:
@@ -78,8 +74,8 @@ def _headline(report: Report) -> str:
         parts = [f"{how}: {of_groups[0]}", *of_groups[1:]]
     elif report.status == "partial" and report.verified is not None:
         parts = ["Nothing was committed: the run had to end before a group was finished"]
-    if report.waits_until_ms is not None:
-        parts[0] = _WAITING.format(moment(report.waits_until_ms))
+    if report.status == "waiting":
+        parts[0] = _waiting(report)
     if report.not_applicable is not None:
         parts[0] += f": {report.not_applicable}"
     if report.earlier_deleted_files:
@@ -96,6 +92,18 @@ def _headline(report: Report) -> str:
     if report.operation_id:
         parts.append(f"took {age(report.duration_ms, parts=1)}")
     return f"{report.verb}: {'; '.join(parts)}"
+
+
+def _waiting(report: Report) -> str:
+    """How many files wait, and until when."""
+    files = f"{count(report.waiting_files, 'files')}, {size(report.waiting_bytes)},"
+    wait = "waits for its" if report.waiting_files == 1 else "wait for their"
+    it = "it" if report.waiting_files == 1 else "them"
+    until, then = (
+        ("", "") if report.waits_until_ms is None else (f" until {moment(report.waits_until_ms)}", " then")
+    )
+    committed = "" if report.metadata_location is None else "Committed; "
+    return f"{committed}{files} {wait} grace{until}; the next run or `resume` deletes {it}{then}"
 
 
 def _deleted_kind(name: str) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _STATES = {
     "done": "The commit is done and the files that go are deleted.",
-    "waiting": "The commit is done; the files that go wait for their grace.",
+    "waiting": "What there was to commit is committed; the files that go wait for their grace.",
     "partial": "The commit is done; some files that may go are still there.",
 }
 

@@ -34,7 +34,6 @@ FOREIGN_TO_DELTA = [
     ("expire-snapshots", "--retain-last", "3", "--retention"),
     ("expire-snapshots", "--snapshot-id", "3", "--log-retention"),
     ("expire-snapshots", "--cleanup", "none", "--mode"),
-    ("expire-snapshots", "--grace", "1h", "--retention"),
     ("rewrite-manifests", "--target-size", "8MiB", "--part-size"),
     ("merge-dvs", "--where", "p = 1", "Leave it out"),
     ("upgrade-v3", "--with", "merge-dvs", "--feature"),

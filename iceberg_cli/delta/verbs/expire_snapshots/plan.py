@@ -35,6 +35,7 @@ from iceberg_cli.delta.spec.vacuum import FILES, active_keys, hidden, strings, u
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.expire_snapshots import rules
 from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import (
+    LogCleanupDecision,
     checkpoint_bytes,
     plan_log_cleanup,
 )
@@ -58,6 +59,7 @@ from iceberg_cli.plan.text import count, iso
 from iceberg_cli.table.inventories import read_inventory
 from iceberg_cli.table.listings import find_files, list_files
 from iceberg_cli.table.nested_tables import NestedFiles
+from iceberg_cli.table.waiting_files import WaitingFiles, waiting_operations
 
 START_STEP: Final = "vacuum start"
 END_STEP: Final = "vacuum end"
@@ -106,10 +108,12 @@ class ExpireSnapshotsVerb(Verb):
         only = None if within is None else within.removals
         decision, info, lost = _classify(table, policy, retention, only)
         nested = NestedFiles(table.nested_tables())
-        log = plan_log_cleanup(table.log, table.snapshot, cut_ms=retention.log_cut_ms, as_of_ms=as_of_ms)
+        waiting = WaitingFiles(waiting_operations(table))
+        log = _log_cleanup(table, retention, waiting, as_of_ms=as_of_ms)
+        files = waiting.left_out(pa.concat_tables(nested.left_out([decision.files])))
         rows = pa.concat_tables(
             [
-                _removals(pa.concat_tables(nested.left_out([decision.files])), START_STEP),
+                _removals(files, START_STEP),
                 _removals(log.versions, VERSION_STEP),
                 _removals(log.sidecars, SIDECAR_STEP),
             ]
@@ -124,7 +128,8 @@ class ExpireSnapshotsVerb(Verb):
             as_of_ms=as_of_ms,
             options={**options_of(retention, policy), KEPT_OPTION: kept},
             policy=policy.to_json(),
-            verdicts=(*_verdicts(decision), *nested.verdicts(), log.verdict()),
+            grace_ms=policy.grace_ms,
+            verdicts=(*_verdicts(decision), *nested.verdicts(), *waiting.verdicts(), log.verdict()),
             warnings=(
                 *dated_ahead(table.snapshot, as_of_ms=as_of_ms),
                 *_lost_warning(lost),
@@ -151,6 +156,16 @@ class ExpireSnapshotsVerb(Verb):
     def unconditional(self, table: DeltaTable) -> Build:
         """What writes the record for the next VACUUM in lite mode, and the checkpoint that stands for what goes."""
         return partial(_build, table)
+
+
+def _log_cleanup(
+    table: DeltaTable, retention: VacuumRetention, waiting: WaitingFiles, *, as_of_ms: int
+) -> LogCleanupDecision:
+    """What of the log goes; nothing where another operation waits to clean it up: versions would go out of order."""
+    earlier = waiting.operation_of((VERSION_STEP, SIDECAR_STEP))
+    if earlier is not None:
+        return LogCleanupDecision(why=f"the log's files wait for {earlier}")
+    return plan_log_cleanup(table.log, table.snapshot, cut_ms=retention.log_cut_ms, as_of_ms=as_of_ms)
 
 
 def _build(table: DeltaTable, _step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.plan.policy import Choice, Duration, Policy, Switch, Text, option
+from iceberg_cli.plan.deleting_policy import DeletingPolicy
+from iceberg_cli.plan.policy import Choice, Duration, Switch, Text, option
 from iceberg_cli.plan.times import Span
 from iceberg_cli.plan.verb_place import VerbPlace
 
@@ -15,7 +16,7 @@ FULL, LITE = "full", "lite"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ExpireSnapshots(Policy):
+class ExpireSnapshots(DeletingPolicy):
     """The options of expire-snapshots; None where the table's property or the protocol's default decides.
 
     `retention_ms` is of files that no live version needs, `log_retention_ms` of commits and checkpoints. `inventory`

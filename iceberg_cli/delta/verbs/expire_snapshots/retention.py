@@ -172,4 +172,4 @@ def options_of(retention: VacuumRetention, policy: ExpireSnapshots) -> dict[str,
         found["inventory"] = policy.chosen("inventory")
     if policy.unsafe_short_retention:
         found["unsafe_short_retention"] = policy.chosen("unsafe_short_retention")
-    return found
+    return {**found, **policy.chosen_of_all()}

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
-from iceberg_cli.plan.policy import Choice, Duration, Id, Moment, Policy, Several, Switch, Whole, option
+from iceberg_cli.plan.deleting_policy import DeletingPolicy, grace_option
+from iceberg_cli.plan.policy import Choice, Id, Moment, Several, Switch, Whole, option
 from iceberg_cli.plan.times import Span, Time
 from iceberg_cli.plan.verb_place import VerbPlace
 
@@ -14,7 +15,7 @@ VERB_NAME: Final = "expire-snapshots"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ExpireSnapshots(Policy):
+class ExpireSnapshots(DeletingPolicy):
     """The options of expire-snapshots; None where the table's property or the specification's default decides.
 
     `older_than_ms` is a point in time, in ms since the epoch. Spec: "Snapshot Retention Policy".
@@ -81,13 +82,6 @@ class ExpireSnapshots(Policy):
         default="all",
         elsewhere="--mode",
     )
-    grace: Span = option(
-        Duration(),
-        "Commit now, delete later: the next run or resume sweeps after this time.",
-        default=0,
-        json_name="grace_ms",
-        elsewhere="--retention",
-    )
     keep_writer_state: bool = option(
         Switch(),
         "Keep the newest snapshot that holds the state of a streaming writer, and those after it.",
@@ -96,16 +90,12 @@ class ExpireSnapshots(Policy):
         omitted=True,
         in_policy_files=True,
     )
+    grace: Span = grace_option(omitted=False)
 
     @property
     def older_than_ms(self) -> int | None:
         """`older_than` in ms since the epoch."""
         return cast("int | None", self.older_than)
-
-    @property
-    def grace_ms(self) -> int:
-        """`grace` in ms."""
-        return cast("int", self.grace)
 
 
 POLICY: Final = ExpireSnapshots

@@ -182,8 +182,8 @@ def _options(retention: SnapshotRetention, policy: ExpireSnapshots) -> dict[str,
         ),
         "clean_metadata": policy.chosen("clean_metadata"),
         "cleanup": policy.chosen("cleanup"),
-        "grace_ms": policy.chosen("grace"),
         **policy.chosen_or_none("keep_writer_state"),
+        **policy.chosen_of_all(),
     }
 
 

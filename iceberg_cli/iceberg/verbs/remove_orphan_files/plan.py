@@ -29,6 +29,7 @@ from iceberg_cli.iceberg.verbs.remove_orphan_files.rules import Keys, OrphanSear
 from iceberg_cli.operation.apply import rows_left
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.paths import file_name_column, path_key_column, scheme_of
+from iceberg_cli.plan.alarm import LEAST_FILES, share_alarm
 from iceberg_cli.plan.listed_files import STORED_FILES, partition_folders
 from iceberg_cli.plan.plan import ListedFiles, Option, Plan, Step
 from iceberg_cli.plan.removal_rows import KINDS, LISTED_SCHEMA, ORPHAN_FILE
@@ -104,6 +105,7 @@ class RemoveOrphanFilesVerb(Verb):
             as_of_ms=as_of_ms,
             options=self.options(table, policy, as_of_ms=as_of_ms),
             policy=policy.to_json(),
+            grace_ms=policy.grace_ms,
             listed=ListedFiles(
                 files=found.listing.files,
                 size_bytes=found.listing.size_bytes,
@@ -123,10 +125,16 @@ class RemoveOrphanFilesVerb(Verb):
                 *_elsewhere(now.own.listed, where.elsewhere),
             ),
         )
-        assert plan.removals is not None
-        if plan.removals.count:
-            plan = replace(plan, steps=(Step(name=rules.STEP),), reason=count(plan.removals.count, "files"))
-            plan = replace(plan, blocked_by=(*plan.blocked_by, *_obstacles(table)))
+        removals = plan.removals
+        assert removals is not None
+        if removals.count:
+            plan = replace(plan, steps=(Step(name=rules.STEP),), reason=count(removals.count, "files"))
+            obstacles = [*_obstacles(table)]
+            if within is None and not policy.unsafe_accept_alarm and removals.count >= LEAST_FILES:
+                sums = found.listing.files, found.listing.size_bytes
+                much = share_alarm(removals.count, sums[0], removals.size_bytes, sums[1])
+                obstacles += [] if much is None else [much]
+            plan = replace(plan, blocked_by=(*plan.blocked_by, *obstacles))
         return Planned(plan=table.checked(plan, deletes=True))
 
     def options(

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
-from iceberg_cli.plan.policy import Moment, Policy, Several, Switch, Text, option
+from iceberg_cli.plan.deleting_policy import DeletingPolicy
+from iceberg_cli.plan.policy import Moment, Several, Switch, Text, option
 from iceberg_cli.plan.times import Time
 from iceberg_cli.plan.verb_place import VerbPlace
 
@@ -14,7 +15,7 @@ VERB_NAME: Final = "remove-orphan-files"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class RemoveOrphanFiles(Policy):
+class RemoveOrphanFiles(DeletingPolicy):
     """The options of remove-orphan-files. `older_than_ms` is a point in time, in ms since the epoch."""
 
     verb: ClassVar[str] = VERB_NAME
