@@ -447,6 +447,17 @@ class Table(TableOperations):
 
     # -- change ------------------------------------------------------------------------------------------------
 
+    def keep_look(self, plan: Plan, *, runtime: Runtime) -> None:
+        """Keep in the history that a plan of this table was made and is not carried out, if such looks count as runs.
+
+        Args:
+            plan: of this table.
+            runtime: has the time.
+        """
+        from iceberg_cli.operation.looks import keep_look
+
+        keep_look(plan.content, self._opened, format_of(self.format).verbs[plan.verb], runtime)
+
     def apply(self, plan: Plan, *, runtime: Runtime | None = None, on_event: Listener = unheard) -> Report:
         """Carry out a plan; one that was loaded is planned again first, and may only do what it lists.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from iceberg_cli.errors import IcebergCliError
 from iceberg_cli.fleet.policy_file import ALWAYS, DUE, NEVER, GivenOptions, VerbPolicy
 from iceberg_cli.fleet.table_properties import narrowed
-from iceberg_cli.fleet.thresholds import not_reached
+from iceberg_cli.fleet.thresholds import not_reached, usual_thresholds
 from iceberg_cli.formats import is_only_by_name, is_only_by_policy, verbs_in_order
 from iceberg_cli.plan.policy import DEFAULT
 
@@ -101,7 +101,15 @@ class FleetPolicy:
 def _unnamed() -> Mapping[str, VerbPolicy]:
     """The verbs that need no policy file to run."""
     return {
-        verb: VerbPolicy(verb=verb, when=DUE, when_source=DEFAULT, given={}, sources={}, is_named=False)
+        verb: VerbPolicy(
+            verb=verb,
+            when=DUE,
+            when_source=DEFAULT,
+            given={},
+            sources={},
+            thresholds=usual_thresholds(verb),
+            is_named=False,
+        )
         for verb in verbs_in_order()
         if not is_only_by_name(verb)
     }

@@ -316,6 +316,8 @@ class Maintenance:
             version = table.version
             planned = {**about, "duration_ms": _since_ms(started_s)}
             if not is_due(plan, verb):
+                if not self.dry_run:
+                    table.keep_look(plan, runtime=runtime)
                 reason = why_not_due(plan, verb) if plan.due else None
                 return VerbRun(**planned, status=NOT_DUE, reason=reason or "", due=(0, 0))
             blocked_by = list(plan.blocked_by)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.patterns import Pattern, is_path, parse_pattern
 from iceberg_cli.fleet.policy_schema import read_document, read_options, thresholds_of
+from iceberg_cli.fleet.thresholds import usual_thresholds
 from iceberg_cli.fleet.windows import BothWindows, Window, parse_window
 from iceberg_cli.formats import VERB_NAMES, is_only_by_name, policy_for
 from iceberg_cli.paths import canonical
@@ -341,7 +342,9 @@ class PolicyFile:
                 found = self._given_by(entry, verb).over(found)
             given, sources = dict(found.given), dict(found.sources)
             when, when_source = given.pop(_WHEN_KEY, DUE), sources.pop(_WHEN_KEY, DEFAULT)
-            thresholds = {
+            thresholds = usual_thresholds(verb)
+            sources = {**{f"--{name}": DEFAULT for name in thresholds}, **sources}
+            thresholds |= {
                 name: given.pop(f"--{name}") for name in thresholds_of(verb) if f"--{name}" in given
             }
             policy = VerbPolicy(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.encoding.toml_file import parse_toml
 from iceberg_cli.errors import UsageError, how_to_install
-from iceberg_cli.fleet.thresholds import OF_EVERY_VERB, OF_REMOVALS
+from iceberg_cli.fleet.thresholds import EVERY, OF_EVERY_VERB, OF_REMOVALS, usual_thresholds
 from iceberg_cli.formats import VERB_NAMES, policies_of
 from iceberg_cli.plan.option_kinds import Kind
 from iceberg_cli.plan.policy import Moment, PolicyOption
-from iceberg_cli.plan.text import comma_separated, did_you_mean, listed, time_ms
+from iceberg_cli.plan.text import age, comma_separated, did_you_mean, listed, time_ms
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -190,7 +190,10 @@ def read_options(verb: str, content: Mapping[str, Any], source: str) -> dict[str
 def thresholds_of(verb: str) -> Mapping[str, tuple[Kind, str]]:
     """The thresholds of a verb, with what each means; those of which it has an option are none."""
     removes = any(policy.place.removes for policy in policies_of(verb).values())
-    known = {**OF_REMOVALS, **OF_EVERY_VERB} if removes else OF_EVERY_VERB
+    known = {**OF_REMOVALS, **OF_EVERY_VERB} if removes else dict(OF_EVERY_VERB)
+    if (every_ms := usual_thresholds(verb).get(EVERY)) is not None:
+        kind, text = known[EVERY]
+        known[EVERY] = kind, f"{text}  [default: {age(every_ms)}]"
     options = options_of_verb(verb)
     return {name: found for name, found in known.items() if f"--{name}" not in options}
 

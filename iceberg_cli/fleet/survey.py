@@ -18,7 +18,7 @@ from iceberg_cli.fleet.memory import MemoryBudget, needed_by
 from iceberg_cli.fleet.policy_file import DUE
 from iceberg_cli.fleet.side_by_side import side_by_side
 from iceberg_cli.fleet.thresholds import EVERY, OF_REMOVALS, why_resting
-from iceberg_cli.formats import format_of
+from iceberg_cli.formats import format_of, place_of
 from iceberg_cli.plan.text import end_of, iso, size
 
 if TYPE_CHECKING:
@@ -191,6 +191,9 @@ class Survey:
         if awake is None and not self.quick:
             return None
         for verb in verbs if awake is None else awake:
+            if _lists_all(listed, verb):
+                due.append(_due_by_time(verb, may_rest=awake is None))
+                continue
             decision = self._decision(listed, verb, glance, glances, version)
             freed = known["decisions"].get(self._decision_key(verb, decision))
             if freed is not None and not _still_holds(freed, decision):
@@ -221,9 +224,12 @@ class Survey:
         glance = self.opener.glance(listed, pointer, glances)
         own, verbs = self._verbs(listed, glance["location"], glances.properties(glance))
         due: list[DueVerb] = []
-        decided = [verb for verb in verbs if verb.verb in glances.decides]
+        decided = [verb for verb in verbs if verb.verb in glances.decides or _lists_all(listed, verb)]
         awake = self._awake_unopened(listed, glance, decided, pointer)
         for verb in decided if awake is None else awake:
+            if _lists_all(listed, verb):
+                due.append(_due_by_time(verb, may_rest=awake is None))
+                continue
             decision = self._decision(listed, verb, glance, glances, pointer.location)
             if decision.is_due:
                 due.append(_due_by(verb, decision, None, may_rest=awake is None))
@@ -333,12 +339,15 @@ class Survey:
         own, verbs = self._verbs(listed, table.identity["location"], table.properties)
         looked_at = [] if self.quick else verbs
         awake = self._awake(looked_at, table.last_run_ms)
-        planned = list(plans_of(table, self.policy, awake, as_of_ms=self.as_of_ms))
+        by_time = [verb for verb in awake if _lists_all(listed, verb)]
+        by_plan = [verb for verb in awake if verb not in by_time]
+        planned = list(plans_of(table, self.policy, by_plan, as_of_ms=self.as_of_ms))
         due = [
             _due(each.plan, as_of_ms=self.as_of_ms)
             for each in planned
             if each.plan is not None and is_due(each.plan, each.verb)
         ]
+        due += [_due_by_time(verb, may_rest=False) for verb in by_time]
         offers = [
             _due(each.plan, as_of_ms=self.as_of_ms)
             for each in planned
@@ -527,6 +536,23 @@ def _due_by(
         allowed_ms=decision.allowed_ms,
         reason=reason,
     )
+
+
+def _lists_all(listed: ListedTable, verb: VerbPolicy) -> bool:
+    """Whether a plan of a verb lists all files of a table, so that a survey makes none."""
+    return place_of(listed.format, verb.verb).planned_by_name
+
+
+def _due_by_time(verb: VerbPolicy, *, may_rest: bool) -> DueVerb:
+    """A verb that lists all files, which a survey does not; `may_rest`: when it ran is not known."""
+    unseen = [
+        name
+        for name in verb.thresholds
+        if (name in OF_REMOVALS and verb.when == DUE) or (name == EVERY and may_rest)
+    ]
+    listing = "how much goes only a listing of all files tells"
+    reason = f"{listing}; not looked at: {', '.join(unseen)}" if unseen else listing
+    return DueVerb(verb=verb.verb, size_bytes=None, files=None, reason=reason)
 
 
 def _due(plan: Plan, *, as_of_ms: int) -> DueVerb:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from iceberg_cli.formats import usual_every_ms
 from iceberg_cli.plan.option_kinds import Duration, Kind, Size, Whole
 from iceberg_cli.plan.text import age, count, size
 
@@ -30,6 +31,12 @@ def field_of(name: str) -> str:
     """A threshold's name in documents, with the unit of its value."""
     kind, _ = {**OF_REMOVALS, **OF_EVERY_VERB}[name]
     return f"{name}{kind.suffix}"
+
+
+def usual_thresholds(verb: str) -> dict[str, Any]:
+    """The thresholds of a verb where a policy file has none, as numbers, by name."""
+    every_ms = usual_every_ms(verb)
+    return {} if every_ms is None else {EVERY: every_ms}
 
 
 def why_resting(

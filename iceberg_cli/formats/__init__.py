@@ -28,6 +28,7 @@ __all__ = [
     "plugged_verbs",
     "policies_of",
     "policy_for",
+    "usual_every_ms",
     "verbs_in_order",
     "verbs_of",
 ]
@@ -142,6 +143,13 @@ def is_only_by_name(verb: str) -> bool:
 def is_only_by_policy(verb: str) -> bool:
     """Whether what a verb would do is an offer, unless a policy file names it."""
     return any(policy.place.only_by_policy for policy in policies_of(verb).values())
+
+
+@cache
+def usual_every_ms(verb: str) -> int | None:
+    """How long a verb rests on one of many tables after a run, where a policy file does not say; None: not at all."""
+    declared = [policy.place.usual_every_ms for policy in policies_of(verb).values()]
+    return max((each for each in declared if each is not None), default=None)
 
 
 def policies_of(verb: str) -> dict[str, type[Policy]]:

@@ -16,6 +16,7 @@ from iceberg_cli.operation.groups.states import abandon_groups
 from iceberg_cli.operation.history import NOTHING_DONE
 from iceberg_cli.operation.journal import PLAN_FILE, Journal, load_plan, load_removals
 from iceberg_cli.operation.late_files import close, look_again, take_over
+from iceberg_cli.operation.looks import keep_look
 from iceberg_cli.operation.operation_state import Operation
 from iceberg_cli.operation.ports import Planned, Table, Verb
 from iceberg_cli.operation.records import VERSION, WITH_GROUPS, Begin
@@ -62,6 +63,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
             next_step="--dry-run shows what would be done.",
         )
     if not plan.due:
+        keep_look(plan, table, verb, runtime)
         groups = plan.groups
         return Report(
             verb=plan.verb,

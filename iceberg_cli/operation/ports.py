@@ -194,6 +194,10 @@ class Table(Protocol):
         """What the table was when it was loaded last."""
         ...
 
+    def read_only_reason(self) -> str | None:
+        """Why the table as loaded last cannot be committed to from here, or None."""
+        ...
+
     def vouchers(self) -> Sequence[Voucher]:
         """What the operator vouches for, as far as changes of the table rest on it."""
         ...

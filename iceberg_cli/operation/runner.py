@@ -130,7 +130,8 @@ class OperationRun(CommittingRun):
             if now_step is None:
                 self._discard(step, paths_of(staged))
                 if first and not current.due:
-                    close(self.journal, NOT_DUE_ANY_MORE, self.runtime)
+                    looked = self.verb.policy.place.looks_count
+                    close(self.journal, "done" if looked else NOT_DUE_ANY_MORE, self.runtime)
                     return False
                 self.journal.append(_no_sweep(step))
                 return True

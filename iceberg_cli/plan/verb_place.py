@@ -32,7 +32,11 @@ class VerbPlace:
             undoes it.
         only_by_policy: whether it runs on many tables only where a policy file names it, be it for all of them, and is
             not due otherwise: it reads and writes every row.
-        planned_by_name: whether a plan of a table is one of it only where it is named: it lists all files there.
+        planned_by_name: whether a plan of a table is one of it only where it is named, and a survey says no more than
+            whether it rests: it lists all files there.
+        usual_every_ms: where a policy file does not say, it is not looked at on one of many tables before so long has
+            passed since it last began there; None: it is each time.
+        looks_count: whether a run that finds nothing to do is in the table's history as one that did it.
         after: the verb without whose end it cannot begin, or "".
         overdue: beside the age of snapshots, which goes for all verbs.
         names_elsewhere: what other tools call it, in lower case with hyphens.
@@ -44,6 +48,8 @@ class VerbPlace:
     only_by_name: bool = False
     only_by_policy: bool = False
     planned_by_name: bool = False
+    usual_every_ms: int | None = None
+    looks_count: bool = False
     after: str = ""
     overdue: Overdue = lambda _: None
     names_elsewhere: tuple[str, ...] = ()

@@ -251,20 +251,21 @@ ICEOPS = """
 catalog: prod
 defaults:
   expire-snapshots: {retain-last: 20, older-than: 14d}
-  clean-orphans: {}
+  clean-orphans: {older-than: 12h}
 """
-NO_ORPHANS = "files that nothing refers to are not looked for here"
+NO_YOUNG = "younger files may be of writers at work: it is 24h, the least without --unsafe-allow-young"
 
 
 def test_a_policy_file_is_printed_and_what_is_left_out_is_told(place: Path) -> None:
     (place / "iceops.yaml").write_text(ICEOPS)
     ran = iceberg_cli("policy", "import", "iceops.yaml", "--from", "iceops")
     assert ran.code == 0
-    assert ran.err == f"warning: iceops.yaml: defaults.clean-orphans: {NO_ORPHANS}\n"
+    assert ran.err == f"warning: iceops.yaml: defaults.clean-orphans.older-than: {NO_YOUNG}\n"
     (place / "made.toml").write_text(ran.out)
     made = load_policy("made.toml").of_table(["prod.sales.orders"])
     assert made is not None
     assert made.verbs["expire-snapshots"].given == {"--older-than": "14d", "--retain-last": 20}
+    assert made.verbs["remove-orphan-files"].given == {"--older-than": "1d"}
 
 
 def test_a_policy_file_is_written_where_none_is(place: Path) -> None:
@@ -273,7 +274,7 @@ def test_a_policy_file_is_written_where_none_is(place: Path) -> None:
     ran = iceberg_cli(*words, *JSON)
     assert (ran.code, ran.json["file"]) == (0, "made.toml")
     assert (place / "made.toml").read_text() == ran.json["policy"]
-    assert ran.json["left_out"] == [{"path": "defaults.clean-orphans", "message": NO_ORPHANS}]
+    assert ran.json["left_out"] == [{"path": "defaults.clean-orphans.older-than", "message": NO_YOUNG}]
     (place / "made.toml").write_text("mine")
     again = iceberg_cli(*words)
     assert again.code == 2
@@ -309,6 +310,21 @@ def test_expiry_and_compaction_of_one_table_both_hold_in_what_was_imported(
         "rewrite-data-files.delete_files": 4,
     }
     assert found["rewrite-data-files.when"] == ("due", "default")
+
+
+def test_how_often_orphan_files_are_looked_for_is_taken_over(place: Path) -> None:
+    own = {"orphanFileRetentionPeriodInDays": 5, "runRateInHours": 48}
+    configuration = {"enabled": True, "orphanFileDeletionConfiguration": {"icebergConfiguration": own}}
+    document = {"Type": "orphan_file_deletion", "TableOptimizerConfiguration": configuration}
+    (place / "glue.json").write_text(json.dumps(document))
+    ran = iceberg_cli("policy", "import", "glue.json", "./wh/ice", "--from", "glue", "-o", "made.toml")
+    assert (ran.code, ran.err) == (0, "")
+    checked = iceberg_cli("policy", "check", "made.toml", "./wh/ice", *AS_OF, *JSON)
+    found = options(checked.json, place, "ice")
+    assert found["remove-orphan-files.older_than_ms"][0] == AS_OF_MS - 5 * DAY_MS
+    assert found["remove-orphan-files.every_ms"] == (
+        2 * DAY_MS, "made.toml: tables[0].remove-orphan-files.every",
+    )  # fmt: skip
 
 
 def test_compaction_that_was_disabled_elsewhere_is_never_due_here(place: Path) -> None:

@@ -41,6 +41,7 @@ GIVEN = {
     "rewrite-data-files": {"--target-size": "64MiB", "--min-input-files": 3, "--max-rewrite-bytes": "1GiB"},
     "assign-row-ids": {"--ref": ["main"], "--batch-size": 5},
     "upgrade-v3": {"--with": "merge-dvs", "--feature": ["deletionVectors"]},
+    "remove-orphan-files": {"--older-than": "8d", "--metadata-files": True},
 }
 # What a plan knows only once it has looked at more than the table's metadata.
 OF_PLANS_ALONE = {"delta": {"oldest_checkpoint", "protocol"}}

@@ -651,7 +651,7 @@ def test_the_package_carries_a_valid_schema_of_policy_files() -> None:
     entry = schema["properties"]["tables"]["items"]["properties"]
     assert set(entry) == {"match", "except", "maintain", "reason", "window", "unsafe", *VERB_NAMES}
     for verb in VERB_NAMES:
-        thresholds = THRESHOLDS if verb == "expire-snapshots" else ()
+        thresholds = THRESHOLDS if verb in ("expire-snapshots", "remove-orphan-files") else ()
         assert set(entry[verb]["properties"]) == {"when", "every", *thresholds, *WRITTEN[verb]}
         assert schema["properties"]["defaults"]["properties"][verb] == entry[verb]
 

@@ -13,13 +13,20 @@ from iceberg_cli.fleet.policy_file import PolicyFile, parse_policy
 from iceberg_cli.fleet.policy_import import ImportedPolicy, import_policy
 
 EXPIRE, REWRITE, MERGE = "expire-snapshots", "rewrite-manifests", "merge-dvs"
-COMPACT = "rewrite-data-files"
+COMPACT, ORPHANS = "rewrite-data-files", "remove-orphan-files"
 ORDER = (
     "it does not say by which columns, so data files are left as they are: --curve-by or --sort-by names them"
 )
 AUTO = "auto sorts tables that have a sort order; here rows stay in the order in which they are"
 HOLD = "partitions whose window is open, or was lately, are compacted, too"
-ORPHANS = "files that nothing refers to are not looked for here"
+YOUNG = "younger files may be of writers at work: it is 24h, the least without --unsafe-allow-young"
+FOLDERS = (
+    "the table's folders of data and metadata are looked through, whatever it says; location adds others"
+)
+IN_BUCKETS = (
+    "tables in a table bucket, where S3 Tables removes such files itself, are refused by remove-orphan-files: this is "
+    "for those that move elsewhere"
+)
 SCHEDULE = "when it runs is up to the scheduler"
 REF_AGE = "how long branches and tags stay is up to the table: property history.expire.max-ref-age-ms"
 
@@ -86,14 +93,59 @@ def test_policies_of_polaris_that_apply_to_a_table(tmp_path: Path) -> None:
     policy, notes = made(tmp_path, "polaris", APPLICABLE, "prod.finance.transactions")
     assert verbs(policy, "prod.finance.transactions") == {
         EXPIRE: {"older-than": "2d", "retain-last": 1}, REWRITE: {"spec-id": [1]}, COMPACT: {"target-size": "128MiB"},
+        ORPHANS: {},
     }  # fmt: skip
     assert verbs(policy, "prod.finance.other") is None
     assert notes == {
         "policies[0].content.config.max_ref_age_days": REF_AGE,
         "policies[0].content.config.key1": "it has no counterpart",
         "policies[2].content.config.my_key": "it has no counterpart",
-        "policies[3]": ORPHANS,
+        "policies[3].content.config.prefix_mismatch_mode":
+            "files are known by their names, whatever their paths begin with",
+    }  # fmt: skip
+
+
+# The example of Polaris' documentation, and of the test of its parser.
+ORPHAN_POLICY = {
+    "type": "system.orphan-file-removal",
+    "content": {
+        "version": "2025-02-03",
+        "enable": True,
+        "max_orphan_file_age_in_days": 30,
+        "locations": ["s3://my-bucket/my-table-location"],
+        "config": {"prefix_mismatch_mode": "ignore", "key1": "value1"},
+    },
+}
+
+
+def test_the_removal_of_orphan_files_of_polaris(tmp_path: Path) -> None:
+    assert (
+        text_of(tmp_path, "polaris", ORPHAN_POLICY, "prod.sales")
+        == """
+[[tables]]
+match = ["prod.sales"]
+remove-orphan-files = { older-than = "30d" }
+"""
+    )
+    _, notes = made(tmp_path, "polaris", ORPHAN_POLICY, "prod.sales")
+    assert notes == {
+        "content.locations": FOLDERS,
+        "content.config.prefix_mismatch_mode": "files are known by their names, whatever their paths begin with",
+        "content.config.key1": "it has no counterpart",
     }
+
+
+def test_an_age_of_polaris_that_is_refused_here_is_a_day(tmp_path: Path) -> None:
+    content = {"enable": True, "max_orphan_file_age_in_days": 0, "x": 1}
+    policy, notes = made(tmp_path, "polaris", {"type": "system.orphan-file-removal", "content": content}, "p")
+    assert verbs(policy, "p.a.t") == {ORPHANS: {"older-than": "1d"}}
+    assert notes == {
+        "content.max_orphan_file_age_in_days": YOUNG, "content.x": "it has no counterpart",
+    }  # fmt: skip
+    disabled = {"type": "system.orphan-file-removal", "content": {**content, "enable": False}}
+    policy, notes = made(tmp_path, "polaris", disabled, "p")
+    assert verbs(policy, "p.a.t") == {ORPHANS: {"never": True}}
+    assert notes == {"content.x": "it has no counterpart"}
 
 
 # The example of the schema of `system.data-compaction`, and Java's option for groups.
@@ -181,8 +233,12 @@ def test_a_policy_of_polaris_that_is_disabled_never_runs(tmp_path: Path) -> None
          "polaris.json: [1]: a second policy of the type system.snapshot-expiry, for expire-snapshots"),
         ([polaris("data-compaction", True), polaris("data-compaction", False)], ("p",),
          "polaris.json: [1]: a second policy of the type system.data-compaction, for rewrite-data-files"),
-        ([polaris("orphan-file-removal", True)], ("p",),
-         f"Nothing in polaris.json can be said in a policy file; [0]: {ORPHANS}"),
+        ([polaris("orphan-file-removal", True)] * 2, ("p",),
+         "polaris.json: [1]: a second policy of the type system.orphan-file-removal, for remove-orphan-files"),
+        ([polaris("compute-quota", True)], ("p",),
+         "Nothing in polaris.json can be said in a policy file; [0]: policies of the type system.compute-quota"),
+        ({**ORPHAN_POLICY, "content": {"enable": True, "max_orphan_file_age_in_days": -3}}, ("p",),
+         "polaris.json: content.max_orphan_file_age_in_days must be at least 0, not -3"),
         ([polaris("data-compaction", True, compaction_strategy="zorder")], ("p",),
          "Nothing in polaris.json can be said in a policy file; [0].content.config.compaction_strategy: " + ORDER),
         ([polaris("data-compaction", True, target_file_size_bytes=0)], ("p",),
@@ -322,6 +378,52 @@ def test_hours_that_are_no_days_stay_hours(tmp_path: Path) -> None:
     assert verbs(policy, "lake.sales.a") == {EXPIRE: {"older-than": "30h", "retain-last": 1}}
 
 
+REMOVAL_SETTINGS = "configuration.icebergUnreferencedFileRemoval.settings.icebergUnreferencedFileRemoval"
+
+
+def s3_bucket(**settings: object) -> dict[str, Any]:
+    """What `get-table-bucket-maintenance-configuration` prints."""
+    value = {"status": "enabled", "settings": {"icebergUnreferencedFileRemoval": settings}}
+    return {
+        "tableBucketARN": "arn:aws:s3tables:us-east-1:111122223333:bucket/lake",
+        "configuration": {"icebergUnreferencedFileRemoval": value},
+    }
+
+
+def test_the_removal_of_unreferenced_files_of_a_table_bucket(tmp_path: Path) -> None:
+    document = s3_bucket(unreferencedDays=4, nonCurrentDays=15, x=1)
+    assert (
+        text_of(tmp_path, "s3tables", document, "prod.sales")
+        == """
+[[tables]]
+match = ["prod.sales"]
+remove-orphan-files = { older-than = "4d", grace = "15d" }
+"""
+    )
+    _, notes = made(tmp_path, "s3tables", document, "prod.sales")
+    below = "configuration.icebergUnreferencedFileRemoval"
+    assert notes == {
+        below: IN_BUCKETS,
+        f"{REMOVAL_SETTINGS}.x": "it has no counterpart",
+    }
+
+
+def test_the_removal_of_unreferenced_files_by_default_and_one_that_is_disabled(tmp_path: Path) -> None:
+    document = s3_bucket(unreferencedDays=None, nonCurrentDays=None)
+    policy, notes = made(tmp_path, "s3tables", document, "prod.sales")
+    assert verbs(policy, "prod.sales.t") == {ORPHANS: {"grace": "10d"}}
+    below = "configuration.icebergUnreferencedFileRemoval"
+    assert notes == {
+        below: IN_BUCKETS,
+    }
+    request = {
+        "tableBucketARN": "arn", "type": "icebergUnreferencedFileRemoval", "value": {"status": "disabled"},
+    }  # fmt: skip
+    policy, notes = made(tmp_path, "s3tables", request, "prod.sales")
+    assert verbs(policy, "prod.sales.t") == {ORPHANS: {"never": True}}
+    assert notes == {}
+
+
 @pytest.mark.parametrize(
     ("document", "patterns", "message"),
     [
@@ -340,9 +442,13 @@ def test_hours_that_are_no_days_stay_hours(tmp_path: Path) -> None:
          "Nothing in s3tables.json can be said in a policy file; value.settings.icebergCompaction.strategy: " + ORDER),
         (s3_request("", "enabled", 1, 1), ("lake",), "('sales', '') is no table's name: a level is empty"),
         ({"tableBucketARN": "x"}, ("lake",), "s3tables.json has neither configuration"),
-        ({"configuration": {"icebergUnreferencedFileRemoval": {"status": "enabled"}}}, ("lake",),
-         "Nothing in s3tables.json can be said in a policy file; configuration.icebergUnreferencedFileRemoval: "
-         + ORPHANS),
+        (s3_bucket(unreferencedDays=3), (), "s3tables.json does not say for which tables its settings are"),
+        (s3_bucket(unreferencedDays=0), ("lake",),
+         f"s3tables.json: {REMOVAL_SETTINGS}.unreferencedDays must be at least 1, not 0"),
+        (s3_bucket(nonCurrentDays=0), ("lake",),
+         f"s3tables.json: {REMOVAL_SETTINGS}.nonCurrentDays must be at least 1, not 0"),
+        ({"configuration": {"icebergRecordExpiration": {"status": "enabled"}}}, ("lake",),
+         "Nothing in s3tables.json can be said in a policy file; configuration.icebergRecordExpiration: iceberg"),
     ],
 )  # fmt: skip
 def test_what_is_no_configuration_of_s3_tables(
@@ -412,13 +518,67 @@ def test_the_optimizers_of_several_tables_in_glue(tmp_path: Path) -> None:
         "Failures": [{"tableName": "c", "error": {"errorCode": "EntityNotFoundException"}}],
     }
     policy, notes = made(tmp_path, "glue", answer, "glue")
-    assert verbs(policy, "glue.sales.a") == {EXPIRE: {"retain-last": 2}}
+    assert verbs(policy, "glue.sales.a") == {
+        EXPIRE: {"retain-last": 2}, ORPHANS: {"older-than": "3d"},
+    }  # fmt: skip
     assert verbs(policy, "glue.sales.b") == {
         EXPIRE: {"never": True}, COMPACT: {"min-input-files": 50, "delete-files": 1},
     }  # fmt: skip
     assert len(policy.entries) == 2  # one for each table, though the answer has them mixed
-    assert notes["TableOptimizers[3].tableOptimizer.configuration"] == ORPHANS
     assert notes["Failures[0]"] == "Glue did not tell the optimizer of this table"
+
+
+def test_the_orphan_file_deletion_optimizer_of_a_table_in_glue(tmp_path: Path) -> None:
+    optimizer = glue(
+        "orphan_file_deletion",
+        orphanFileRetentionPeriodInDays=7,
+        location="s3://example-bucket/example_table/",
+        runRateInHours=168,
+        x=1,
+    )
+    assert (
+        text_of(tmp_path, "glue", glue_answer(optimizer), "prod")
+        == """
+[[tables]]
+match = ["prod.sales.orders"]
+remove-orphan-files = { older-than = "7d", every = "7d" }
+"""
+    )
+    _, notes = made(tmp_path, "glue", glue_answer(optimizer), "prod")
+    below = "TableOptimizer.configuration.orphanFileDeletionConfiguration.icebergConfiguration"
+    assert {path: text for path, text in notes.items() if path.startswith(below)} == {
+        f"{below}.location": FOLDERS,
+        f"{below}.x": "it has no counterpart",
+    }
+
+
+@pytest.mark.parametrize(
+    ("own", "every"),
+    [
+        ({}, "1d"),
+        ({"orphanFileRetentionPeriodInDays": None, "location": None, "runRateInHours": None}, "1d"),
+        ({"runRateInHours": 3}, "3h"),
+    ],
+)
+def test_how_often_glue_looks_for_orphan_files_is_written_out(
+    own: dict[str, Any], every: str, tmp_path: Path
+) -> None:
+    answer = glue_answer(glue("orphan_file_deletion", **own))
+    assert text_of(tmp_path, "glue", answer, "glue").endswith(
+        f'remove-orphan-files = {{ every = "{every}" }}\n'
+    )
+
+
+def test_an_age_of_glue_that_is_refused_here_is_a_day_and_what_is_disabled_never_runs(tmp_path: Path) -> None:
+    answers = [
+        glue_answer(glue("orphan_file_deletion", orphanFileRetentionPeriodInDays=0), "a"),
+        glue_answer(glue("orphan_file_deletion", enabled=False), "b"),
+    ]
+    policy, notes = made(tmp_path, "glue", answers, "glue")
+    assert verbs(policy, "glue.sales.a") == {ORPHANS: {"older-than": "1d"}}
+    assert verbs(policy, "glue.sales.b") == {ORPHANS: {"never": True}}
+    below = "TableOptimizer.configuration.orphanFileDeletionConfiguration.icebergConfiguration"
+    assert notes[f"[0].{below}.orphanFileRetentionPeriodInDays"] == YOUNG
 
 
 def test_the_compaction_optimizer_of_a_table_in_glue(tmp_path: Path) -> None:
@@ -557,12 +717,14 @@ def test_a_table_config_of_zamboni(tmp_path: Path) -> None:
         EXPIRE: {"older-than": "7d", "retain-last": 3},
         REWRITE: {"min-manifests": 4},
         MERGE: {},
+        ORPHANS: {"older-than": "5d"},
     }
     assert verbs(policy, "acme.raw.telemetry.events") == usual
     # null is a value of its own: the table's property decides.
     assert verbs(policy, "acme.raw.telemetry.clicks") == {**usual, EXPIRE: {"retain-last": 3}}
     assert verbs(policy, "acme.sales.orders") == {
         **packs, EXPIRE: {"never": True}, REWRITE: {"min-manifests": 4}, MERGE: {"never": True},
+        ORPHANS: {"never": True},
     }  # fmt: skip
     assert verbs(policy, "acme.sales.lines") == {
         **usual, COMPACT: {"target-size": "256MiB", "min-input-files": 8}, REWRITE: {"never": True},
@@ -573,9 +735,7 @@ def test_a_table_config_of_zamboni(tmp_path: Path) -> None:
         "namespaces": HOLD,
         "namespaces.sales.tables.lines.skip_partitions_newer_than_windows": HOLD,
         "defaults.retention.expire_snapshots.max_ref_age_days": REF_AGE,
-        "defaults.retention.remove_orphan_files": ORPHANS,
         'namespaces."raw.telemetry".tables.events.partition': layout,
-        "namespaces.sales.tables.orders.retention.remove_orphan_files": ORPHANS,
         "namespaces.sales.tables.orders.retention.metadata":
             "old metadata files are up to the table: properties write.metadata.*",
     }  # fmt: skip
@@ -585,10 +745,27 @@ def test_what_is_built_into_zamboni_runs_where_its_file_says_nothing(tmp_path: P
     document = {"warehouse": "acme", "namespaces": {"sales": {"tables": {"orders": {}}}}}
     policy, notes = made(tmp_path, "zamboni", document, "prod")
     assert verbs(policy, "prod.sales.orders") == {
-        COMPACT: {"min-input-files": 2}, EXPIRE: {}, REWRITE: {}, MERGE: {},
+        COMPACT: {"min-input-files": 2}, EXPIRE: {}, REWRITE: {}, MERGE: {}, ORPHANS: {},
     }  # fmt: skip
     assert verbs(policy, "acme.sales.orders") is None
     assert notes == {"namespaces": HOLD}
+
+
+def test_ages_of_orphan_files_of_zamboni(tmp_path: Path) -> None:
+    def table(**removal: object) -> dict[str, Any]:
+        return {"retention": {"remove_orphan_files": removal}}
+
+    document = {
+        "warehouse": "acme",
+        "defaults": table(older_than_days=0),
+        "namespaces": {
+            "sales": {"tables": {"a": {}, "b": table(older_than_days=10), "c": table(older_than_days=None)}}
+        },
+    }
+    policy, notes = made(tmp_path, "zamboni", document)
+    found = {name: (verbs(policy, f"acme.sales.{name}") or {})[ORPHANS] for name in "abc"}
+    assert found == {"a": {"older-than": "1d"}, "b": {"older-than": "10d"}, "c": {}}
+    assert notes == {"defaults.retention.remove_orphan_files.older_than_days": YOUNG, "namespaces": HOLD}
 
 
 def test_compaction_of_zamboni_as_a_policy_file(tmp_path: Path) -> None:
@@ -618,6 +795,7 @@ match = ["acme.sales.clustered"]
 expire-snapshots = {}
 rewrite-manifests = {}
 merge-dvs = {}
+remove-orphan-files = {}
 
 [[tables]]
 match = ["acme.sales.plain"]
@@ -625,6 +803,7 @@ rewrite-data-files = { min-input-files = 4 }
 expire-snapshots = {}
 rewrite-manifests = {}
 merge-dvs = {}
+remove-orphan-files = {}
 
 [[tables]]
 match = ["acme.sales.odd"]
@@ -632,12 +811,14 @@ rewrite-data-files = { target-size = 100000000, min-input-files = 2 }
 expire-snapshots = {}
 rewrite-manifests = {}
 merge-dvs = {}
+remove-orphan-files = {}
 
 [[tables]]
 match = ["acme.sales.sorted"]
 expire-snapshots = {}
 rewrite-manifests = {}
 merge-dvs = {}
+remove-orphan-files = {}
 """
     )
     _, notes = made(tmp_path, "zamboni", document)
@@ -664,9 +845,10 @@ def test_a_fleet_file_of_zamboni_has_a_table_config_for_each_warehouse(tmp_path:
     assert verbs(policy, "acme.sales.lines") == {
         COMPACT: {"target-size": "256MiB", "min-input-files": 8},
         EXPIRE: {"older-than": "7d", "retain-last": 3}, REWRITE: {"never": True}, MERGE: {},
+        ORPHANS: {"older-than": "5d"},
     }  # fmt: skip
     assert verbs(policy, "globex.hr.people") == {
-        COMPACT: {"min-input-files": 2}, EXPIRE: {"retain-last": 9}, REWRITE: {}, MERGE: {},
+        COMPACT: {"min-input-files": 2}, EXPIRE: {"retain-last": 9}, REWRITE: {}, MERGE: {}, ORPHANS: {},
     }  # fmt: skip
     assert {path: text for path, text in notes.items() if text == SCHEDULE} == dict.fromkeys(
         ["pressure", "warehouses[0].schedule", "warehouses[1].schedule"], SCHEDULE
@@ -732,7 +914,7 @@ def test_the_policy_of_iceops(tmp_path: Path) -> None:
     assert verbs(policy, "prod.analytics.events") == {
         EXPIRE: {**usual, "older-than": "36h"}, REWRITE: {"target-size": "16MiB"}, **packs,
     }  # fmt: skip
-    assert verbs(policy, "prod.raw.lines") == {EXPIRE: {**usual, "retain-last": 1}, **packs}
+    assert verbs(policy, "prod.raw.lines") == {EXPIRE: {**usual, "retain-last": 1}, **packs, ORPHANS: {}}
     assert verbs(policy, "prod.raw.tmp_1") is None
     assert verbs(policy, "prod.raw.tmp_1.deep") is None
     assert verbs(policy, "dev.sales.orders") is None
@@ -745,7 +927,6 @@ def test_the_policy_of_iceops(tmp_path: Path) -> None:
         "defaults.compact.when": "a verb runs where it is due; there are no conditions",
         "defaults.expire-snapshots.when": "a verb runs where it is due; there are no conditions",
         'tables."analytics.events".engine': "no other engine does it",
-        'tables."raw.*".clean-orphans': ORPHANS,
         'tables."analytics.*"': level,
         'tables."raw.*"': level,
         'tables."raw.tmp_*"': "what is disabled is so where its * stands for up to three levels of the namespace",
@@ -795,6 +976,35 @@ rewrite-data-files = { target-size = 102400 }
     }  # fmt: skip
     assert verbs(policy, "prod.other.t") == {EXPIRE: {"older-than": "7d", "retain-last": 20}}
     assert notes['tables."hot.*".compact.when'] == "a verb runs where it is due; there are no conditions"
+
+
+def test_the_removal_of_orphan_files_of_iceops(tmp_path: Path) -> None:
+    text = """
+    catalog: prod
+    defaults: {clean-orphans: {older-than: 10d, when: "snapshot-count > 100"}}
+    tables:
+      hot.events: {clean-orphans: {older-than: 12h}}
+      cold.lines: {clean-orphans: {}, compact: }
+    """
+    assert (
+        text_of(tmp_path, "iceops", text, name="iceops.yaml")
+        == """
+[[tables]]
+match = ["prod"]
+remove-orphan-files = { older-than = "10d" }
+
+[[tables]]
+match = ["prod.hot.events"]
+remove-orphan-files = { older-than = "1d" }
+"""
+    )
+    policy, notes = made(tmp_path, "iceops", text, name="iceops.yaml")
+    assert verbs(policy, "prod.hot.events") == {ORPHANS: {"older-than": "1d"}}
+    assert verbs(policy, "prod.cold.lines") == {ORPHANS: {"older-than": "10d"}}
+    assert notes == {
+        "defaults.clean-orphans.when": "a verb runs where it is due; there are no conditions",
+        'tables."hot.events".clean-orphans.older-than': YOUNG,
+    }
 
 
 def test_an_operation_of_one_table_has_what_is_built_into_iceops(tmp_path: Path) -> None:
@@ -849,7 +1059,11 @@ def test_a_glob_that_no_pattern_says_is_left_out(tmp_path: Path) -> None:
          "the policy file that was made: tables[0].rewrite-manifests.target-size must be between 4KiB and 1TiB"),
         ("defaults: [", "Cannot read iceops.yaml: "),
         ("3", "iceops.yaml is no object"),
-        ("defaults: {clean-orphans: {}}", "Nothing in iceops.yaml can be said in a policy file"),
+        ("defaults: {clean-orphans: }", "Nothing in iceops.yaml can be said in a policy file"),
+        ("defaults: {clean-orphans: {retain-last: 3}}",
+         "iceops.yaml: defaults.clean-orphans.retain-last is no key of iceops.yaml"),
+        ("defaults: {clean-orphans: {older-than: P3D}}",
+         "iceops.yaml: defaults.clean-orphans.older-than: 'P3D' is no duration of iceops; it writes 12h, 7d"),
         ("defaults: {compact: {target-manifest-size: 8MB}}",
          "iceops.yaml: defaults.compact.target-manifest-size is no key of iceops.yaml"),
         ("defaults: {compact: {target-file-size: 0MB}}",

@@ -30,6 +30,7 @@ from iceberg_cli.operation.runner import OperationRun
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Voucher
 from iceberg_cli.plan.removals import Removals
+from iceberg_cli.plan.verb_place import VerbPlace
 from iceberg_cli.testing.memory_storage import MemoryStorage
 from tests.journals import BEGIN, append, bodies, intent, outcome
 from tests.plans import a_plan, a_removal, a_verdict, removals_of
@@ -179,6 +180,9 @@ class RunTable:
             self.trace.append(f"look for {_words(paths)}")
         return [path for path in paths if path in self.gone]
 
+    def read_only_reason(self) -> str | None:
+        return None
+
     def vouchers(self) -> Sequence[Voucher]:
         return self.vouched
 
@@ -232,6 +236,8 @@ def _words(paths: Iterable[str]) -> str:
 class AnyPolicy:
     """A policy that is what the plan says."""
 
+    place = VerbPlace(order=1)
+
     @staticmethod
     def of_plan(plan: Plan) -> Mapping[str, Any]:
         return plan.policy
@@ -241,7 +247,7 @@ class RunVerb:
     """The verb port: gives the plans it was told to, or the one that was shown."""
 
     name = "expire-snapshots"
-    policy = AnyPolicy
+    policy: type[AnyPolicy] = AnyPolicy
     result_columns = ("deleted_data_files_count",)
 
     def __init__(self, trace: list[str]) -> None:
@@ -639,6 +645,17 @@ def test_an_operation_that_is_not_due_any_more_ends() -> None:
     assert run.table.discarded[-1] == (["op-1-a", "op-1-b"], ["op"])
     assert run.journal.operation().closed == "nothing to do any more"
     assert "sweep-only" not in records(run)
+
+
+def test_what_is_not_due_any_more_counts_as_done_for_a_verb_whose_looks_count() -> None:
+    class LooksPolicy(AnyPolicy):
+        place = VerbPlace(order=1, looks_count=True)
+
+    run = a_run(outcomes=[REFUSED], moves_to="v2")
+    run.verb.policy = LooksPolicy
+    run.verb.plans = [replace(run.shown, steps=())]
+    assert finish(run).status == "nothing_to_do"
+    assert run.journal.operation().closed == "done"
 
 
 def test_a_step_that_is_not_due_any_more_is_left_out_where_another_is() -> None:

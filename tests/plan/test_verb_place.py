@@ -10,6 +10,7 @@ from iceberg_cli.formats import (
     is_only_by_name,
     is_only_by_policy,
     place_of,
+    usual_every_ms,
     verbs_in_order,
     verbs_of,
 )
@@ -35,6 +36,13 @@ def test_what_cannot_be_undone_runs_by_name_alone_and_after_what_it_needs() -> N
     assert {verb for verb in VERB_NAMES if is_only_by_policy(verb)} == {"rewrite-data-files"}
     assert having("after") == {("iceberg", "assign-row-ids"), ("delta", "assign-row-ids")}
     assert place_of("delta", "assign-row-ids").after == "upgrade-v3"
+
+
+def test_what_lists_all_files_rests_a_week_and_its_looks_count() -> None:
+    assert {verb: usual_every_ms(verb) for verb in VERB_NAMES if usual_every_ms(verb) is not None} == {
+        "remove-orphan-files": 604_800_000,
+    }  # fmt: skip
+    assert having("looks_count") == {("iceberg", "remove-orphan-files")}
 
 
 def test_ages_decide_what_goes_in_expiries_and_in_checkpoints_of_delta() -> None:

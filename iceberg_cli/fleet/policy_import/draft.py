@@ -16,10 +16,14 @@ from iceberg_cli.names import name_of
 
 EXPIRE, REWRITE, MERGE = "expire-snapshots", "rewrite-manifests", "merge-dvs"
 COMPACT: Final = "rewrite-data-files"
+ORPHANS: Final = "remove-orphan-files"
 NO_ORDER: Final = (
     "it does not say by which columns, so data files are left as they are: --curve-by or --sort-by names them"
 )
-NO_ORPHANS: Final = "files that nothing refers to are not looked for here"
+NO_YOUNG: Final = "younger files may be of writers at work: it is 24h, the least without --unsafe-allow-young"
+NO_FOLDERS: Final = (
+    "the table's folders of data and metadata are looked through, whatever it says; location adds others"
+)
 NO_SCHEDULE: Final = "when it runs is up to the scheduler"
 NO_REF_AGE: Final = (
     "how long branches and tags stay is up to the table: property history.expire.max-ref-age-ms"
@@ -191,6 +195,19 @@ def order_options(strategy: Node | None, draft: Draft) -> dict[str, Any] | None:
         return {"strategy": _BY_TABLE}
     draft.leave_out(strategy, NO_ORDER)
     return None
+
+
+def orphan_age(value: Node, number_h: float, draft: Draft | None) -> str:
+    """The age from which on files go that nothing names, as text; one that is refused here is noted.
+
+    Args:
+        value: that says it.
+        number_h: in hours.
+        draft: gets the note; None: it has it.
+    """
+    if number_h < _DAY_H and draft is not None:
+        draft.leave_out(value, NO_YOUNG)
+    return hours(max(number_h, _DAY_H))
 
 
 def size(number_bytes: int) -> str | int:

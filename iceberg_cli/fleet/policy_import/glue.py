@@ -13,18 +13,25 @@ from iceberg_cli.fleet.policy_import.documents import Node
 from iceberg_cli.fleet.policy_import.draft import (
     COMPACT,
     EXPIRE,
-    NO_ORPHANS,
+    NO_FOLDERS,
+    NO_KEY,
     NO_SCHEDULE,
+    ORPHANS,
     Draft,
     Verbs,
     hours,
     never,
     order_options,
+    orphan_age,
     table_pattern,
 )
 
-_VERBS: Final = {"retention": EXPIRE, "compaction": COMPACT}
-_WITHOUT: Final = {"orphan_file_deletion": NO_ORPHANS}
+# By the type of an optimizer its verb, and the key of its settings.
+_VERBS: Final[Mapping[str, tuple[str, str]]] = {
+    "retention": (EXPIRE, "retentionConfiguration"),
+    "compaction": (COMPACT, "compactionConfiguration"),
+    "orphan_file_deletion": (ORPHANS, "orphanFileDeletionConfiguration"),
+}
 _THRESHOLDS: Final = {"minInputFiles": "min-input-files", "deleteFileThreshold": "delete-files"}
 _PERMISSIONS: Final = "what runs here has permissions of its own"
 _OF_THE_JOB: Final = {"roleArn": _PERMISSIONS, "vpcConfiguration": _PERMISSIONS}
@@ -32,7 +39,7 @@ _DAY_H: Final = 24
 
 
 def read(document: Node, draft: Draft) -> None:
-    """Add what the retention and compaction optimizers of tables say.
+    """Add what the optimizers of tables say.
 
     Args:
         document: an answer about one table's optimizer or about several, a request that sets one, or a list of these.
@@ -48,8 +55,7 @@ def _settings(document: Node, draft: Draft) -> Iterator[tuple[tuple[str, ...], V
     """By table what each optimizer says, and its configuration."""
     for table, kind, configuration in _optimizers(document, draft):
         if kind.text() not in _VERBS:
-            text = _WITHOUT.get(kind.text(), f"optimizers of the type {kind.text()} have no counterpart")
-            draft.leave_out(configuration, text)
+            draft.leave_out(configuration, f"optimizers of the type {kind.text()} have no counterpart")
         elif verbs := _verbs(kind.text(), configuration, draft):
             yield _match(table, draft), verbs, configuration
 
@@ -91,7 +97,7 @@ def _lower(document: Node) -> Mapping[str, Any]:
 
 def _verbs(kind: str, configuration: Node, draft: Draft) -> Verbs:
     """What an optimizer says; nothing where what it does is not done here."""
-    verb, own = _VERBS[kind], f"{kind}Configuration"
+    verb, own = _VERBS[kind]
     for key, value in configuration.children():
         if key in _OF_THE_JOB and value.value is not None:
             draft.leave_out(value, _OF_THE_JOB[key])
@@ -104,6 +110,8 @@ def _verbs(kind: str, configuration: Node, draft: Draft) -> Verbs:
     iceberg = None if settings is None else settings.child("icebergConfiguration")
     if verb == EXPIRE:
         return {verb: _retention(iceberg, draft)}
+    if verb == ORPHANS:
+        return {verb: _orphans(iceberg, draft)}
     options = _compaction(iceberg, draft)
     return {} if options is None else {verb: options}
 
@@ -125,6 +133,28 @@ def _retention(iceberg: Node | None, draft: Draft) -> dict[str, Any]:
         else:
             draft.leave_out(value)
     return options
+
+
+def _orphans(iceberg: Node | None, draft: Draft) -> dict[str, Any]:
+    """The options of a removal of orphan files.
+
+    How often it runs is Glue's default where it is not given or null, and written out because it is not the one here.
+    The age has the same default.
+
+    Spec: IcebergOrphanFileDeletionConfiguration of the Glue API.
+    """
+    options: dict[str, Any] = {}
+    every_h = _DAY_H
+    for key, value in iceberg.children() if iceberg is not None else ():
+        if value.value is None:
+            continue
+        if key == "orphanFileRetentionPeriodInDays":
+            options["older-than"] = orphan_age(value, value.whole(0) * _DAY_H, draft)
+        elif key == "runRateInHours":
+            every_h = value.whole(1)
+        else:
+            draft.leave_out(value, NO_FOLDERS if key == "location" else NO_KEY)
+    return {**options, "every": hours(every_h)}
 
 
 def _compaction(iceberg: Node | None, draft: Draft) -> dict[str, Any] | None:

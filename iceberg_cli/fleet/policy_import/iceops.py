@@ -11,22 +11,24 @@ from iceberg_cli.fleet.policy_import.documents import Node
 from iceberg_cli.fleet.policy_import.draft import (
     COMPACT,
     EXPIRE,
-    NO_ORPHANS,
+    ORPHANS,
     REWRITE,
     Draft,
     Verbs,
     hours,
+    orphan_age,
     size,
 )
 
-_OPERATIONS: Final = {EXPIRE: EXPIRE, REWRITE: REWRITE, "compact": COMPACT}  # their verbs
+# Their verbs.
+_OPERATIONS: Final = {EXPIRE: EXPIRE, REWRITE: REWRITE, "compact": COMPACT, "clean-orphans": ORPHANS}
 # What iceops has where an operation is named without a value, by our options; Spark is always told to take two files.
 _BUILT_IN: Final[Mapping[str, Mapping[str, Any]]] = {
     EXPIRE: {"older-than": "7d", "retain-last": 10},
     REWRITE: {"target-size": "8MiB"},
     COMPACT: {"target-size": "512MiB", "min-input-files": 2},
+    ORPHANS: {},  # from three days on, as here
 }
-_WITHOUT: Final = {"clean-orphans": NO_ORPHANS}
 _TARGETS: Final = {REWRITE: "target-manifest-size", COMPACT: "target-file-size"}
 _NO_CONDITION: Final = "a verb runs where it is due; there are no conditions"
 _NO_ENGINE: Final = "no other engine does it"
@@ -83,10 +85,7 @@ def _verbs(block: Node, draft: Draft) -> Verbs:
     """What a block has for operations; `when` and what has no counterpart is noted."""
     verbs: Verbs = {}
     for key, value in block.children():
-        if key in _WITHOUT:
-            if value.value is not None:
-                draft.leave_out(value, _WITHOUT[key])
-        elif key == "engine":
+        if key == "engine":
             draft.leave_out(value, _NO_ENGINE)
         elif key in _OPERATIONS:
             if value.value is not None:
@@ -103,7 +102,9 @@ def _operation(verb: str, block: Node, draft: Draft) -> dict[str, Any]:
             if value.value is not None:
                 draft.leave_out(value, _NO_CONDITION)
         elif verb == EXPIRE and key == "older-than":
-            options[key] = _duration(value)
+            options[key] = hours(_hours_of(value))
+        elif verb == ORPHANS and key == "older-than":
+            options[key] = orphan_age(value, _hours_of(value), draft)
         elif verb == EXPIRE and key == "retain-last":
             options[key] = value.whole(1)
         elif key == _TARGETS.get(verb):
@@ -113,11 +114,11 @@ def _operation(verb: str, block: Node, draft: Draft) -> dict[str, Any]:
     return options
 
 
-def _duration(value: Node) -> str:
+def _hours_of(value: Node) -> float:
     match = _DURATION.fullmatch(value.text().strip().lower())
     if match is None:
         raise UsageError(f"{value.where}: {value.value!r} is no duration of iceops; it writes 12h, 7d")
-    return hours(int(match[1]) * _SECONDS[match[2]] / 3_600)
+    return int(match[1]) * _SECONDS[match[2]] / 3_600
 
 
 def _size(value: Node) -> str | int:

@@ -13,15 +13,17 @@ from iceberg_cli.fleet.policy_import.documents import Node, read_text
 from iceberg_cli.fleet.policy_import.draft import (
     COMPACT,
     EXPIRE,
+    NO_FOLDERS,
     NO_KEY,
-    NO_ORPHANS,
     NO_REF_AGE,
+    ORPHANS,
     REWRITE,
     Draft,
     Verbs,
     hours,
     never,
     order_options,
+    orphan_age,
     size,
 )
 
@@ -30,10 +32,13 @@ _TYPES: Final = ("policy-type", "type")
 _EXPIRY: Final = "system.snapshot-expiry"
 _METADATA: Final = "system.metadata-compaction"
 _DATA: Final = "system.data-compaction"
-_WITHOUT: Final = {"system.orphan-file-removal": NO_ORPHANS}
+_ORPHANS: Final = "system.orphan-file-removal"
 _KNOWN: Final = ("version", "enable", "config")
 _COUNTS: Final = ("min_snapshots_to_keep", "min_snapshot_to_keep")  # the schema's example has the second
 _TARGET, _STRATEGY = "target_file_size_bytes", "compaction_strategy"
+_AGE, _LOCATIONS = "max_orphan_file_age_in_days", "locations"
+_MODE: Final = "prefix_mismatch_mode"
+_NO_MODE: Final = "files are known by their names, whatever their paths begin with"
 _NO_GROUP_SIZE: Final = "it has no meaning here: groups are cut by the size of new files"
 _NOT_TAKEN: Final = {
     "max-file-group-size-bytes": _NO_GROUP_SIZE,
@@ -75,7 +80,7 @@ def read(document: Node, draft: Draft) -> None:
                 )
             verbs |= own
         else:
-            draft.leave_out(policy, _WITHOUT.get(name, f"policies of the type {name} have no counterpart"))
+            draft.leave_out(policy, f"policies of the type {name} have no counterpart")
     if verbs:
         draft.add(draft.tables(), verbs)
 
@@ -145,6 +150,18 @@ def _data(content: Node, draft: Draft) -> Verbs:
     return {COMPACT: options | ({} if target is None else {"target-size": size(target.whole(1))})}
 
 
+def _orphans(content: Node, draft: Draft) -> Verbs:
+    draft.leave_out_others(content, (*_KNOWN, _AGE, _LOCATIONS))
+    if not _enabled(content):
+        return never(ORPHANS)
+    age, locations, config = (content.child(key) for key in (_AGE, _LOCATIONS, "config"))
+    if locations is not None:
+        draft.leave_out(locations, NO_FOLDERS)
+    for key, value in config.children() if config is not None else ():
+        draft.leave_out(value, _NO_MODE if key == _MODE else NO_KEY)
+    return {ORPHANS: {} if age is None else {"older-than": orphan_age(age, age.whole(0) * _DAY_H, draft)}}
+
+
 def _enabled(content: Node) -> bool:
     enable = content.child("enable")
     if enable is None:
@@ -156,4 +173,5 @@ _READERS: Final[Mapping[str, Callable[[Node, Draft], Verbs]]] = {
     _EXPIRY: _expiry,
     _METADATA: _metadata,
     _DATA: _data,
+    _ORPHANS: _orphans,
 }

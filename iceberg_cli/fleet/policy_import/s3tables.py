@@ -1,11 +1,12 @@
-"""The maintenance configuration of tables in S3 table buckets.
+"""The maintenance configuration of S3 table buckets and of the tables in them.
 
-Spec: GetTableMaintenanceConfiguration and PutTableMaintenanceConfiguration of the S3 Tables API.
+Spec: GetTableMaintenanceConfiguration, GetTableBucketMaintenanceConfiguration and the Put... of both, of the S3 Tables
+API.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
@@ -13,19 +14,27 @@ from iceberg_cli.fleet.policy_import.documents import Node
 from iceberg_cli.fleet.policy_import.draft import (
     COMPACT,
     EXPIRE,
-    NO_ORPHANS,
+    ORPHANS,
     Draft,
     Verbs,
     hours,
     never,
     order_options,
+    orphan_age,
     size,
     table_pattern,
 )
 
 _SNAPSHOTS: Final = "icebergSnapshotManagement"
 _COMPACTION: Final = "icebergCompaction"
-_WITHOUT: Final = {"icebergUnreferencedFileRemoval": NO_ORPHANS}
+_REMOVAL: Final = "icebergUnreferencedFileRemoval"
+_ELSEWHERE: Final = (
+    "tables in a table bucket, where S3 Tables removes such files itself, are refused by remove-orphan-files: this is "
+    "for those that move elsewhere"
+)
+_UNREFERENCED, _NON_CURRENT = "unreferencedDays", "nonCurrentDays"
+_NON_CURRENT_DAYS: Final = 10  # by default
+_DAY_H: Final = 24
 _AUTO: Final = "auto"
 _SORTS: Final = "auto sorts tables that have a sort order; here rows stay in the order in which they are"
 _TARGET_MB: Final = 512  # by default
@@ -34,10 +43,11 @@ _STATUS: Final = {"enabled": True, "disabled": False}
 
 
 def read(document: Node, draft: Draft) -> None:
-    """Add what the configuration of one table says, or of each of a list.
+    """Add what the configuration of one table, or of a table bucket, says, or of each of a list.
 
     Args:
-        document: an answer to Get..., whose table the command line names, or a request of Put..., which names it.
+        document: an answer to Get..., whose table the command line names, or a request of Put..., which names it. Of a
+            table bucket the command line names the tables.
         draft: gets an entry for each table.
 
     Raises:
@@ -50,9 +60,9 @@ def _settings(document: Node, draft: Draft) -> Iterator[tuple[tuple[str, ...], V
     """By table what each type of maintenance says, and its value."""
     for each in document.items() if isinstance(document.value, list) else (document,):
         for kind, value in _values(each):
-            if kind not in (_SNAPSHOTS, _COMPACTION):
-                draft.leave_out(value, _WITHOUT.get(kind, f"{kind} has no counterpart"))
-            elif verbs := _snapshots(value, draft) if kind == _SNAPSHOTS else _compaction(value, draft):
+            if kind not in _READERS:
+                draft.leave_out(value, f"{kind} has no counterpart")
+            elif verbs := _READERS[kind](value, draft):
                 yield _tables(each, draft), verbs, value
 
 
@@ -122,6 +132,22 @@ def _compaction(value: Node, draft: Draft) -> Verbs:
     return {COMPACT: options}
 
 
+def _removal(value: Node, draft: Draft) -> Verbs:
+    """What the removal of files says that nothing refers to. Its age has the same default.
+
+    Spec: IcebergUnreferencedFileRemovalSettings of the S3 Tables API.
+    """
+    if not _is_enabled(value, draft):
+        return never(ORPHANS)
+    draft.leave_out(value, _ELSEWHERE)
+    own = _own_settings(value, _REMOVAL)
+    draft.leave_out_others(own, (_UNREFERENCED, _NON_CURRENT))
+    age, non_current = (None if own is None else own.child(key) for key in (_UNREFERENCED, _NON_CURRENT))
+    days = _NON_CURRENT_DAYS if non_current is None else non_current.whole(1)
+    options = {} if age is None else {"older-than": orphan_age(age, age.whole(1) * _DAY_H, draft)}
+    return {ORPHANS: {**options, "grace": hours(days * _DAY_H)}}
+
+
 def _is_enabled(value: Node, draft: Draft) -> bool:
     draft.leave_out_others(value, ("status", "settings"))
     status = value.child("status")
@@ -133,3 +159,10 @@ def _is_enabled(value: Node, draft: Draft) -> bool:
 def _own_settings(value: Node, kind: str) -> Node | None:
     settings = value.child("settings")
     return None if settings is None else settings.child(kind)
+
+
+_READERS: Final[Mapping[str, Callable[[Node, Draft], Verbs]]] = {
+    _SNAPSHOTS: _snapshots,
+    _COMPACTION: _compaction,
+    _REMOVAL: _removal,
+}

@@ -13,14 +13,15 @@ from iceberg_cli.fleet.policy_import.draft import (
     EXPIRE,
     MERGE,
     NO_ORDER,
-    NO_ORPHANS,
     NO_REF_AGE,
     NO_SCHEDULE,
+    ORPHANS,
     REWRITE,
     Draft,
     Verbs,
     hours,
     never,
+    orphan_age,
     size,
     table_pattern,
 )
@@ -35,8 +36,8 @@ _LAYOUT: Final = {"partition": _NO_LAYOUT, "partition_evolution": _NO_LAYOUT}
 _ORDERING: Final = "ordering"
 _UNORDERED: Final = "none"
 _TARGET, _LEAST_FILES = "target_file_size_bytes", "min_input_files"
-_OF_RETENTION: Final = {"remove_orphan_files": NO_ORPHANS, "metadata": _NO_METADATA}
-_VERBS: Final = ("expire_snapshots", "rewrite_manifests", "remove_dangling_deletes")
+_OF_RETENTION: Final = {"metadata": _NO_METADATA}
+_VERBS: Final = ("expire_snapshots", "rewrite_manifests", "remove_dangling_deletes", "remove_orphan_files")
 _OF_THE_SERVICE: Final = {
     "schedule": NO_SCHEDULE,
     "random": NO_SCHEDULE,
@@ -50,7 +51,8 @@ def read(document: Node, draft: Draft) -> None:
     """Add what a table-config says, or those of every warehouse of a fleet.
 
     A table's block replaces what the defaults have, key by key; both replace what is built in, by which data files are
-    compacted from two of a partition on, snapshots expire, manifests are rewritten and dangling deletes removed.
+    compacted from two of a partition on, snapshots expire, manifests are rewritten, dangling deletes removed and orphan
+    files deleted.
 
     Args:
         document: the table-config or the fleet file.
@@ -146,6 +148,8 @@ def _note(block: Node | None, draft: Draft) -> None:
             draft.leave_out(value)
         elif key == "expire_snapshots" and (age := value.child("max_ref_age_days")) is not None:
             draft.leave_out(age, NO_REF_AGE)
+        elif key == "remove_orphan_files" and (age := value.child("older_than_days")) is not None:
+            orphan_age(age, age.whole(0) * _DAY_H, draft)
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,7 +163,9 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def _verbs(settings: Node) -> Verbs:
     retention = settings.child("retention")
-    expire, rewrite, dangling = (None if retention is None else retention.child(key) for key in _VERBS)
+    expire, rewrite, dangling, orphans = (
+        None if retention is None else retention.child(key) for key in _VERBS
+    )
     verbs: Verbs = {} if _is_ordered(settings.child(_ORDERING)) else {COMPACT: _compaction(settings)}
     if _is_on(expire):
         verbs[EXPIRE] = {}
@@ -179,6 +185,11 @@ def _verbs(settings: Node) -> Verbs:
     else:
         verbs |= never(REWRITE)
     verbs |= {MERGE: {}} if _is_on(dangling) else never(MERGE)
+    if _is_on(orphans):  # by default from three days on, as here
+        age = None if orphans is None else orphans.child("older_than_days")
+        verbs[ORPHANS] = {} if age is None else {"older-than": orphan_age(age, age.whole(0) * _DAY_H, None)}
+    else:
+        verbs |= never(ORPHANS)
     return verbs
 
 

@@ -196,6 +196,9 @@ class NumbersTable:
     def base(self) -> Base:
         return Base(table_uuid=self.uuid, version=self._at)
 
+    def read_only_reason(self) -> str | None:
+        return None
+
     def vouchers(self) -> Sequence[Voucher]:
         return ()
 

@@ -12,6 +12,7 @@ from iceberg_cli.plan.times import Time
 from iceberg_cli.plan.verb_place import VerbPlace
 
 VERB_NAME: Final = "remove-orphan-files"
+_WEEK_MS: Final = 604_800_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -25,6 +26,8 @@ class RemoveOrphanFiles(DeletingPolicy):
         by_age=True,
         only_by_name=True,
         planned_by_name=True,
+        usual_every_ms=_WEEK_MS,
+        looks_count=True,
         names_elsewhere=(
             "clean-orphan-files",
             "clean-orphans",
