@@ -50,6 +50,8 @@ class OperationRun(CommittingRun):
             raise
 
     def _finish(self, started_ms: int) -> Report:
+        if not any(self._state(step).outcome == "committed" for step in self.shown.steps):
+            self._begin()
         for step in self.shown.steps:
             state = self._state(step)
             if state.done:
@@ -72,8 +74,16 @@ class OperationRun(CommittingRun):
                 )
             self.journal.append(StepDone(step=step.name))
         report = self._report("done", started_ms)
+        self.verb.end(self.table, self.shown, self.runtime)
         close(self.journal, "done", self.runtime)
         return report
+
+    def _begin(self) -> None:
+        try:
+            self.verb.begin(self.table, self.shown, self.runtime)
+        except (Refused, CorruptFile):
+            self._close_unsent()
+            raise
 
     # -- commit ------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ class VerbPlace:
         only_by_policy: whether it runs on many tables only where a policy file names it, be it for all of them, and is
             not due otherwise: it reads and writes every row.
         planned_by_name: whether a plan of a table is one of it only where it is named: it lists all files there.
+        alone: whether it acts on what an operator names once: no policy file has it.
         after: the verb without whose end it cannot begin, or "".
         overdue: beside the age of snapshots, which goes for all verbs.
         names_elsewhere: what other tools call it, in lower case with hyphens.
@@ -44,6 +45,7 @@ class VerbPlace:
     only_by_name: bool = False
     only_by_policy: bool = False
     planned_by_name: bool = False
+    alone: bool = False
     after: str = ""
     overdue: Overdue = lambda _: None
     names_elsewhere: tuple[str, ...] = ()

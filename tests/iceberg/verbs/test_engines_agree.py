@@ -33,7 +33,14 @@ COMMANDS = {
     "merge": ("plan", "merge-dvs"),
     "upgrade": ("plan", "upgrade-v3"),
     "row ids": ("plan", "assign-row-ids"),
-    "orphans": ("plan", "remove-orphan-files", "--older-than", "0s", "--unsafe-allow-young", "--metadata-files"),
+    "orphans": (
+        "plan",
+        "remove-orphan-files",
+        "--older-than",
+        "0s",
+        "--unsafe-allow-young",
+        "--metadata-files",
+    ),
     "check": ("inspect", "--check", "--deep"),
     "files": ("inspect", "files"),
 }
