@@ -97,7 +97,7 @@ _iceberg_cli() {
             *" --from") _iceberg_cli_words "polaris s3tables glue zamboni iceops unity" ;;
             *" --kind") _iceberg_cli_words "iceberg delta" ;;
             *" --sort") _iceberg_cli_words "freed grade name" ;;
-            *" --only") _iceberg_cli_several _iceberg_cli_words "expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files remove-orphan-files" ;;
+            *" --only") _iceberg_cli_several _iceberg_cli_words "expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files remove-orphan-files undo" ;;
             *" -o" | *" --output" | *" --catalog-config" | *" --log-file" | *" --inventory" | *" --metrics" | *" --policy" | *" --prices") _iceberg_cli_files ;;
         esac
     elif [[ $current == -* ]]; then
@@ -112,6 +112,7 @@ _iceberg_cli() {
             "assign-row-ids") _iceberg_cli_words "--ref --share-ids --batch-size --count-rows --allow-writer-loss -n --dry-run --exit-code --files -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "rewrite-data-files") _iceberg_cli_words "--strategy --sort-by --curve-by --min-gain --full --where --target-size --min-size --max-size --min-input-files --delete-ratio --rewrite-all --max-group-size --max-files --max-rewrite-bytes --group-order --commit-every --max-commits --single-commit --processes --memory --no-verify-rows --unsafe-accept-space --branch --delete-files --output-spec --output-format --no-assign-row-ids --unsafe-ignore-property --unsafe-ignore-upserts --unsafe-strand-branches --older-than --purge --leave-iceberg-behind -n --dry-run --exit-code --files -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "remove-orphan-files") _iceberg_cli_words "--older-than --location --inventory --metadata-files --unsafe-allow-young --grace --alarm --unsafe-accept-alarm -n --dry-run --exit-code --files -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
+            "undo") _iceberg_cli_words "-n --dry-run --exit-code --files -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "apply") _iceberg_cli_words "--replan -n --dry-run --exit-code --files -y --yes --no-resume --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "resume") _iceberg_cli_words "--list --abandon --limit-deletes --deadline --metrics --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
             "history") _iceberg_cli_words "--operation --limit --format --catalog-config --storage-option --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
@@ -124,7 +125,7 @@ _iceberg_cli() {
             "maintain") _iceberg_cli_words "--policy -n --dry-run --exit-code --files -y --yes --jobs --only --limit-deletes --max-bytes --deadline --memory --no-resume --metrics --jsonl --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --unsafe-allow-root --unsafe-trust-lists --unsafe-conditional-writes --unsafe-single-writer --unsafe-forget-metadata --no-cache --cache-size --as-of -v --verbose -q --quiet --progress --no-progress --no-pager --log-file -h --help --help-all" ;;
         esac
     elif [[ -z $command ]]; then
-        _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files remove-orphan-files apply resume history demo policy config completion list survey maintain"
+        _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files remove-orphan-files undo apply resume history demo policy config completion list survey maintain"
     else
         case "$command $position" in
             "inspect 0") _iceberg_cli_places tables ;;
@@ -132,7 +133,7 @@ _iceberg_cli() {
             "inspect 2") _iceberg_cli_ask states "" ;;
             "inspect 3") _iceberg_cli_ask states "" ;;
             "plan 0") _iceberg_cli_places tables ;;
-            "plan 1") _iceberg_cli_words "expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files remove-orphan-files" ;;
+            "plan 1") _iceberg_cli_words "expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files remove-orphan-files undo" ;;
             "expire-snapshots 0") _iceberg_cli_places tables ;;
             "rewrite-manifests 0") _iceberg_cli_places tables ;;
             "merge-dvs 0") _iceberg_cli_places tables ;;
@@ -140,6 +141,7 @@ _iceberg_cli() {
             "assign-row-ids 0") _iceberg_cli_places tables ;;
             "rewrite-data-files 0") _iceberg_cli_places tables ;;
             "remove-orphan-files 0") _iceberg_cli_places tables ;;
+            "undo 0") _iceberg_cli_places tables ;;
             "apply 0") _iceberg_cli_files ;;
             "resume 0") _iceberg_cli_places tables ;;
             "history 0") _iceberg_cli_places tables ;;
@@ -148,7 +150,7 @@ _iceberg_cli() {
             "policy 1") _iceberg_cli_files ;;
             "policy "*) _iceberg_cli_places catalogs ;;
             "config 0") _iceberg_cli_words "show" ;;
-            "config 1") _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files remove-orphan-files apply resume history demo policy config list survey maintain" ;;
+            "config 1") _iceberg_cli_words "inspect plan expire-snapshots rewrite-manifests merge-dvs upgrade-v3 assign-row-ids rewrite-data-files remove-orphan-files undo apply resume history demo policy config list survey maintain" ;;
             "completion 0") _iceberg_cli_words "bash zsh fish" ;;
             "list "*) _iceberg_cli_places catalogs ;;
             "survey "*) _iceberg_cli_places catalogs ;;

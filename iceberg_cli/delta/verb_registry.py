@@ -15,6 +15,8 @@ VERBS: Final = Verbs(
     "upgrade-v3",
     "assign-row-ids",
     instead={
-        "remove-orphan-files": "`expire-snapshots TABLE --mode full` deletes what no version of a Delta table needs."
+        "remove-orphan-files": "`expire-snapshots TABLE --mode full` deletes what no version of a Delta table needs.",
+        "undo": "RESTORE of Delta Spark and delta-rs goes back to a version whose files are there; "
+        "`resume TABLE OP_ID --abandon` closes an operation that waits.",
     },
 )

@@ -31,6 +31,7 @@ __all__ = [
     "usual_every_ms",
     "verbs_in_order",
     "verbs_of",
+    "verbs_of_policy_files",
 ]
 BUILT_IN: Final = ("iceberg", "delta")
 GROUP: Final = "iceberg_cli.formats"
@@ -137,6 +138,14 @@ def verbs_in_order(format_name: str | None = None) -> tuple[str, ...]:
 def is_only_by_name(verb: str) -> bool:
     """Whether a verb runs on many tables only where an entry of a policy file names it."""
     return any(policy.place.only_by_name for policy in policies_of(verb).values())
+
+
+@cache
+def verbs_of_policy_files() -> tuple[str, ...]:
+    """Those of `VERB_NAMES` that a policy file can name."""
+    return tuple(
+        verb for verb in VERB_NAMES if not any(each.place.alone for each in policies_of(verb).values())
+    )
 
 
 @cache

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.verbs.remove_orphan_files.policy import RemoveOrphanFiles
     from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
     from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
+    from iceberg_cli.iceberg.verbs.undo.policy import Undo
     from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
     from iceberg_cli.plan.decision import Decision, FileGlances
     from iceberg_cli.plan.findings import CheckResult
@@ -39,6 +40,7 @@ __all__ = [
     "RemoveOrphanFiles",
     "RewriteDataFiles",
     "RewriteManifests",
+    "Undo",
     "UpgradeV3",
 ]
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import Bools
+from iceberg_cli.encoding.strict_json import dumps
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound, UsageError
 from iceberg_cli.iceberg import ownership as own_files
@@ -56,6 +57,9 @@ if TYPE_CHECKING:
     from iceberg_cli.operation.records import CommitIntent
 
 _ENCRYPTED = "encryption.key-id"
+REMOVED_FILE = (
+    "removed-{}.json"  # in a journal, by the commit's UUID: what the commit takes out of the metadata
+)
 
 
 @dataclass(kw_only=True)
@@ -512,6 +516,19 @@ class IcebergTable(OpenTable):
             f"Cannot settle step {step.name}: its commit cannot be made again with the same content",
             state="The commit's outcome is unknown. Nothing was deleted.",
         )
+
+    def kept_before(self, attempt: Attempt) -> Mapping[str, bytes]:
+        """As `Table`: what the commit takes out of the metadata, so that it can be put back without the old file."""
+        from iceberg_cli.iceberg.commit.update import Commit, with_updates
+        from iceberg_cli.iceberg.spec.table_metadata.restoring import removed_by
+
+        commit = attempt.commit
+        assert isinstance(commit, Commit)
+        after = with_updates(
+            commit.base, commit.updates, base_location=attempt.base, timestamp_ms=commit.timestamp_ms
+        )
+        removed = removed_by(commit.base, after).to_json()
+        return {REMOVED_FILE.format(commit.commit_uuid): dumps(removed)}
 
     def commit(self, attempt: Attempt) -> Committed | Conflict | Unknown:
         """One swap."""

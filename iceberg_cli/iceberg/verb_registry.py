@@ -15,5 +15,6 @@ VERBS: Final = Verbs(
     "assign-row-ids",
     "rewrite-data-files",
     "remove-orphan-files",
+    "undo",
     seen_by_inspect=("expire-snapshots", "rewrite-manifests", "merge-dvs"),
 )

@@ -158,6 +158,8 @@ class CommittingRun(RunState):
             if own:
                 self.journal.append(Stage(step=step.name, paths=own))
                 self.table.workspace.put(attempt.files)
+            for name, data in self.table.kept_before(attempt).items() if grace_ms else ():
+                self.journal.put(name, data)
             self.journal.append(intent)
         except TakenOver:
             # No commit that names them was ever about to be sent.

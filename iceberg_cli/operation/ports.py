@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from iceberg_cli.engines import Engine
     from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
     from iceberg_cli.operation.records import CommitIntent
+    from iceberg_cli.operation.runtime import Runtime
     from iceberg_cli.operation.workspace import Workspace
     from iceberg_cli.plan.plan import Base, Option, Plan, StagedFile, Step, Task, Voucher
     from iceberg_cli.plan.policy import Policy
@@ -113,6 +114,18 @@ class Verb(Protocol):
     def first(self, plan: Plan) -> tuple[Verb, Policy] | None:  # noqa: ARG002 - the port's signature
         """Another verb, and what is asked of it, whose operation comes before that of a plan; its steps are first."""
         return None
+
+    def begin(self, table: Any, plan: Plan, runtime: Runtime) -> None:  # noqa: ARG002 - the port's signature
+        """Do what comes before the first commit of a plan that is carried out; again where that was not reached.
+
+        Raises:
+            Refused, CorruptFile: it cannot be carried out any more; nothing was changed.
+        """
+        return
+
+    def end(self, table: Any, plan: Plan, runtime: Runtime) -> None:  # noqa: ARG002 - the port's signature
+        """Do what comes after the last step of a plan that is carried out; again where the end was not recorded."""
+        return
 
     def unreached(self, table: Any, rows: Any, *, plan: Plan) -> Any:  # noqa: ARG002 - the port's signature
         """Which of n removals nothing reaches by the verb's own rules, once the table was looked at again.
@@ -225,6 +238,10 @@ class Table(Protocol):
         mark: str,
     ) -> Attempt:
         """This attempt's commit on the table as loaded last; `mark` is in the names of the files it makes."""
+        ...
+
+    def kept_before(self, attempt: Attempt) -> Mapping[str, bytes]:
+        """What the journal keeps of a table, by file name, before a commit after which files wait for a grace."""
         ...
 
     def commit(self, attempt: Attempt) -> Committed | Conflict | Unknown:

@@ -51,6 +51,8 @@ class OperationRun(CommittingRun):
             raise
 
     def _finish(self, started_ms: int) -> Report:
+        if not any(self._state(step).outcome == "committed" for step in self.shown.steps):
+            self._begin()
         for step in self.shown.steps:
             state = self._state(step)
             if state.done:
@@ -68,6 +70,7 @@ class OperationRun(CommittingRun):
                 return self._unfinished(self._state(step).sweep_after_ms, started_ms)
             self.journal.append(StepDone(step=step.name))
         report = self._report("done", started_ms)
+        self.verb.end(self.table, self.shown, self.runtime)
         close(self.journal, "done", self.runtime)
         return report
 
@@ -88,6 +91,13 @@ class OperationRun(CommittingRun):
             waiting_files=left.files,
             waiting_bytes=left.size_bytes,
         )
+
+    def _begin(self) -> None:
+        try:
+            self.verb.begin(self.table, self.shown, self.runtime)
+        except (Refused, CorruptFile):
+            self._close_unsent()
+            raise
 
     # -- commit ------------------------------------------------------------------------------------------------
 

@@ -77,6 +77,7 @@ class PolicyOption:
             another way.
         own: it means something else than other verbs' options of the same name: what a variable or a file gives all
             verbs by that name is not for it.
+        positional: it is given by its position behind the table, not by a flag.
     """
 
     name: str
@@ -89,6 +90,7 @@ class PolicyOption:
     in_policy_files: Any = None
     not_in_policy_files: bool = False
     own: bool = False
+    positional: bool = False
 
     @property
     def flag(self) -> str:
@@ -130,6 +132,7 @@ def option(
     in_policy_files: Any = None,
     not_in_policy_files: bool = False,
     own: bool = False,
+    positional: bool = False,
 ) -> Any:
     """A field of a policy.
 
@@ -144,6 +147,7 @@ def option(
         in_policy_files: see `PolicyOption`.
         not_in_policy_files: see `PolicyOption`.
         own: see `PolicyOption`.
+        positional: see `PolicyOption`.
     """
     rest = {"kind": kind, "text": text, "flag": flag, "json_name": json_name, "elsewhere": elsewhere}
     more = {
@@ -151,6 +155,7 @@ def option(
         "in_policy_files": in_policy_files,
         "not_in_policy_files": not_in_policy_files,
         "own": own,
+        "positional": positional,
     }
     return field(default=default, metadata={_OPTION: {**rest, **more}})
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.operation.outcomes import Attempt
 from iceberg_cli.operation.ports import Table
 from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.paths import Roots
@@ -160,6 +161,10 @@ class OpenTable(Table, ABC):
         if reason is None or not plan.due:
             return plan
         return replace(plan, blocked_by=(*plan.blocked_by, reason))
+
+    def kept_before(self, attempt: Attempt) -> Mapping[str, bytes]:  # noqa: ARG002 - nothing, where the format keeps it
+        """As `Table`."""
+        return {}
 
     def notices(self) -> list[str]:
         """What was noticed while this table was read and not told yet, for the operator."""

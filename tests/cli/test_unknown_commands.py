@@ -70,9 +70,11 @@ LEADS_TO = {
     "remove-orphan-files TABLE --dry-run": "orphans orphan delete-orphan-files clean_orphan_files remove-orphans"
     " orphan-files",
     "remove-orphan-files": "remove_orphan_files remove-orphan-file",
+    "undo TABLE --dry-run": "revert undelete unexpire",
+    "undo": "UNDO undoo",
 }  # fmt: skip
 NOT_HERE = {
-    BACK: "rollback undo restore RESTORE revert cherrypick_snapshot cherry-pick rollback_to_snapshot"
+    BACK: "rollback restore RESTORE cherrypick_snapshot cherry-pick rollback_to_snapshot"
     " rollback_to_timestamp set_current_snapshot fast_forward tag checkout",
     TABLES: "drop create delete truncate migrate register_table add_files rename insert append alter update"
     " clone convert export import copy move write",

@@ -61,6 +61,12 @@ class FakeVerb:
         plan = replace(expiry, verb=self.name, steps=steps, removals=removals)
         return Planned(plan=plan, build=self.unconditional(table))
 
+    def begin(self, table: Any, plan: Plan, runtime: Any) -> None:
+        """Nothing comes first."""
+
+    def end(self, table: Any, plan: Plan, runtime: Any) -> None:
+        """Nothing comes last."""
+
     def unconditional(self, table: FakeTable) -> Build:
         def build(_step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
             for task, path in paths.items():

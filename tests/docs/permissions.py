@@ -165,6 +165,7 @@ class Kind(NamedTuple):
         of_rows: likewise those that one of `write_rows` can go through.
         policy: a verb and its options, as a policy file has them.
         vouched: what emulators need.
+        waits: whether files of the first verb can wait, and what it did be taken back.
     """
 
     name: str
@@ -172,6 +173,7 @@ class Kind(NamedTuple):
     of_rows: Mapping[str, Sequence[str]]
     policy: Mapping[str, str]
     vouched: Sequence[str]
+    waits: bool = False
 
 
 ICEBERG: Final = Kind(
@@ -187,6 +189,7 @@ ICEBERG: Final = Kind(
     of_rows={"rewrite-data-files": ("--min-input-files", "2", "--processes", "1")},
     policy={"expire-snapshots": '{ older-than = "1s", retain-last = 1 }'},
     vouched=("--unsafe-single-writer", "--unsafe-conditional-writes"),
+    waits=True,
 )
 DELTA: Final = Kind(
     name="delta",
@@ -285,6 +288,11 @@ class Recorder:
         self._look(kind, table, among)
         for verb, options in kind.verbs.items():
             self._write(verb, verb, table, *options, *kind.vouched)
+        if kind.waits:
+            table, _ = make()
+            verb, options = next(iter(kind.verbs.items()))
+            self._write(verb, verb, table, *options, *kind.vouched, "--grace", "1h", status="waiting")
+            self._write("undo", "undo", table, *kind.vouched)
         table, _ = make()
         verb, options = next(iter(kind.verbs.items()))
         file = str(self.folder / f"{kind.name}.plan")

@@ -189,6 +189,9 @@ class RunTable:
     def probe(self, path: str) -> None:
         raise AssertionError(f"{path}: this is done before there is a run")
 
+    def kept_before(self, _attempt: Attempt) -> Mapping[str, bytes]:
+        return {}
+
     def commit(self, attempt: Attempt) -> Outcome:
         self.note("commit")
         self.sent.append(attempt)
@@ -275,6 +278,12 @@ class RunVerb:
         if isinstance(found, Exception):
             raise found
         return Planned(plan=found, build=self.build)
+
+    def begin(self, table: Any, plan: Plan, runtime: Any) -> None:
+        """Nothing comes first."""
+
+    def end(self, table: Any, plan: Plan, runtime: Any) -> None:
+        """Nothing comes last."""
 
     def build(self, step: Step, paths: Mapping[Task, str]) -> Mapping[Task, StagedFile]:
         self.trace.append(f"build {_words(paths.values())}")

@@ -121,6 +121,7 @@ GIVEN: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
             "inventory": "s3://lake/manifest.json", "metadata_files": True, "unsafe_young": True,
         },
     ),
+    "undo-iceberg": ({"--operation": "01a2-b3"}, {"operation": "01a2-b3"}),
     "rewrite-data-files-delta": (
         {
             "--strategy": "bin-pack", "--where": "day = '2026-11-01'", "--older-than": "7d",
@@ -184,6 +185,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "remove-orphan-files-iceberg": {
         "older_than_ms": None, "location": [], "inventory": None, "metadata_files": False, "unsafe_young": False,
     },
+    "undo-iceberg": {"operation": None},
     "rewrite-data-files-delta": {
         "strategy": None, "where": None, "older_than_ms": None, "target_size_bytes": None, "min_size_bytes": None,
         "max_size_bytes": None,

@@ -24,15 +24,16 @@ def having(name: str) -> set[tuple[str, str]]:
 def test_verbs_leave_less_to_do_for_those_behind_them() -> None:
     assert verbs_in_order() == (
         "upgrade-v3", "assign-row-ids", "rewrite-data-files", "merge-dvs", "rewrite-manifests", "expire-snapshots",
-        "remove-orphan-files",
+        "remove-orphan-files", "undo",
     )  # fmt: skip
 
 
 def test_what_cannot_be_undone_runs_by_name_alone_and_after_what_it_needs() -> None:
     assert {verb for verb in VERB_NAMES if is_only_by_name(verb)} == {
-        "upgrade-v3", "assign-row-ids", "remove-orphan-files",
+        "upgrade-v3", "assign-row-ids", "remove-orphan-files", "undo",
     }  # fmt: skip
-    assert having("planned_by_name") == {("iceberg", "remove-orphan-files")}
+    assert having("planned_by_name") == {("iceberg", "remove-orphan-files"), ("iceberg", "undo")}
+    assert having("alone") == {("iceberg", "undo")}
     assert {verb for verb in VERB_NAMES if is_only_by_policy(verb)} == {"rewrite-data-files"}
     assert having("after") == {("iceberg", "assign-row-ids"), ("delta", "assign-row-ids")}
     assert place_of("delta", "assign-row-ids").after == "upgrade-v3"

@@ -15,7 +15,7 @@ from iceberg_cli.cli.context import Run
 from iceberg_cli.cli.options.arguments import integer
 from iceberg_cli.cli.options.configuration import is_variable
 from iceberg_cli.errors import UsageError, worst_of
-from iceberg_cli.formats import VERB_NAMES
+from iceberg_cli.formats import VERB_NAMES, verbs_of_policy_files
 from iceberg_cli.plan.events import Event
 from iceberg_cli.plan.text import did_you_mean, size_bytes
 
@@ -170,9 +170,10 @@ def fleet_policy(
     from iceberg_cli.fleet.due import FleetPolicy
     from iceberg_cli.fleet.policy_file import GivenOptions, load_policy
 
+    known = verbs_of_policy_files()
     for verb in only:
-        if verb not in VERB_NAMES:
-            raise UsageError(f"--only: {verb!r} is no verb.{did_you_mean(verb, VERB_NAMES)}")
+        if verb not in known:
+            raise UsageError(f"--only: {verb!r} is no verb that it runs.{did_you_mean(verb, known)}")
     file = None if path is None else load_policy(path)
     every = run.settings.every
     weaker: dict[str, GivenOptions] = {}

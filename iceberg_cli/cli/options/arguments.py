@@ -319,6 +319,9 @@ def verb_group(policies: Mapping[str, type[Policy]]) -> ArgumentGroup:
             if each.flag in settings.sources and not (each.own and each.flag in settings.shared)
         }
         sources = {flag: settings.sources[flag] for flag in given}
+        for name, each in arguments.items():
+            if not each.is_option and settings.values[name] is not None:
+                given[each.flag], sources[each.flag] = settings.values[name], each.metavar
         typed = {each.flag: each for each in arguments.values() if each.flag in settings.typed}
         return VerbOptions(policies, given, sources, typed)
 
@@ -335,6 +338,9 @@ def _argument(each: PolicyOption, flag: str) -> Argument:
     if kind.takes is bool:
         return Argument(name, Annotated[bool, typer.Option(flag, help=text)], False, own=each.own)
     parser = integer if kind.takes is int else None
+    if each.positional:
+        place = typer.Argument(metavar=f"[{kind.metavar}]", help=text, parser=parser)
+        return Argument(name, Annotated[kind.takes | None, place], None, kind)
     about = typer.Option(flag, metavar=kind.metavar, help=text, parser=parser)
     if kind.repeatable:
         return Argument(name, Annotated[list[kind.takes] | None, about], None, kind, each.own)  # type: ignore[name-defined]

@@ -36,7 +36,7 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
 _NO_COMMAND: Final[Mapping[str, tuple[str, ...]]] = {
     "No command here moves a table back to an earlier state": (
         "checkout", "cherry-pick", "cherrypick", "cherrypick-snapshot", "fast-forward", "publish-changes", "restore",
-        "revert", "rollback", "rollback-to-snapshot", "rollback-to-timestamp", "set-current-snapshot", "tag", "undo",
+        "rollback", "rollback-to-snapshot", "rollback-to-timestamp", "set-current-snapshot", "tag",
     ),
     "No command here makes, drops or copies tables, or writes rows": (
         "add-files", "alter", "append", "clone", "convert", "copy", "create", "delete", "drop", "export", "import",

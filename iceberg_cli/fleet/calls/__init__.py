@@ -379,14 +379,14 @@ def _prices(path: str | os.PathLike[str] | None) -> Any:
 
 
 def _verbs(only: str | Iterable[str]) -> frozenset[str]:
-    from iceberg_cli.formats import VERB_NAMES
+    from iceberg_cli.formats import verbs_of_policy_files
 
-    verbs = frozenset([only] if isinstance(only, str) else only)
+    known, verbs = verbs_of_policy_files(), frozenset([only] if isinstance(only, str) else only)
     for verb in sorted(verbs):
-        if verb not in VERB_NAMES:
+        if verb not in known:
             raise UsageError(
-                f"only: {verb!r} is no verb.{did_you_mean(verb, VERB_NAMES)}",
-                next_step=f"Verbs are {listed(VERB_NAMES)}.",
+                f"only: {verb!r} is no verb that it runs.{did_you_mean(verb, known)}",
+                next_step=f"Verbs are {listed(known)}.",
             )
     return verbs
 

@@ -31,10 +31,12 @@ class Committer(ABC):
         credentials: where the catalog gives them for the table's storage for a while, or signs requests to it: for the
             paths under their prefixes; one is for all paths.
         by_file_names: whether file names alone tell which metadata is current.
+        writes_metadata: whether a commit is a metadata file that is written here, and not a request to the catalog.
     """
 
     credentials: Sequence[StorageCredential] = ()
     by_file_names: ClassVar[bool] = False
+    writes_metadata: ClassVar[bool] = True
 
     @abstractmethod
     def read_only_reason(self) -> str | None:

@@ -32,6 +32,7 @@ from iceberg_cli.iceberg.spec.table_metadata.updates import (
     RemoveSnapshotRef,
     RemoveSnapshots,
     RemoveStatistics,
+    RestoreRemoved,
     SetPartitionStatistics,
     SetProperties,
     SetSnapshotRef,
@@ -61,6 +62,7 @@ __all__ = [
     "RemoveSnapshotRef",
     "RemoveSnapshots",
     "RemoveStatistics",
+    "RestoreRemoved",
     "SetPartitionStatistics",
     "SetProperties",
     "SetSnapshotRef",
@@ -207,7 +209,7 @@ def _differs(what: str, found: int | None, expected: int | None) -> str | None:
     return f"{what} is {shown[0]}, not {shown[1]}"
 
 
-def _visible(update: TableUpdate, metadata: TableMetadata) -> bool:  # noqa: C901, PLR0911 - one each
+def _visible(update: TableUpdate, metadata: TableMetadata) -> bool:  # noqa: C901, PLR0911, PLR0912 - one each
     match update:
         case AssignUuid(uuid=uuid):
             return metadata.table_uuid == uuid
@@ -226,6 +228,9 @@ def _visible(update: TableUpdate, metadata: TableMetadata) -> bool:  # noqa: C90
             return not {schema.schema_id for schema in metadata.schemas} & set(ids)
         case RemovePartitionSpecs(spec_ids=ids):
             return not {spec.spec_id for spec in metadata.partition_specs} & set(ids)
+        case RestoreRemoved(removed=removed):
+            back = all(metadata.snapshot(each.snapshot_id) is not None for each in removed.snapshots)
+            return back and removed.refs.keys() <= metadata.refs.keys()
         case SetProperties(updates=properties):
             return properties.items() <= metadata.properties.items()
         case RemoveProperties(removals=names):

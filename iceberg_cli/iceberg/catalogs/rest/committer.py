@@ -99,6 +99,8 @@ class RestCommitter(Committer):
         BackendUnavailable: the server did not answer, or not as the specification has it.
     """
 
+    writes_metadata = False
+
     def __init__(
         self,
         catalog_name: str,

@@ -11,6 +11,7 @@ from typing import Final, TypeVar, assert_never
 
 from iceberg_cli.errors import InvalidMetadata, Refused
 from iceberg_cli.iceberg.spec.table_metadata.metadata import SUPPORTED_FORMAT_VERSION, TableMetadata
+from iceberg_cli.iceberg.spec.table_metadata.restoring import with_restored
 from iceberg_cli.iceberg.spec.table_metadata.snapshot import (
     MAIN,
     MetadataLogEntry,
@@ -28,6 +29,7 @@ from iceberg_cli.iceberg.spec.table_metadata.updates import (
     RemoveSnapshotRef,
     RemoveSnapshots,
     RemoveStatistics,
+    RestoreRemoved,
     SetPartitionStatistics,
     SetProperties,
     SetSnapshotRef,
@@ -189,6 +191,12 @@ class _Draft:
                 self.metadata = _without_refs(metadata, {update.ref_name})
             case RemoveSchemas() | RemovePartitionSpecs():
                 self.metadata = _without_definitions(metadata, update)
+            case RestoreRemoved():
+                restored = with_restored(metadata, update.removed)
+                if metadata.format_version > 1:  # since they went
+                    snapshots = tuple(_completed(snapshot) for snapshot in restored.snapshots)
+                    restored = replace(restored, snapshots=snapshots)
+                self.metadata = restored
             case SetProperties():
                 self.metadata = replace(metadata, properties={**metadata.properties, **update.updates})
             case RemoveProperties():

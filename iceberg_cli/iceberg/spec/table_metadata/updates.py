@@ -10,10 +10,11 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final
 
 from iceberg_cli.iceberg.spec.json_fields import Fields
+from iceberg_cli.iceberg.spec.table_metadata.removed import RemovedMetadata
 from iceberg_cli.iceberg.spec.table_metadata.snapshot import Snapshot, SnapshotRef
 from iceberg_cli.iceberg.spec.table_metadata.statistics_files import PartitionStatisticsFile, StatisticsFile
 
-_RECORDS: Final = (Snapshot, StatisticsFile, PartitionStatisticsFile)
+_RECORDS: Final = (Snapshot, StatisticsFile, PartitionStatisticsFile, RemovedMetadata)
 
 
 class _Wire:
@@ -152,6 +153,14 @@ class RemovePartitionSpecs(_Update):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRemoved(_Update):
+    """Put back what an earlier commit took out. No REST catalog takes it: who writes the metadata does it."""
+
+    wire_name = "restore-removed"
+    removed: RemovedMetadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetProperties(_Update):
     """Set table properties."""
 
@@ -238,6 +247,7 @@ TableUpdate = (
     | RemovePartitionStatistics
     | RemoveSchemas
     | RemovePartitionSpecs
+    | RestoreRemoved
     | SetProperties
     | RemoveProperties
 )
@@ -329,6 +339,9 @@ _UPDATES: Final[Mapping[str, Callable[[Fields], TableUpdate]]] = {
     ),
     RemoveSchemas.wire_name: lambda obj: RemoveSchemas(schema_ids=obj.integers("schema-ids")),
     RemovePartitionSpecs.wire_name: lambda obj: RemovePartitionSpecs(spec_ids=obj.integers("spec-ids")),
+    RestoreRemoved.wire_name: lambda obj: RestoreRemoved(
+        removed=RemovedMetadata.from_json(obj.value.get("removed"), path=obj.path, where=obj.name("removed"))
+    ),
     SetProperties.wire_name: lambda obj: SetProperties(updates=obj.optional_string_map("updates") or {}),
     RemoveProperties.wire_name: lambda obj: RemoveProperties(removals=obj.strings("removals")),
 }

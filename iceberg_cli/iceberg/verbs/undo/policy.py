@@ -1,0 +1,42 @@
+"""undo on an Iceberg table: the policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from iceberg_cli.plan.policy import Policy, Text, option
+from iceberg_cli.plan.verb_place import VerbPlace
+
+VERB_NAME: Final = "undo"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Undo(Policy):
+    """The operation that is taken back, by its id; None: the newest one."""
+
+    verb: ClassVar[str] = VERB_NAME
+    place: ClassVar = VerbPlace(
+        order=8,
+        only_by_name=True,
+        planned_by_name=True,
+        alone=True,
+        names_elsewhere=("revert", "undelete", "unexpire"),
+    )
+    about: ClassVar[str] = """
+        Take back an operation of this program whose files still wait for their grace.
+
+        An expiry that was given --grace comes back: its snapshots, branches and tags, schemas and specs are put
+        into the table as it is now, with their ids and row ids. Every file of them is looked for first. What
+        deletes without a commit is closed, and its files stay.
+        """
+    examples: ClassVar = (("Take back the expiry that still waits:", "undo prod.sales.orders --dry-run"),)
+
+    operation: str | None = option(
+        Text("OP_ID"),
+        "The operation, as `history` and `resume --list` show it; without it the newest.",
+        positional=True,
+    )
+
+
+POLICY: Final = Undo
