@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.arrow import Bools
-from iceberg_cli.encoding.strict_json import dumps
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound, UsageError
 from iceberg_cli.iceberg import ownership as own_files
@@ -57,9 +56,6 @@ if TYPE_CHECKING:
     from iceberg_cli.operation.records import CommitIntent
 
 _ENCRYPTED = "encryption.key-id"
-REMOVED_FILE = (
-    "removed-{}.json"  # in a journal, by the commit's UUID: what the commit takes out of the metadata
-)
 
 
 @dataclass(kw_only=True)
@@ -519,16 +515,9 @@ class IcebergTable(OpenTable):
 
     def kept_before(self, attempt: Attempt) -> Mapping[str, bytes]:
         """As `Table`: what the commit takes out of the metadata, so that it can be put back without the old file."""
-        from iceberg_cli.iceberg.commit.update import Commit, with_updates
-        from iceberg_cli.iceberg.spec.table_metadata.restoring import removed_by
+        from iceberg_cli.iceberg.commit.removed_file import removed_file
 
-        commit = attempt.commit
-        assert isinstance(commit, Commit)
-        after = with_updates(
-            commit.base, commit.updates, base_location=attempt.base, timestamp_ms=commit.timestamp_ms
-        )
-        removed = removed_by(commit.base, after).to_json()
-        return {REMOVED_FILE.format(commit.commit_uuid): dumps(removed)}
+        return removed_file(attempt)
 
     def commit(self, attempt: Attempt) -> Committed | Conflict | Unknown:
         """One swap."""

@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile, Refused, UsageError
+from iceberg_cli.iceberg.commit.removed_file import name_of
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.spec.table_metadata.removed import RemovedMetadata
 from iceberg_cli.iceberg.spec.table_metadata.restoring import with_restored
 from iceberg_cli.iceberg.spec.table_metadata.updates import RestoreRemoved
-from iceberg_cli.iceberg.table import REMOVED_FILE, IcebergTable
+from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.undo import rules
 from iceberg_cli.iceberg.verbs.undo.policy import VERB_NAME, Undo
 from iceberg_cli.operation.journal import Journal
@@ -168,7 +169,7 @@ def _removed(journal: Journal, operation: Operation) -> RemovedMetadata | None:
         return None
     (state,) = steps
     assert state.intent is not None
-    name = REMOVED_FILE.format(state.intent.commit_uuid)
+    name = name_of(state.intent.commit_uuid)
     path = f"{journal.folder}/{name}"
     try:
         data = journal.get(name)
@@ -224,7 +225,8 @@ def _files_of(table: IcebergTable, removed: RemovedMetadata) -> Iterator[Sequenc
 def _next_expiry(snapshots: int) -> Iterator[str]:
     if snapshots:
         yield (
-            f"the next expiry by the same options takes these {count(snapshots, 'snapshots')} again; a tag on one keeps it"
+            f"the next expiry by the same options takes these {count(snapshots, 'snapshots')} again; "
+            "a tag on one keeps it"
         )
 
 
