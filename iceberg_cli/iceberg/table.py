@@ -548,8 +548,6 @@ class IcebergTable(OpenTable):
         """
         request = removals.read_rows(rows)
         self._beside.look_again()  # since the last batch
-        if self._reachability.other_names is not None:
-            self._reachability.other_names.look_again()
         try:
             gone = VERBS[plan.verb].unreached(self, request, plan=plan)
             by_name = gone is not None
