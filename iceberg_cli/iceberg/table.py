@@ -546,8 +546,6 @@ class IcebergTable(OpenTable):
         """
         request = removals.read_rows(rows)
         self._beside.look_again()  # since the last batch
-        if self._reachability.other_names is not None:
-            self._reachability.other_names.look_again()
         try:
             verb = VERBS.get(plan.verb)
             gone = None if verb is None else verb.unreached(self, request, plan=plan)

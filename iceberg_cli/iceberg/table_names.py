@@ -69,6 +69,7 @@ class TableNames:
             self._own = None
             self.reader.forget()
         if self._own is None or self._own[0] != location:
+            self.reader.look_again_for_links()
             snapshots = [snapshot_files(each) for each in metadata.snapshots]
             logged = [entry.metadata_file for entry in metadata.metadata_log]
             named = [each for each in files_of_metadata(metadata, location) if each not in {*logged}]
@@ -87,6 +88,7 @@ class TableNames:
             self._own = location, own
         files = self.beside.unknown_files(forgotten)
         if files != self._beside[0]:
+            self.reader.look_again_for_links()
             roots = read_unknown(files, storage=self.storage, reached=self._reached)
             self._beside = files, {root.name: root.keys for root in roots}
         return NamesNow(own=self._own[1], beside=self._beside[1])

@@ -174,6 +174,11 @@ class NamesReader:
         """Read every manifest again when it is asked for next."""
         self._of.clear()
 
+    def look_again_for_links(self) -> None:
+        """Look through local folders anew for links: what is reached by now may be by the name of one."""
+        if self.reachability.other_names is not None:
+            self.reachability.other_names.look_again()
+
     def everything_live(
         self,
         snapshots: Sequence[SnapshotFiles],

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from iceberg_cli.errors import IcebergCliError
+from iceberg_cli.errors import CommitStateUnknown, IcebergCliError
 from iceberg_cli.iceberg.verbs.remove_orphan_files.policy import RemoveOrphanFiles
 from iceberg_cli.paths import HISTORY_FOLDER
 from iceberg_cli.testing.crash.process import Process
@@ -200,3 +200,27 @@ def test_files_of_a_rewrite_that_was_stopped_stay_until_it_goes_on(budget: int) 
         same = [comparable(rows, with_ids=False) for rows in (rewriting.rows(world), before)]
         assert same[0] == same[1]
     assert went, "no file goes: this proves nothing"
+
+
+@pytest.mark.parametrize("fate", ["lost", "lost after", "down"])
+@pytest.mark.parametrize("case", CASES[::2], ids=str)
+def test_files_of_a_commit_without_an_answer_stay(case: Any, fate: str) -> None:
+    here = Lake.of(case)
+    with suppress(IcebergCliError):
+        here.process(swaps=[fate]).run()
+    remove_beside(here.world)
+    here.check()
+    here.finish()
+
+
+@pytest.mark.parametrize("case", CASES[::2], ids=str)
+def test_files_of_a_request_that_comes_in_late_stay(case: Any) -> None:
+    """What becomes of it is not known, and it may replace what is committed meanwhile: no file goes."""
+    here = Lake.of(case)
+    here.world.served = True
+    with pytest.raises(CommitStateUnknown):
+        here.process(swaps=["late"]).run()
+    assert not remove_beside(here.world)
+    here.world.arrive()
+    here.check()
+    here.finish()

@@ -26,9 +26,9 @@ from iceberg_cli.errors import AccessDenied, BackendUnavailable, CorruptFile, Re
 from iceberg_cli.testing.crash.catalogs import SimCommitter
 from iceberg_cli.testing.iceberg_files import ADDED, DELETED
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS, a_snapshot, a_statistics_file, a_tag
-from tests.cli.lakes import CatalogTable, catalog_table, listing, rows
+from tests.cli.lakes import CatalogTable, catalog_table, listing, registered, rows
 from tests.cli.running import iceberg_cli
-from tests.hazard_tables import a_dv, entry
+from tests.hazard_tables import Hazard, a_dv, entry
 from tests.iceberg.verbs.remove_orphan_files.tables import (
     LIVE,
     OLD_MS,
@@ -43,6 +43,7 @@ from tests.iceberg.verbs.remove_orphan_files.tables import (
     time_s,
     uuid_of,
 )
+from tests.servers import S3Server
 
 GOES = {f"data/{ORPHAN}"}
 OTHER_UUID = "11111111-2222-4333-8444-555555555555"
@@ -356,6 +357,31 @@ def test_incident_27_doubled_slashes_the_hint_nested_tables_and_a_cut_listing(tm
 )
 def test_hazard_01_schemes(location: str, other: str) -> None:
     assert spelled(location, other) == GOES
+
+
+@pytest.mark.parametrize(("location", "said"), [("s3", "s3a"), ("s3a", "s3"), ("s3n", "S3")])
+def test_hazard_01_schemes_of_a_real_service(
+    versitygw: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, location: str, said: str
+) -> None:
+    """With names that requests, listings and answers write in other ways."""
+    rest = f"://{versitygw.bucket}/orphans/{location}"
+    table = Hazard(location=location + rest, storage=versitygw.storage)
+    odd = ["a b.parquet", "a+b.parquet", "50%25.parquet", "k\u00e9y&<x>.parquet", "k=1/x=a%2Fb/y.parquet"]
+    table.data(LIVE, ORPHAN, *odd, *(f"{each}.orc" for each in odd), "_SUCCESS")
+    live = [entry(ADDED, f"{said}{rest}/data/{each}") for each in (LIVE, *odd)]
+    table.snapshot(1, table.manifest("m1", *live))
+    registered(tmp_path / "c.db", table.publish(main=1, name="00000-a.metadata.json"))
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/c.db")
+    options = [part for item in versitygw.options.items() for part in ("--storage-option", "=".join(item))]
+
+    def stored() -> set[str]:
+        return {info.path.partition("/data/")[2] for info in versitygw.storage.list(f"s3{rest}/data")}
+
+    before = stored()
+    now = ("--older-than", "0s", "--unsafe-allow-young")
+    ran = iceberg_cli(VERB, "lake.shop.t", "--yes", *now, *options)
+    assert ran.code == 0, ran.err
+    assert before - stored() == {ORPHAN, *(f"{each}.orc" for each in odd)}
 
 
 def test_hazard_02_branches_tags_staged_and_rolled_back_snapshots(tmp_path: Path) -> None:
