@@ -42,6 +42,7 @@ GIVEN = {
     "assign-row-ids": {"--ref": ["main"], "--batch-size": 5},
     "upgrade-v3": {"--with": "merge-dvs", "--feature": ["deletionVectors"]},
     "remove-orphan-files": {"--older-than": "8d", "--metadata-files": True},
+    "undo": {},
 }
 # What a plan knows only once it has looked at more than the table's metadata.
 OF_PLANS_ALONE = {"delta": {"oldest_checkpoint", "protocol"}}

@@ -346,6 +346,8 @@ WRITTEN: dict[str, dict[str, tuple[str, Any]]] = {
         "location": ('["s3://lake/t/old"]', ["s3://lake/t/old"]),
         "inventory": ('"s3://lake/i/manifest.json"', "s3://lake/i/manifest.json"),
         "metadata-files": ("true", True),
+        "grace": ('"1w"', 7 * DAY_MS),
+        "alarm": ('"off"', "off"),
     },
     "rewrite-data-files": {
         "older-than": ('"P7D"', NOW_MS - 7 * DAY_MS),

@@ -51,6 +51,10 @@ class RemoveOrphanFiles(DeletingPolicy):
             "Show which files nothing names:",
             "remove-orphan-files prod.sales.orders --older-than 7d --dry-run",
         ),
+        (
+            "Delete them a day later, so that a mistake has a way back:",
+            "remove-orphan-files prod.sales.orders --grace 1d",
+        ),
     )
 
     older_than: Time | None = option(

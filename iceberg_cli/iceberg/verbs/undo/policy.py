@@ -30,7 +30,10 @@ class Undo(Policy):
         into the table as it is now, with their ids and row ids. Every file of them is looked for first. What
         deletes without a commit is closed, and its files stay.
         """
-    examples: ClassVar = (("Take back the expiry that still waits:", "undo prod.sales.orders --dry-run"),)
+    examples: ClassVar = (
+        ("Show what would come back:", "undo prod.sales.orders --dry-run"),
+        ("Take back the expiry that still waits:", "undo prod.sales.orders --yes"),
+    )
 
     operation: str | None = option(
         Text("OP_ID"),

@@ -317,6 +317,7 @@ class Watched:
     calls: int = 0
 
     name = VERB.name
+    begin, end = VERB.begin, VERB.end
     policy = VERB.policy
     result_columns = VERB.result_columns
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from iceberg_cli.delta.table import DeltaTable
+from iceberg_cli.delta.verbs.expire_snapshots.plan import VERB
 from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
 from iceberg_cli.errors import CommitStateUnknown, Refused
 from iceberg_cli.operation.apply import abandon, apply
@@ -220,6 +221,7 @@ class ThreeSteps:
     name: str = "three-steps"
     result_columns: tuple[str, ...] = ()
     policy: type[ExpireSnapshots] = ExpireSnapshots
+    begin, end = VERB.begin, VERB.end
 
     def plan(
         self,

@@ -321,6 +321,7 @@ class Interrupted:
     built: list[str] = field(default_factory=list)
 
     name = VERB.name
+    begin, end = VERB.begin, VERB.end
     policy = VERB.policy
     result_columns = VERB.result_columns
 
