@@ -204,8 +204,6 @@ class OrphanSearch:
         stays = np.zeros(len(files), np.bool_)
         is_superseded = among(keys, self.reached.superseded)
         is_known = pc.match_substring_regex(names, _ENDINGS).to_numpy(zero_copy_only=False)
-        young = pc.greater_equal(files["modified_ms"], self.cut_ms).to_numpy()
-        young |= pc.less_equal(files["modified_ms"], 0).to_numpy()
         of_operations, beside = self.reached.holding(names, name_keys)
         by_rule: dict[str, Bools] = {
             "reachable": self.reached.paths(keys),
@@ -216,7 +214,7 @@ class OrphanSearch:
             "foreign": ~is_known & ~is_superseded,
             "operation": of_operations,
             **beside,
-            "young": young,
+            "young": _is_young(files, self.cut_ms).to_numpy(),
         }
         for rule, mask in by_rule.items():
             self._keep(rule, files, mask & ~stays)
@@ -301,13 +299,16 @@ def _reasons(modified_ms: pa.ChunkedArray) -> pa.Array:
 
 def writers_of(files: pa.Table, *, cut_ms: int) -> Keys:
     """Keys of the jobs and queries that have written one of n files after a cut-off, as its name says."""
-    young = files.filter(
-        pc.or_(pc.greater_equal(files["modified_ms"], cut_ms), pc.less_equal(files["modified_ms"], 0))
-    )
+    young = files.filter(_is_young(files, cut_ms))
     if not len(young):
         return np.empty(0, np.uint64)
     found = [keys[mask] for keys, mask in _writers(file_name_column(young["path"].combine_chunks()))]
     return np.unique(np.concatenate([np.empty(0, np.uint64), *found]))
+
+
+def _is_young(files: pa.Table, cut_ms: int) -> pa.ChunkedArray:
+    """Which of n files were written after a cut-off, or at a time that is not known."""
+    return pc.or_(pc.greater_equal(files["modified_ms"], cut_ms), pc.less_equal(files["modified_ms"], 0))
 
 
 def written_by(names: pa.Array, writers: Keys) -> Bools:
