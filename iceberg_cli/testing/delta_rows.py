@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 @dataclass(slots=True)
 class LiteralState:
-    """A version of a table, by its commits."""
+    """A version of a table, by the commits that its log has: without those before the first one."""
 
     protocol: Json = field(default_factory=dict)
     metadata: Json = field(default_factory=dict)
@@ -39,8 +39,8 @@ class LiteralState:
 
     @property
     def configuration(self) -> Json:
-        """Of the table."""
-        found: Json = self.metadata["configuration"]
+        """Of the table: none where the commit that says it is gone."""
+        found: Json = self.metadata.get("configuration", {})
         return found
 
     @property

@@ -322,7 +322,7 @@ def test_sigterm_leaves_no_bar(tmp_path: Path) -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize(
     ("what", "held", "phase"),
-    [((), "metadata.json", "open, 1 s"), (("files",), "-m0.avro", "reading manifests [")],
+    [((), "metadata.json", "open, 1 s"), (("files",), "-m0.avro", "reading bounds [")],
 )
 def test_an_error_leaves_no_bar(tmp_path: Path, what: tuple[str, ...], held: str, phase: str) -> None:
     table = four_snapshots(tmp_path / "t").publish()

@@ -102,9 +102,9 @@ def test_of_no_rows_there_is_a_scale_all_the_same() -> None:
 
 
 def test_a_sample_keeps_which_values_are_of_one_row_for_the_choice_of_a_curve() -> None:
-    """Where each 7th value of one column is null, and the sample comes in two parts."""
+    """Where each 20th value of one column is null, and the sample comes in two parts."""
     numbers = np.random.default_rng(7).permutation(8_000)
-    nulls = np.arange(8_000) % 7 == 0
+    nulls = np.arange(8_000) % 20 == 0
     follows, drawn = numbers + 1, np.random.default_rng(8).permutation(8_000)
     curves = []
     for other in (follows, drawn):
