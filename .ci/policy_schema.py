@@ -7,7 +7,7 @@ from typing import Any
 
 from iceberg_cli.fleet.policy_file import SHORT_RETENTION, WHEN
 from iceberg_cli.fleet.policy_schema import thresholds_of
-from iceberg_cli.formats import VERB_NAMES, policies_of
+from iceberg_cli.formats import maintenance_verbs, policies_of
 from iceberg_cli.plan.policy import (
     Choice,
     Duration,
@@ -27,7 +27,7 @@ from iceberg_cli.plan.policy import (
 
 def policy_schema() -> str:
     """The schema as text."""
-    verbs = {verb: _verb_schema(verb) for verb in VERB_NAMES}
+    verbs = {verb: _verb_schema(verb) for verb in maintenance_verbs()}
     window = {
         "description": "When work on a table may begin: the days on which it opens, and the times in a zone.",
         "type": "object",

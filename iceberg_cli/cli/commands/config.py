@@ -77,7 +77,8 @@ def _of_command(every: EverySettings, name: str) -> dict[str, Option]:
     own = {flag.removeprefix("--"): _option(every, name, flag, settings) for flag in every.commands[name]}
     for verb in VERB_NAMES if name == "plan" else ():
         of_verb = settings.of_verb(verb)
-        flags = (each.help_of for policy in policies_of(verb).values() for each in policy.options())
+        options = (each for policy in policies_of(verb).values() for each in policy.options())
+        flags = (each.help_of for each in options if not each.positional)
         for flag in dict.fromkeys(flag for help_of in flags for flag in help_of):
             found = _option(every, name, flag, of_verb)
             if found != own[flag.removeprefix("--")]:

@@ -15,7 +15,7 @@ from iceberg_cli.cli.context import Run
 from iceberg_cli.cli.options.arguments import integer
 from iceberg_cli.cli.options.configuration import is_variable
 from iceberg_cli.errors import UsageError, worst_of
-from iceberg_cli.formats import VERB_NAMES
+from iceberg_cli.formats import maintenance_verbs
 from iceberg_cli.plan.events import Event
 from iceberg_cli.plan.text import did_you_mean, size_bytes
 
@@ -171,14 +171,14 @@ def fleet_policy(
     from iceberg_cli.fleet.policy_file import GivenOptions, load_policy
 
     for verb in only:
-        if verb not in VERB_NAMES:
-            raise UsageError(f"--only: {verb!r} is no verb.{did_you_mean(verb, VERB_NAMES)}")
+        if verb not in maintenance_verbs():
+            raise UsageError(f"--only: {verb!r} is no verb.{did_you_mean(verb, maintenance_verbs())}")
     file = None if path is None else load_policy(path)
     every = run.settings.every
     weaker: dict[str, GivenOptions] = {}
     stronger: dict[str, GivenOptions] = {}
     if every is not None and every.gives_any:
-        for verb in VERB_NAMES:
+        for verb in maintenance_verbs():
             settings = every.of_command(verb)
             by_variable = {flag for flag, source in settings.sources.items() if is_variable(source)}
             for target, flags in (

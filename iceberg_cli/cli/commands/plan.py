@@ -11,7 +11,7 @@ from iceberg_cli.cli.commands.carry_out import FilesOption, print_files, show_pl
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.options.arguments import Argument, ArgumentGroup, ReportOption, VerbOptions, verb_group
 from iceberg_cli.errors import WORST_FIRST, IcebergCliError, UsageError
-from iceberg_cli.formats import VERB_NAMES, is_only_by_policy, policies_of, verbs_of
+from iceberg_cli.formats import VERB_NAMES, is_only_alone, is_only_by_policy, policies_of, verbs_of
 from iceberg_cli.plan.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ SURVEY_SCHEMA = "iceberg-cli/survey/1"
 _HELPS = {
     "target_size": "Size of new manifests (rewrite-manifests; default: commit.manifest.target-size-bytes, else 8MiB), "
     "of new files of deletion vectors (merge-dvs; default: write.delete.target-file-size-bytes, else 64MiB; Delta: "
-    "2MiB), and of new data files (rewrite-data-files; default: write.target-file-size-bytes, else 512MiB)."
+    "2MiB), and of new data files (rewrite-data-files; default: write.target-file-size-bytes, else 512MiB).",
+    "ref": "These branches (assign-row-ids; default: main, then every other), or the branch or tag whose snapshot gets "
+    "the tag (tag; default: main).",
 }
 
 
@@ -38,7 +40,10 @@ def register(app: typer.Typer) -> None:
         table: TableArgument,
         verb: Annotated[
             str | None,
-            typer.Argument(metavar="[VERB]", help=f"{', '.join(VERB_NAMES)}; without it, every verb."),
+            typer.Argument(
+                metavar="[VERB]",
+                help=f"{', '.join(VERB_NAMES)}; without it, all that are part of maintenance.",
+            ),
         ] = None,
         output: Annotated[
             str | None, typer.Option("--output", "-o", metavar="FILE", help="Save the plan.")
@@ -66,7 +71,7 @@ def register(app: typer.Typer) -> None:
         opened = run.open(table)
         policies = {
             name: chosen[name].policy(opened, now_ms=run.as_of_ms)
-            for name in (verbs_of(opened.format) if verb is None else [verb])
+            for name in ([verb] if verb is not None else _maintenance(opened.format))
         }
         plans: list[Plan] = []
         failed: dict[str, IcebergCliError] = {}
@@ -95,6 +100,11 @@ def register(app: typer.Typer) -> None:
             raise typer.Exit(3)
 
 
+def _maintenance(format_name: str) -> Sequence[str]:
+    """The verbs of a format that are part of maintenance."""
+    return [name for name in verbs_of(format_name) if not is_only_alone(name)]
+
+
 def _check_report(path: str | None) -> None:
     """Refuse a page that cannot be written, before the table is looked at."""
     if path is not None:
@@ -121,7 +131,7 @@ def _every_verb() -> ArgumentGroup:
     groups = {verb: verb_group(policies_of(verb)) for verb in VERB_NAMES}
     every: dict[str, Argument] = {}
     for group in reversed(groups.values()):
-        every |= group.arguments
+        every |= {name: each.optional for name, each in group.arguments.items()}
     for name, text in _HELPS.items():
         every[name] = every[name].with_help(text)
     return ArgumentGroup(
@@ -133,10 +143,20 @@ def _every_verb() -> ArgumentGroup:
 def _refuse_strays(chosen: Mapping[str, VerbOptions], verb: str | None) -> None:
     """Refuse an option of another verb than the one that is planned."""
     if verb is None:
+        for name, options in chosen.items():
+            everywhere = {flag for other, one in chosen.items() if other != name for flag in one.typed}
+            if is_only_alone(name) and (own := sorted(set(options.typed) - everywhere)):
+                raise UsageError(
+                    f"{', '.join(own)} is of {name}, which is no part of maintenance",
+                    next_step=f"Name the verb: `plan TABLE {name} ...`.",
+                )
         return
     typed = {flag for options in chosen.values() for flag in options.typed}
     for flag in sorted(typed - set(chosen[verb].typed)):
         owners = [other for other, options in chosen.items() if flag in options.typed]
+        if not flag.startswith("--"):
+            (text,) = {str(chosen[owner].given[flag]) for owner in owners}
+            raise UsageError(f"{text!r} is the {flag} of {', '.join(owners)}, and {verb} takes none")
         raise UsageError(f"{flag} is an option of {', '.join(owners)}, not of {verb}")
 
 

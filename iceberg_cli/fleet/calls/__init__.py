@@ -379,14 +379,14 @@ def _prices(path: str | os.PathLike[str] | None) -> Any:
 
 
 def _verbs(only: str | Iterable[str]) -> frozenset[str]:
-    from iceberg_cli.formats import VERB_NAMES
+    from iceberg_cli.formats import maintenance_verbs
 
     verbs = frozenset([only] if isinstance(only, str) else only)
     for verb in sorted(verbs):
-        if verb not in VERB_NAMES:
+        if verb not in maintenance_verbs():
             raise UsageError(
-                f"only: {verb!r} is no verb.{did_you_mean(verb, VERB_NAMES)}",
-                next_step=f"Verbs are {listed(VERB_NAMES)}.",
+                f"only: {verb!r} is no verb.{did_you_mean(verb, maintenance_verbs())}",
+                next_step=f"Verbs are {listed(maintenance_verbs())}.",
             )
     return verbs
 
