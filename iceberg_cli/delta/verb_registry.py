@@ -14,4 +14,8 @@ VERBS: Final = Verbs(
     "merge-dvs",
     "upgrade-v3",
     "assign-row-ids",
+    instead={
+        "tag": "Delta has no tags: no name holds a version. `delta.deletedFileRetentionDuration` says how long VACUUM "
+        "leaves what old versions need.",
+    },
 )

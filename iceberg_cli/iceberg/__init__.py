@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.verbs.assign_row_ids.policy import AssignRowIds
     from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
     from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
+    from iceberg_cli.iceberg.verbs.restore.policy import Restore
     from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
     from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
+    from iceberg_cli.iceberg.verbs.tag.policy import Tag
     from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
     from iceberg_cli.plan.decision import Decision, FileGlances
     from iceberg_cli.plan.findings import CheckResult
@@ -31,7 +33,16 @@ if TYPE_CHECKING:
     from iceberg_cli.storage import Storage
     from iceberg_cli.table.table import OpenRequest
 
-__all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteDataFiles", "RewriteManifests", "UpgradeV3"]
+__all__ = [
+    "AssignRowIds",
+    "ExpireSnapshots",
+    "MergeDvs",
+    "Restore",
+    "RewriteDataFiles",
+    "RewriteManifests",
+    "Tag",
+    "UpgradeV3",
+]
 
 
 if not TYPE_CHECKING:  # for whom every name would be one

@@ -14,5 +14,7 @@ VERBS: Final = Verbs(
     "upgrade-v3",
     "assign-row-ids",
     "rewrite-data-files",
+    "restore",
+    "tag",
     seen_by_inspect=("expire-snapshots", "rewrite-manifests", "merge-dvs"),
 )

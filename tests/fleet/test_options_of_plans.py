@@ -41,6 +41,8 @@ GIVEN = {
     "rewrite-data-files": {"--target-size": "64MiB", "--min-input-files": 3, "--max-rewrite-bytes": "1GiB"},
     "assign-row-ids": {"--ref": ["main"], "--batch-size": 5},
     "upgrade-v3": {"--with": "merge-dvs", "--feature": ["deletionVectors"]},
+    "restore": {"--to": "1", "--keep-as": "before"},
+    "tag": {"NAME": "eod", "--max-age": "30d"},
 }
 # What a plan knows only once it has looked at more than the table's metadata.
 OF_PLANS_ALONE = {"delta": {"oldest_checkpoint", "protocol"}}
@@ -59,8 +61,9 @@ def policies(verb: str, format_name: str) -> list[Policy]:
     """By the defaults, by the command line, and by a file for all tables."""
     own, given = policies_of(verb)[format_name], GIVEN[verb]
     sources = {flag: f"policy.toml: defaults{flag}" for flag in given}
+    needed = {flag: given[flag] for item in own.options() if item.required for flag in item.help_of}
     return [
-        own.from_options({}, now_ms=AS_OF_MS),
+        own.from_options(needed, now_ms=AS_OF_MS),
         own.from_options(given, now_ms=AS_OF_MS),
         own.from_options(given, now_ms=AS_OF_MS, sources=sources),
     ]

@@ -7,8 +7,10 @@ import pytest
 from iceberg_cli.formats import (
     BUILT_IN,
     VERB_NAMES,
+    is_only_alone,
     is_only_by_name,
     is_only_by_policy,
+    maintenance_verbs,
     place_of,
     verbs_in_order,
     verbs_of,
@@ -31,6 +33,11 @@ def test_what_cannot_be_undone_runs_by_name_alone_and_after_what_it_needs() -> N
     assert {verb for verb in VERB_NAMES if is_only_by_policy(verb)} == {"rewrite-data-files"}
     assert having("after") == {("iceberg", "assign-row-ids"), ("delta", "assign-row-ids")}
     assert place_of("delta", "assign-row-ids").after == "upgrade-v3"
+
+
+def test_what_acts_on_what_an_operator_names_is_no_part_of_maintenance() -> None:
+    assert {verb for verb in VERB_NAMES if is_only_alone(verb)} == {"restore", "tag"}
+    assert {*maintenance_verbs()} == {*VERB_NAMES} - {"restore", "tag"} == {*verbs_in_order()}
 
 
 def test_ages_decide_what_goes_in_expiries_and_in_checkpoints_of_delta() -> None:
