@@ -15,6 +15,7 @@ VERBS: Final = Verbs(
     "upgrade-v3",
     "assign-row-ids",
     instead={
+        "restore": "Delta has its own: `RESTORE TABLE ... TO VERSION AS OF N` in Spark, `restore` in delta-rs.",
         "tag": "Delta has no tags: no name holds a version. `delta.deletedFileRetentionDuration` says how long VACUUM "
         "leaves what old versions need.",
     },

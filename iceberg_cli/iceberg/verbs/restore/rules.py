@@ -282,7 +282,9 @@ def _obstacles(metadata: TableMetadata, policy: Restore, move: Move, missing: Se
             "--not-an-ancestor allows it"
         )
     if missing:
-        yield f"{count(len(missing), 'files')} of snapshot {target_id} are not there, the first is {missing[0]}"
+        are = "is" if len(missing) == 1 else "are"
+        files = count(len(missing), "files")
+        yield f"{files} of snapshot {target_id} {are} not there, the first is {missing[0]}"
     if move.tag and move.tag in metadata.refs:
         other = metadata.refs[move.tag]
         yield f"{move.tag} is a {other.type} already, at snapshot {other.snapshot_id}: --keep-as names another tag"
