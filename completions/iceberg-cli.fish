@@ -9,7 +9,7 @@ function __iceberg_cli_at --description 'Is it the command and the position, or 
         if test $awaiting = 1
             set awaiting 0
         else if string match -q -- '-*' $word
-            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --snapshots --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --max-age --to --branch --keep-as --strategy --sort-by --curve-by --min-gain --where --target-size --min-size --max-size --min-input-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --group-order --commit-every --max-commits --processes --memory --delete-files --output-spec --output-format --unsafe-ignore-property --older-than --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --min-manifests --checkpoint --part-size --compact-log --retain-last --snapshot-id --cleanup --grace --retention --mode --log-retention --inventory --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --operation --from --kind --policy --prices --jobs --sort --only --max-bytes
+            if test -n "$command"; and contains -- $word --snapshot --ref --at --version --limit --snapshots --columns -o --output --report --format --engine --spark-master --spark-remote --spark-conf --catalog-config --storage-option --cache-size --as-of --progress --log-file --strategy --sort-by --curve-by --min-gain --where --target-size --min-size --max-size --min-input-files --delete-ratio --max-group-size --max-files --max-rewrite-bytes --group-order --commit-every --max-commits --processes --memory --branch --delete-files --output-spec --output-format --unsafe-ignore-property --older-than --batch-size --allow-writer-loss --with --feature --min-files --dead-ratio --spec-id --content --min-manifests --checkpoint --part-size --compact-log --retain-last --snapshot-id --cleanup --grace --retention --mode --log-retention --inventory --to --keep-as --max-age --unsafe-allow-root --unsafe-forget-metadata --limit-deletes --deadline --metrics --operation --from --kind --policy --prices --jobs --sort --only --max-bytes
                 set awaiting 1
             end
         else if test -z "$command"
@@ -103,15 +103,6 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -s o -l output -r -F -d 'Save
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l exit-code -d 'Exit 3 if something is due.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l files -d 'Show each file that goes or is rewritten, with its size and the reason; as JSON, a line for each before the document\'s.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l report -x -d 'Write the result as one page too, with charts and without network; an existing one is replaced.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l snapshot -x -k -a '(__iceberg_cli_ask snapshots)' -d 'Put it on this snapshot; default: the head of main.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l ref -x -k -a '(__iceberg_cli_several __iceberg_cli_ask refs)' -d 'These branches (assign-row-ids; default: main, then every other), or the branch or tag whose snapshot gets the tag (tag; default: main).'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l max-age -x -d 'Hold the snapshot until it is this old; default: history.expire.max-ref-age-ms, else for ever.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l replace -d 'Put a tag that is there elsewhere.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l drop -d 'Drop the tag.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l to -x -d 'The state that becomes current: a snapshot id, a branch or tag, or a time; of a time the newest ancestor of that age or older.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l branch -x -d 'The branch; default: main. Default: main.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l keep-as -x -d 'The tag on the old head; default: before-restore-TIME, where commits leave the branch.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l not-an-ancestor -d 'Allow a state that the branch does not come from.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l strategy -x -d 'Keep rows as they are, sort them, or lay them along a curve, by columns that you or the table name.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l sort-by -x -d 'Sort by these partition fields; default: all fields of the spec, in its order.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l curve-by -x -d 'The 2 to 9 columns of the curve, which readers filter by: that of --strategy z-order, else of hilbert.'
@@ -135,6 +126,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -l processes -x -d 'Groups re
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l memory -x -d 'For all rows held at a time; default: 2GiB, or a quarter of what there is; on Spark of each task: 1GiB.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l no-verify-rows -d 'Count the rows that are written, and do not compare them with those that were read.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-accept-space -d 'Begin although the new files are expected to need more room than there is.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l branch -x -d 'The branch; default: main. Default: main.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l delete-files -x -d 'Rewrite a file to which so many delete files apply; default: however many.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l output-spec -x -a 'same current' -d 'The partition spec of new files: that of their rows\' files, or the table\'s current one; default: same.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l output-format -x -a 'parquet' -d 'Write Parquet, though the table\'s files are of another format.'
@@ -145,6 +137,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-strand-branches -d 
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l older-than -x -d 'Expire what is older; default: history.expire.max-snapshot-age-ms, else 5d.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l purge -d 'Delta: only files with deleted rows, however few, or with columns that the schema has no more.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l leave-iceberg-behind -d 'Delta: also where UniForm\'s Iceberg metadata stays a version behind until Delta Spark commits again.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l ref -x -k -a '(__iceberg_cli_several __iceberg_cli_ask refs)' -d 'These branches (assign-row-ids; default: main, then every other), or the branch or tag whose snapshot gets the tag (tag; default: main).'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l share-ids -d 'Rows that main has too get main\'s ids; writes the manifests anew that hold them.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l batch-size -x -d 'Delta: files in one commit; default: 22,000.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l count-rows -d 'Delta: read the footers of files whose statistics do not tell how many rows they have.'
@@ -174,6 +167,13 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -l mode -x -a 'full lite' -d 
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l log-retention -x -d 'Delta: clean up the log before this time; default: delta.logRetentionDuration, else 30d.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l inventory -r -F -d 'Delta: a listing of the table\'s folder, Parquet or JSON lines with path, length, isDir and modificationTime.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-allow-short-retention -d 'Delta: accept a --retention below the table\'s own: running readers and writers may fail.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l to -x -d 'The state that becomes current: a snapshot id, a branch or tag, or a time; of a time the newest ancestor of that age or older.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l keep-as -x -d 'The tag on the old head; default: before-restore-TIME, where commits leave the branch.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l not-an-ancestor -d 'Allow a state that the branch does not come from.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l snapshot -x -k -a '(__iceberg_cli_ask snapshots)' -d 'Put it on this snapshot; default: the head of main.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l max-age -x -d 'Hold the snapshot until it is this old; default: history.expire.max-ref-age-ms, else for ever.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l replace -d 'Put a tag that is there elsewhere.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l drop -d 'Drop the tag.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l format -x -a 'text json' -d 'json: one document on standard output. Default: text.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l engine -x -a 'auto local spark' -d 'Where scans run. Default: auto.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l spark-master -x -d 'An existing Spark master.'

@@ -130,8 +130,12 @@ def _every_verb() -> ArgumentGroup:
     """The options of all verbs, those that several have once; the parameter is `VerbOptions` by verb."""
     groups = {verb: verb_group(policies_of(verb)) for verb in VERB_NAMES}
     every: dict[str, Argument] = {}
-    for group in reversed(groups.values()):
-        every |= {name: each.optional for name, each in group.arguments.items()}
+    for verb in reversed(groups):
+        if not is_only_alone(verb):
+            every |= groups[verb].arguments
+    for verb in filter(is_only_alone, groups):
+        for name, each in groups[verb].arguments.items():
+            every.setdefault(name, each.optional)
     for name, text in _HELPS.items():
         every[name] = every[name].with_help(text)
     return ArgumentGroup(

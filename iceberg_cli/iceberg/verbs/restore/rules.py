@@ -243,6 +243,7 @@ def _verdicts(move: Move) -> Iterator[Verdict]:
         keep=False,
         reason=f"from snapshot {move.head.snapshot_id} to {move.target.named}",
         timestamp_ms=move.target.snapshot.timestamp_ms,
+        gist=f"to snapshot {move.target.snapshot.snapshot_id}",
     )
     if move.tag:
         yield Verdict(
@@ -252,6 +253,7 @@ def _verdicts(move: Move) -> Iterator[Verdict]:
             reason=f"holds the old head, snapshot {move.head.snapshot_id}, until that is {age(move.tag_age_ms)} old; "
             f"`restore TABLE{_of_branch(move)} --to {move.tag} --not-an-ancestor` takes this back",
             timestamp_ms=move.head.timestamp_ms,
+            gist=f"holds the old head until it is {age(move.tag_age_ms)} old; a restore to it takes this back",
         )
     for each in move.leaving:
         yield Verdict(
