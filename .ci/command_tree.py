@@ -31,7 +31,7 @@ _OPTION_CHOICES: Mapping[str, Iterable[str]] = {"--only": maintenance_verbs()}
 _WITHOUT_OPTIONS = ("completion",)
 _ASKS = {
     "--columns": "columns", "--ref": "refs", "--snapshot": "snapshots", "--snapshot-id": "snapshots",
-    "--version": "versions",
+    "--to": "states", "--version": "versions",
 }  # fmt: skip
 _ARGUMENTS_ASK = {
     "what": "what", "before": "states", "after": "states", "table": "tables", "patterns": "catalogs",

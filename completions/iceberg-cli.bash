@@ -94,6 +94,7 @@ _iceberg_cli() {
             *" --snapshot-id") _iceberg_cli_several _iceberg_cli_ask snapshots ;;
             *" --cleanup") _iceberg_cli_words "all metadata none" ;;
             *" --mode") _iceberg_cli_words "full lite" ;;
+            *" --to") _iceberg_cli_ask states ;;
             *" --from") _iceberg_cli_words "polaris s3tables glue zamboni iceops unity" ;;
             *" --kind") _iceberg_cli_words "iceberg delta" ;;
             *" --sort") _iceberg_cli_words "freed grade name" ;;

@@ -167,7 +167,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at plan' -l mode -x -a 'full lite' -d 
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l log-retention -x -d 'Delta: clean up the log before this time; default: delta.logRetentionDuration, else 30d.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l inventory -r -F -d 'Delta: a listing of the table\'s folder, Parquet or JSON lines with path, length, isDir and modificationTime.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l unsafe-allow-short-retention -d 'Delta: accept a --retention below the table\'s own: running readers and writers may fail.'
-complete -c iceberg-cli -n '__iceberg_cli_at plan' -l to -x -d 'The state that becomes current: a snapshot id, a branch or tag, or a time; of a time the newest ancestor of that age or older.'
+complete -c iceberg-cli -n '__iceberg_cli_at plan' -l to -x -k -a '(__iceberg_cli_ask states)' -d 'The state that becomes current: a snapshot id, a branch or tag, or a time; of a time the newest ancestor of that age or older.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l keep-as -x -d 'The tag on the old head; default: before-restore-TIME, where commits leave the branch.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l not-an-ancestor -d 'Allow a state that the branch does not come from.'
 complete -c iceberg-cli -n '__iceberg_cli_at plan' -l snapshot -x -k -a '(__iceberg_cli_ask snapshots)' -d 'Put it on this snapshot; default: the head of main.'
@@ -476,7 +476,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at rewrite-data-files' -l help-all -d 
 
 complete -c iceberg-cli -n __fish_use_subcommand -f -a restore -d 'Set a branch of an Iceberg table back to an earlier snapshot, after a bad write'
 complete -c iceberg-cli -n '__iceberg_cli_at restore 0' -a '(__iceberg_cli_places tables)'
-complete -c iceberg-cli -n '__iceberg_cli_at restore' -l to -x -d 'The state that becomes current: a snapshot id, a branch or tag, or a time; of a time the newest ancestor of that age or older.'
+complete -c iceberg-cli -n '__iceberg_cli_at restore' -l to -x -k -a '(__iceberg_cli_ask states)' -d 'The state that becomes current: a snapshot id, a branch or tag, or a time; of a time the newest ancestor of that age or older.'
 complete -c iceberg-cli -n '__iceberg_cli_at restore' -l branch -x -d 'The branch that is set back. Default: main.'
 complete -c iceberg-cli -n '__iceberg_cli_at restore' -l keep-as -x -d 'The tag on the old head; default: before-restore-TIME, where commits leave the branch.'
 complete -c iceberg-cli -n '__iceberg_cli_at restore' -l not-an-ancestor -d 'Allow a state that the branch does not come from.'
