@@ -20,10 +20,10 @@ from iceberg_cli.iceberg.branch.ref_states import (
 )
 from iceberg_cli.iceberg.commit.update import updates_from_json, with_updates
 from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, TableMetadata
-from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH, TAG, SnapshotRef
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH, MAIN, TAG, SnapshotRef
 from iceberg_cli.iceberg.verbs.expire_snapshots import rules as expire_snapshots
 from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
-from iceberg_cli.iceberg.verbs.expire_snapshots.retention import DEFAULT_MAX_SNAPSHOT_AGE_MS
+from iceberg_cli.iceberg.verbs.expire_snapshots.retention import DEFAULT_MAX_SNAPSHOT_AGE_MS, MAX_LONG
 from iceberg_cli.iceberg.verbs.expire_snapshots.table_retention import ref_defaults
 from iceberg_cli.iceberg.verbs.expire_snapshots.writer_state import writer_states
 from iceberg_cli.iceberg.verbs.restore.policy import VERB_NAME, Restore
@@ -151,7 +151,7 @@ def _tag_age_ms(metadata: TableMetadata, head: Snapshot, *, as_of_ms: int) -> in
     """
     defaults = ref_defaults(metadata)
     held_ms = DEFAULT_MAX_SNAPSHOT_AGE_MS if defaults is None else defaults.max_snapshot_age_ms
-    return max(1, held_ms + max(0, as_of_ms - head.timestamp_ms))
+    return min(MAX_LONG, max(1, held_ms + max(0, as_of_ms - head.timestamp_ms)))
 
 
 def _tag_name(
@@ -267,7 +267,7 @@ def _verdicts(move: Move) -> Iterator[Verdict]:
 
 
 def _of_branch(move: Move) -> str:
-    return "" if move.branch == "main" else f" --branch {move.branch}"
+    return "" if move.branch == MAIN else f" --branch {move.branch}"
 
 
 def _commit_text(snapshot: Snapshot) -> str:
@@ -287,6 +287,8 @@ def _obstacles(metadata: TableMetadata, policy: Restore, move: Move, missing: Se
         are = "is" if len(missing) == 1 else "are"
         files = count(len(missing), "files")
         yield f"{files} of snapshot {target_id} {are} not there, the first is {missing[0]}"
+    if move.tag == MAIN and MAIN not in metadata.refs:
+        yield f"{MAIN} is the name of a branch, and of no tag: --keep-as names another"
     if move.tag and move.tag in metadata.refs:
         other = metadata.refs[move.tag]
         yield f"{move.tag} is a {other.type} already, at snapshot {other.snapshot_id}: --keep-as names another tag"
@@ -300,6 +302,12 @@ def _warnings(
 ) -> Iterator[str]:
     if move.target.warning:
         yield move.target.warning
+    schema_id = move.target.snapshot.schema_id
+    if schema_id is not None and schema_id != metadata.current_schema_id:
+        yield (
+            f"the table's schema stays schema {metadata.current_schema_id}, and the target is of schema {schema_id}: "
+            "columns that came since have null or their defaults in its rows, and columns that are gone are not seen"
+        )
     if not move.is_back and move.coming:
         joined = count(len(move.coming), "snapshots")
         yield f"{joined} come to branch {move.branch} that are none of it now: {_ids(move.coming)}"

@@ -11,6 +11,7 @@ from iceberg_cli.plan.times import Span
 from iceberg_cli.plan.verb_place import VerbPlace
 
 VERB_NAME: Final = "tag"
+_MAX_LONG: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -75,6 +76,8 @@ class Tag(Policy):
         """Refuse an age of nothing, two snapshots, and anything beside --drop."""
         if self.max_age_ms == 0:
             raise UsageError("--max-age must be above 0: the specification has no tag that holds nothing")
+        if self.max_age_ms is not None and self.max_age_ms > _MAX_LONG:
+            raise UsageError("--max-age is longer than any table can say; without it a tag holds for ever")
         if self.snapshot_id is not None and self.ref is not None:
             raise UsageError("--snapshot and --ref exclude each other: a tag is on one snapshot")
         beside = [

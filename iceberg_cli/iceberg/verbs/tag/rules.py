@@ -118,6 +118,8 @@ class _TagChange:
     def obstacles(self, update: Mapping[str, Any] | None) -> tuple[str, ...]:
         """Why the update is not carried out."""
         name, former = self._name, self._former
+        if update is not None and name == MAIN and former is None:
+            return (f"{MAIN} is the name of a branch, and of no tag: choose another name",)
         if update is None or former is None:
             return ()
         if former.type == BRANCH:

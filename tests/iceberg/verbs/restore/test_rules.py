@@ -239,6 +239,19 @@ def test_the_tag_has_the_name_that_is_given_and_else_one_that_is_free() -> None:
     assert taken.blocked_by == ("main is a branch already, at snapshot 4: --keep-as names another tag",)
 
 
+def test_a_table_that_keeps_snapshots_for_ever_holds_the_old_head_as_long_as_a_table_can_say() -> None:
+    table = four(properties={"history.expire.max-snapshot-age-ms": str(2**63 - 1)})
+    assert after(table, planned(table, "3")).refs[f"before-restore-{AT}"].max_ref_age_ms == 2**63 - 1
+
+
+def test_main_is_no_name_of_the_tag_where_the_table_has_no_main() -> None:
+    snapshots = [a_snapshot(1, age_ms=2), a_snapshot(2, age_ms=1)]
+    document = a_table_document(*snapshots, refs={"audit": a_branch(2)})
+    document |= {"current-snapshot-id": -1, "refs": {"audit": a_branch(2)}, "snapshot-log": []}
+    plan = planned(parsed(document), "1", branch="audit", keep_as="main")
+    assert plan.blocked_by == ("main is the name of a branch, and of no tag: --keep-as names another",)
+
+
 def test_where_no_commit_leaves_there_is_a_tag_only_by_its_name() -> None:
     table = four(main=2)
     forward = planned(table, "4", not_an_ancestor=True)
@@ -322,6 +335,16 @@ def test_audit_branches_and_staged_snapshots_on_what_leaves_are_told() -> None:
     assert [each for each in told if "staged" in each] == [
         "snapshot 4 is staged (wap.id w1) on a commit that leaves: it could not be published to main as it is any more"
     ]
+
+
+def test_that_the_schema_stays_is_told_where_the_target_has_another_one() -> None:
+    snapshots = [a_snapshot(1, age_ms=2, schema_id=0), a_snapshot(2, age_ms=1, schema_id=1)]
+    document = a_table_document(*snapshots)
+    (schema,) = document["schemas"]
+    document |= {"schemas": [schema, {**schema, "schema-id": 1}], "current-schema-id": 1}
+    (told,) = planned(parsed(document), "1").warnings
+    assert told.startswith("the table's schema stays schema 1, and the target is of schema 0: ")
+    assert after(parsed(document), planned(parsed(document), "1")).current_schema_id == 1
 
 
 def test_what_the_next_expiry_takes_is_told_and_what_the_tag_holds_is_not_among_it() -> None:

@@ -146,6 +146,14 @@ def test_what_is_not_there_cannot_be_tagged(options: dict[str, Any], what: str) 
         planned(three(eom=a_tag(1)), "new", **options)
 
 
+def test_main_is_no_name_of_a_tag_where_the_table_has_no_main() -> None:
+    document = three()
+    document |= {"current-snapshot-id": -1, "refs": {}, "snapshot-log": []}
+    assert planned(document, "main", snapshot_id=1).blocked_by == (
+        "main is the name of a branch, and of no tag: choose another name",
+    )
+
+
 def test_a_table_without_a_snapshot_has_nothing_to_tag() -> None:
     with pytest.raises(UsageError, match="Cannot put a tag on main: the table has no snapshot on it"):
         planned(a_table_document(), "new")
@@ -155,6 +163,7 @@ def test_a_table_without_a_snapshot_has_nothing_to_tag() -> None:
     ("options", "what"),
     [
         ({"max_age": 0}, "max_age must be above 0"),
+        ({"max_age": 2**63}, "max_age is longer than any table can say"),
         ({"snapshot_id": 1, "ref": "main"}, "exclude each other"),
         ({"drop": True, "replace": True}, "exclude each other"),
         ({"drop": True, "ref": "main"}, "exclude each other"),
