@@ -326,8 +326,12 @@ def test_audit_branches_and_staged_snapshots_on_what_leaves_are_told() -> None:
         a_snapshot(3, age_ms=2),
         a_snapshot(4, age_ms=1, parent=2, summary={"wap.id": "w1"}),
         a_snapshot(5, age_ms=1, parent=1, summary={"wap.id": "w2"}),
+        a_snapshot(6, age_ms=1, parent=2, summary={"wap.id": "w3"}),  # a tag has it
+        a_snapshot(7, age_ms=1, parent=2, summary={"wap.id": "w4"}),
+        a_snapshot(8, age_ms=1, parent=1, summary={"published-wap-id": "w4"}),
     ]
-    table = parsed(a_table_document(*snapshots, main=2, refs={"audit": a_branch(3)}))
+    refs = {"audit": a_branch(3), "held": a_tag(6)}
+    table = parsed(a_table_document(*snapshots, main=2, refs=refs))
     told = planned(table, "1").warnings
     assert [each for each in told if "audit" in each] == [
         "branch audit comes from commits that leave: main could be fast-forwarded to it only together with them"
