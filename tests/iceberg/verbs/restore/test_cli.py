@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from iceberg_cli.iceberg.verb_registry import VERBS
-from iceberg_cli.operation.ports import Planned
+import iceberg_cli as ic
+from iceberg_cli.errors import CommitConflict
 from tests.budget import few_or_many
 from tests.builders import DAY_MS, a_branch, a_tag
 from tests.cli.lakes import (
@@ -25,7 +25,6 @@ from tests.cli.lakes import (
     metadata_of,
 )
 from tests.cli.running import JSON, Ran, iceberg_cli
-from tests.paths import besides_history
 
 BEFORE = f"before-restore-{datetime.fromtimestamp(AS_OF_MS // 1000, UTC):%Y%m%dT%H%M%SZ}"
 
@@ -241,24 +240,18 @@ def test_a_saved_plan_is_carried_out_where_another_branch_has_moved(
     assert heads(table.folder) == {"main": 2, "audit": 5, BEFORE: 4}
 
 
-def test_a_commit_between_the_plan_and_its_commit_is_a_conflict_and_stands(
-    table: FolderTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    verb = VERBS["restore"]
-    plan_of = type(verb).plan
-
-    def planned_too_early(self: Any, opened: Any, policy: Any, **values: Any) -> Planned:
-        found = plan_of(self, opened, policy, **values)
-        if values.get("within") is None:
-            table.commit(5, add=["five"])
-            table.publish()
-        return found
-
-    monkeypatch.setattr(type(verb), "plan", planned_too_early)
-    ran = restore(table.folder, "--to", 2, *AS_OF, code=12)
-    assert ran.json["state"] == "The table was not changed."
+def test_a_commit_between_the_plan_and_its_commit_is_a_conflict_and_stands(table: FolderTable) -> None:
+    opened = ic.open_table(table.name)
+    plan = opened.plan(ic.iceberg.Restore(to="2"), as_of=AS_OF_MS)
+    table.commit(5, add=["five"])
+    table.publish()
+    with pytest.raises(CommitConflict, match="ref main was at snapshot 4 when this was planned") as caught:
+        opened.apply(plan)
+    assert (caught.value.exit_code, caught.value.state) == (12, "The table was not changed.")
     assert heads(table.folder) == {"main": 5}
-    assert not [each for each in besides_history(listing(table.folder)) if "_iceberg_cli" in each]
+    assert opened.operations() == []
+    (record,) = iceberg_cli("history", table.folder, *JSON).json["operations"]
+    assert (record["operation"], record["status"]) == ("restore", "conflict")
 
 
 # -- a catalog, and rows as PyIceberg reads them ---------------------------------------------------------------------
