@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, StorageFull, unavailable
-from iceberg_cli.formats import verbs_of
+from iceberg_cli.formats import maintenance_verbs, verbs_of
 from iceberg_cli.testing.delta_writer import an_add
 from iceberg_cli.testing.iceberg_files import ADDED
-from tests.cli.command_names import VERBS
 from tests.cli.lakes import FolderTable, four_snapshots, listing
 from tests.cli.running import as_nobody, iceberg_cli, mounted
 from tests.delta_opened import a_log
@@ -42,7 +41,7 @@ def a_table(folder: Path, version: int) -> str:
 
 
 @pytest.mark.pairs
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", maintenance_verbs())
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_nightly_line_over_tables_of_every_version_is_green(
     tmp_path: Path, version: int, verb: str
