@@ -13,7 +13,7 @@ from iceberg_cli.cli.app import make_app
 from iceberg_cli.cli.commands.completion import SCRIPTS
 from iceberg_cli.cli.commands.config import SHOW
 from iceberg_cli.cli.commands.policy import ACTIONS
-from iceberg_cli.formats import VERB_NAMES
+from iceberg_cli.formats import VERB_NAMES, maintenance_verbs
 from iceberg_cli.formats.inspection import WHAT
 
 Choices = Mapping[tuple[str, str], Iterable[str]]  # the values of arguments, by command and name
@@ -27,11 +27,11 @@ _ARGUMENT_CHOICES: Choices = {
     ("policy", "action"): ACTIONS,
     ("completion", "shell"): SCRIPTS,
 }
-_OPTION_CHOICES: Mapping[str, Iterable[str]] = {"--only": VERB_NAMES}
+_OPTION_CHOICES: Mapping[str, Iterable[str]] = {"--only": maintenance_verbs()}
 _WITHOUT_OPTIONS = ("completion",)
 _ASKS = {
     "--columns": "columns", "--ref": "refs", "--snapshot": "snapshots", "--snapshot-id": "snapshots",
-    "--version": "versions",
+    "--to": "states", "--version": "versions",
 }  # fmt: skip
 _ARGUMENTS_ASK = {
     "what": "what", "before": "states", "after": "states", "table": "tables", "patterns": "catalogs",

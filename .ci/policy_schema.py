@@ -7,7 +7,7 @@ from typing import Any
 
 from iceberg_cli.fleet.policy_file import SHORT_RETENTION, WHEN
 from iceberg_cli.fleet.policy_schema import thresholds_of
-from iceberg_cli.formats import policies_of, verbs_of_policy_files
+from iceberg_cli.formats import maintenance_verbs, policies_of
 from iceberg_cli.plan.option_kinds import Factor
 from iceberg_cli.plan.policy import (
     Choice,
@@ -28,7 +28,7 @@ from iceberg_cli.plan.policy import (
 
 def policy_schema() -> str:
     """The schema as text."""
-    verbs = {verb: _verb_schema(verb) for verb in verbs_of_policy_files()}
+    verbs = {verb: _verb_schema(verb) for verb in maintenance_verbs()}
     window = {
         "description": "When work on a table may begin: the days on which it opens, and the times in a zone.",
         "type": "object",

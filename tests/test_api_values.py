@@ -215,7 +215,10 @@ def test_dir_shows_the_api_and_nothing_else_and_loads_nothing() -> None:
     policies = {
         "AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteDataFiles", "RewriteManifests", "UpgradeV3",
     }  # fmt: skip
-    assert (set(dir(ic.iceberg)), set(dir(ic.delta))) == (policies | {"RemoveOrphanFiles", "Undo"}, policies)
+    assert (set(dir(ic.iceberg)), set(dir(ic.delta))) == (
+        policies | {"RemoveOrphanFiles", "Restore", "Tag", "Undo"},
+        policies,
+    )
     assert {
         *("Plan", "Policy", "Report", "Table", "list_tables", "maintain", "open_table", "survey"),
         *("delta", "errors", "iceberg"),

@@ -22,6 +22,7 @@ from iceberg_cli.formats.inspection import (
     difference_of,
     inspector_of,
     sample_of,
+    with_difference,
 )
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.paths import canonical
@@ -285,7 +286,8 @@ class Table(TableOperations):
             as_of_ms = self._arguments.as_of_ms(as_of)
             planned = self._on_newest(lambda table: verb.plan(table, policy.at(as_of_ms), as_of_ms=as_of_ms))
             made = with_alarm(self._opened, planned.plan, policy)
-        return self._made(Plan(made, planned.build))
+            content = with_difference(self._opened, made, now_ms=now_ms())
+        return self._made(Plan(content, planned.build))
 
     @property
     def version(self) -> str:
@@ -414,12 +416,13 @@ class Table(TableOperations):
                     raise
                 planned = plan_within(content)
             made = with_alarm(self._opened, planned.plan, policy)
+            fresh = with_difference(self._opened, made, now_ms=now_ms())
         found, expected = planned.plan.base.table_uuid, content.base.table_uuid
         if found != expected:
             raise Refused(
                 f"Cannot apply this plan: it was made for table {expected}, and {self.name} is {found}"
             )
-        return self._made(Plan(made, planned.build))
+        return self._made(Plan(fresh, planned.build))
 
     def check_made_for(self, shown: Plan) -> None:
         """Refuse a plan that was made for a table of the other format, or by a clock that is wrong.

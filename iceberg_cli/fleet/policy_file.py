@@ -13,7 +13,7 @@ from iceberg_cli.fleet.patterns import Pattern, is_path, parse_pattern
 from iceberg_cli.fleet.policy_schema import read_document, read_options, thresholds_of
 from iceberg_cli.fleet.thresholds import usual_thresholds
 from iceberg_cli.fleet.windows import BothWindows, Window, parse_window
-from iceberg_cli.formats import VERB_NAMES, is_only_by_name, policy_for
+from iceberg_cli.formats import is_only_by_name, maintenance_verbs, policy_for
 from iceberg_cli.paths import canonical
 from iceberg_cli.plan.policy import DEFAULT, may_keep_less
 from iceberg_cli.plan.text import count
@@ -333,7 +333,7 @@ class PolicyFile:
     def _verbs(
         self, layers: Sequence[PolicyEntry], *, short_retention: str | None
     ) -> Iterator[tuple[str, VerbPolicy]]:
-        for verb in VERB_NAMES:
+        for verb in maintenance_verbs():
             having = [entry for entry in layers if verb in entry.verbs]
             if not having or (is_only_by_name(verb) and having == [self.defaults]):
                 continue
@@ -413,7 +413,9 @@ def parse_policy(path: str, data: bytes) -> PolicyFile:
 def _entry(path: str, key: str, content: Mapping[str, Any]) -> PolicyEntry:
     source = f"{path}: {key}"
     verbs = {
-        verb: read_options(verb, content[verb], f"{source}.{verb}") for verb in VERB_NAMES if verb in content
+        verb: read_options(verb, content[verb], f"{source}.{verb}")
+        for verb in maintenance_verbs()
+        if verb in content
     }
     return PolicyEntry(
         key=key,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from iceberg_cli.encoding.toml_file import parse_toml
 from iceberg_cli.errors import UsageError, how_to_install
 from iceberg_cli.fleet.thresholds import EVERY, OF_EVERY_VERB, OF_REMOVALS, usual_thresholds
-from iceberg_cli.formats import VERB_NAMES, policies_of
+from iceberg_cli.formats import maintenance_verbs, policies_of
 from iceberg_cli.plan.option_kinds import Kind
 from iceberg_cli.plan.policy import Moment, PolicyOption
 from iceberg_cli.plan.text import age, comma_separated, did_you_mean, listed, time_ms
@@ -126,10 +126,10 @@ def _unknown_key(source: str, key: str, error: ValidationError) -> UsageError:
             f"{where}: {flag} is taken from the command line alone", next_step="Remove it from the file."
         )
     near = did_you_mean(key, known)
-    if not near and not error.absolute_path and key in (*VERB_NAMES, "window"):
+    if not near and not error.absolute_path and key in (*maintenance_verbs(), "window"):
         near = " Write it below [defaults] or [[tables]]."
-    if not near and error.absolute_path and error.absolute_path[-1] in VERB_NAMES:
-        having = [verb for verb in VERB_NAMES if flag in options_of_verb(verb)]
+    if not near and error.absolute_path and error.absolute_path[-1] in maintenance_verbs():
+        having = [verb for verb in maintenance_verbs() if flag in options_of_verb(verb)]
         near = f" It is one of {listed(having)}." if having else ""
     return UsageError(f"{where} is not known.{near}", next_step=f"Keys are: {', '.join(known)}.")
 

@@ -16,7 +16,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.policy_file import NEVER, OF_TABLE, RETENTION, TablePolicy, VerbPolicy
 from iceberg_cli.fleet.policy_schema import options_of_verb
 from iceberg_cli.fleet.windows import BothWindows, parse_window
-from iceberg_cli.formats import VERB_NAMES
+from iceberg_cli.formats import maintenance_verbs
 from iceberg_cli.iceberg.commit.draft import OPERATION_ID
 from iceberg_cli.plan.option_kinds import Duration, Moment
 from iceberg_cli.plan.text import did_you_mean
@@ -59,8 +59,8 @@ def _with(own: TablePolicy, key: str, text: str, source: str, *, as_of_ms: int) 
         both = window if own.window is None else BothWindows(own.window, window)
         return replace(own, window=both, window_source=source)
     verb, _, option = key.partition(".")
-    if verb not in VERB_NAMES:
-        known = (_MAINTAIN, _WINDOW, *VERB_NAMES)
+    if verb not in maintenance_verbs():
+        known = (_MAINTAIN, _WINDOW, *maintenance_verbs())
         raise UsageError(f"{source} is not known.{did_you_mean(verb, known)}")
     having = [flag.removeprefix("--") for flag in RETENTION if flag in options_of_verb(verb)]
     if option not in (_WHEN, *having):

@@ -21,8 +21,10 @@ __all__ = [
     "Format",
     "Inspector",
     "format_of",
+    "is_only_alone",
     "is_only_by_name",
     "is_only_by_policy",
+    "maintenance_verbs",
     "place_of",
     "plugged_formats",
     "plugged_verbs",
@@ -31,7 +33,6 @@ __all__ = [
     "usual_every_ms",
     "verbs_in_order",
     "verbs_of",
-    "verbs_of_policy_files",
 ]
 BUILT_IN: Final = ("iceberg", "delta")
 GROUP: Final = "iceberg_cli.formats"
@@ -125,27 +126,32 @@ def place_of(format_name: str, verb: str) -> VerbPlace:
 
 @cache
 def verbs_in_order(format_name: str | None = None) -> tuple[str, ...]:
-    """The verbs of a format, or all, in the order in which those that are due on a table run.
+    """The verbs of a format, or all, that are part of maintenance, in the order in which those that are due run.
 
     Raises:
         UsageError: there is no such format.
     """
-    names = VERB_NAMES if format_name is None else verbs_of(format_name)
+    every = VERB_NAMES if format_name is None else verbs_of(format_name)
+    names = [verb for verb in every if not is_only_alone(verb)]
     return tuple(sorted(names, key=lambda verb: max(each.place.order for each in policies_of(verb).values())))
+
+
+@cache
+def maintenance_verbs() -> tuple[str, ...]:
+    """Those of `VERB_NAMES` that are part of maintenance, in the same order."""
+    return tuple(verb for verb in VERB_NAMES if not is_only_alone(verb))
+
+
+@cache
+def is_only_alone(verb: str) -> bool:
+    """Whether a verb is never part of maintenance: it acts on what an operator names."""
+    return any(policy.place.only_alone for policy in policies_of(verb).values())
 
 
 @cache
 def is_only_by_name(verb: str) -> bool:
     """Whether a verb runs on many tables only where an entry of a policy file names it."""
     return any(policy.place.only_by_name for policy in policies_of(verb).values())
-
-
-@cache
-def verbs_of_policy_files() -> tuple[str, ...]:
-    """Those of `VERB_NAMES` that a policy file can name."""
-    return tuple(
-        verb for verb in VERB_NAMES if not any(each.place.alone for each in policies_of(verb).values())
-    )
 
 
 @cache

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from iceberg_cli.errors import UsageError
+from iceberg_cli.errors import CorruptFile, Refused, UsageError
 from iceberg_cli.formats import BUILT_IN, Format, Inspector, format_of
 from iceberg_cli.plan.display import Shown
 from iceberg_cli.plan.text import count, did_you_mean, end_of, listed
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from iceberg_cli.plan.inspection import StateSelector
+    from iceberg_cli.plan.plan import Plan
     from iceberg_cli.table.table import OpenTable
 
 WHAT: Final = tuple(dict.fromkeys(what for name in BUILT_IN for what in format_of(name).looking.inspected))
@@ -117,6 +118,29 @@ def inspector_of(
     if what == "sample":
         return own.looking.sample(table, state, (), as_of_ms=as_of_ms)
     return own.looking.inspector(table, state, as_of_ms=as_of_ms)
+
+
+def with_difference(table: OpenTable, plan: Plan, *, now_ms: int) -> Plan:
+    """A plan with what the states before and after it differ in, where it changes which is current.
+
+    What is damaged can be left by such a plan, so that it does not fail where the difference is not known.
+
+    Args:
+        table: that it was made for.
+        plan: of any verb.
+        now_ms: the time now.
+    """
+    if plan.states is None:
+        return plan
+    try:
+        inspector = format_of(table.format).looking.difference(
+            table, plan.states, as_of_ms=plan.as_of_ms, now_ms=now_ms, by_partition=False, limit=None
+        )
+        difference = inspector.difference.to_json(by_partition=False, limit=None)
+    except (CorruptFile, Refused) as error:
+        unknown = f"what it changes is not known: {error.message}"
+        return replace(plan, warnings=(*plan.warnings, unknown))
+    return replace(plan, difference=difference, warnings=(*plan.warnings, *inspector.warnings))
 
 
 def difference_of(

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.verbs.expire_snapshots.policy import ExpireSnapshots
     from iceberg_cli.iceberg.verbs.merge_dvs.policy import MergeDvs
     from iceberg_cli.iceberg.verbs.remove_orphan_files.policy import RemoveOrphanFiles
+    from iceberg_cli.iceberg.verbs.restore.policy import Restore
     from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
     from iceberg_cli.iceberg.verbs.rewrite_manifests.policy import RewriteManifests
+    from iceberg_cli.iceberg.verbs.tag.policy import Tag
     from iceberg_cli.iceberg.verbs.undo.policy import Undo
     from iceberg_cli.iceberg.verbs.upgrade_v3.policy import UpgradeV3
     from iceberg_cli.plan.decision import Decision, FileGlances
@@ -38,8 +40,10 @@ __all__ = [
     "ExpireSnapshots",
     "MergeDvs",
     "RemoveOrphanFiles",
+    "Restore",
     "RewriteDataFiles",
     "RewriteManifests",
+    "Tag",
     "Undo",
     "UpgradeV3",
 ]

@@ -16,5 +16,7 @@ VERBS: Final = Verbs(
     "rewrite-data-files",
     "remove-orphan-files",
     "undo",
+    "restore",
+    "tag",
     seen_by_inspect=("expire-snapshots", "rewrite-manifests", "merge-dvs"),
 )

@@ -9,6 +9,7 @@ from typing import Final
 
 from iceberg_cli.errors import (
     BackendUnavailable,
+    CommitConflict,
     CorruptFile,
     DeletesFailed,
     Refused,
@@ -190,7 +191,12 @@ class OperationRun(CommittingRun):
         """The plan for the base at hand; the one that was shown where the step is carried out as it was shown."""
         if step.unconditional or (first and base == self.shown.base and not self.resumed):
             return Planned(plan=self.shown, build=self.build)
-        planned = self._plan_again()
+        try:
+            planned = self._plan_again()
+        except CommitConflict as error:  # the verb alone can tell that it must not go on
+            self._close_unsent("conflict")
+            error.state = self._state_of_steps()
+            raise
         current = planned.plan
         if current.blocked_by:
             self._close_unsent()

@@ -10,6 +10,7 @@ from iceberg_cli.encoding.strict_json import check_shape
 from iceberg_cli.errors import CorruptFile, UsageError
 from iceberg_cli.plan.plan import (
     PLAN_SCHEMA,
+    SNAPSHOT_ID,
     SNAPSHOT_IDS,
     Base,
     Change,
@@ -113,9 +114,12 @@ def _from_first(value: Mapping[str, Any]) -> dict[str, Any]:
 
 def _update(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """An update in its wire form; the ids of `plan/1` are numbers already."""
-    if SNAPSHOT_IDS not in value:
-        return value
-    return {**value, SNAPSHOT_IDS: [int(snapshot_id) for snapshot_id in value[SNAPSHOT_IDS]]}
+    read = dict(value)
+    if SNAPSHOT_IDS in value:
+        read[SNAPSHOT_IDS] = [int(snapshot_id) for snapshot_id in value[SNAPSHOT_IDS]]
+    if SNAPSHOT_ID in value:
+        read[SNAPSHOT_ID] = int(value[SNAPSHOT_ID])
+    return read
 
 
 def _text(value: Mapping[str, Any], name: str) -> str | None:
@@ -155,7 +159,15 @@ def _parsed(value: Mapping[str, Any], removals: Removals | None) -> Plan:
         removals=removals,
         tagged=_tagged(value.get("tagged")),
         listed=_listed(value.get("listed")),
+        difference=_difference(value.get("difference")),
     )
+
+
+def _difference(value: object) -> Mapping[str, Any] | None:
+    """What only plans have that change which state is current; TypeError where it is none."""
+    if not isinstance(value, dict | None):
+        raise TypeError(f"difference is {value!r}")
+    return value
 
 
 def _tagged(value: Mapping[str, Any] | None) -> TaggedFiles | None:

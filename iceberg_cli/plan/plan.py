@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 PLAN_SCHEMA = "iceberg-cli/plan/2"
 PARTITION = "partition"  # the subject of verdicts on files that stay as they are
-SNAPSHOT_IDS = "snapshot-ids"  # of an update; the only ids that updates of a plan have
+SNAPSHOT_IDS = (
+    "snapshot-ids"  # of an update, as is the next; the only ids of snapshots that updates of a plan have
+)
+SNAPSHOT_ID = "snapshot-id"
+REF_NAME = "ref-name"  # of an update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +268,10 @@ class Plan:
     reason: str | None = None  # what there is to do, in counts: 9 manifests where 1 would do
     early: str | None = None  # why it does not count as due yet, in words
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
+    states: tuple[str, str] | None = (
+        None  # where it changes which is current: what names those before and after it
+    )
+    difference: Mapping[str, Any] | None = None  # of these, as a document of `inspect` has it
 
     def step(self, name: str) -> Step | None:
         """The step of a name, if it has one."""
@@ -380,6 +388,7 @@ class Plan:
             **({} if self.tagged is None else {"tagged": self.tagged.to_json()}),
             **({} if self.listed is None else {"listed": self.listed.to_json()}),
             **({} if self.groups is None else {"rewrite": self._rewrite(self.groups, inputs_file)}),
+            **({} if self.difference is None else {"difference": dict(self.difference)}),
             "due": self.due,
             "reason": self.reason,
             "offer": self.offer,
@@ -438,9 +447,12 @@ class Plan:
 
 def _with_text_ids(update: Mapping[str, Any]) -> dict[str, Any]:
     """An update with its snapshot ids as strings: JSON readers lose digits of large numbers."""
-    if SNAPSHOT_IDS not in update:
-        return dict(update)
-    return {**update, SNAPSHOT_IDS: [str(snapshot_id) for snapshot_id in update[SNAPSHOT_IDS]]}
+    written = dict(update)
+    if SNAPSHOT_IDS in update:
+        written[SNAPSHOT_IDS] = [str(snapshot_id) for snapshot_id in update[SNAPSHOT_IDS]]
+    if SNAPSHOT_ID in update:
+        written[SNAPSHOT_ID] = str(update[SNAPSHOT_ID])
+    return written
 
 
 def _limited_to(step: Step, snapshot_ids: Collection[int]) -> Step:

@@ -77,7 +77,9 @@ class PolicyOption:
             another way.
         own: it means something else than other verbs' options of the same name: what a variable or a file gives all
             verbs by that name is not for it.
-        positional: it is given by its position behind the table, not by a flag.
+        positional: it is given by its place on the command line, behind TABLE, and not by a flag: its metavar stands
+            for the flag in messages.
+        required: the verb has nothing to do without it.
     """
 
     name: str
@@ -91,6 +93,7 @@ class PolicyOption:
     not_in_policy_files: bool = False
     own: bool = False
     positional: bool = False
+    required: bool = False
 
     @property
     def flag(self) -> str:
@@ -133,6 +136,7 @@ def option(
     not_in_policy_files: bool = False,
     own: bool = False,
     positional: bool = False,
+    required: bool = False,
 ) -> Any:
     """A field of a policy.
 
@@ -148,6 +152,7 @@ def option(
         not_in_policy_files: see `PolicyOption`.
         own: see `PolicyOption`.
         positional: see `PolicyOption`.
+        required: see `PolicyOption`.
     """
     rest = {"kind": kind, "text": text, "flag": flag, "json_name": json_name, "elsewhere": elsewhere}
     more = {
@@ -156,6 +161,7 @@ def option(
         "not_in_policy_files": not_in_policy_files,
         "own": own,
         "positional": positional,
+        "required": required,
     }
     return field(default=default, metadata={_OPTION: {**rest, **more}})
 
@@ -336,6 +342,28 @@ class Policy:
     def _option(self, name: str) -> PolicyOption:
         return next(each for each in self.options() if each.name == name)
 
+    def check_given(self) -> None:
+        """Refuse a policy that lacks what its verb has nothing to do without.
+
+        Raises:
+            UsageError: a value that is required was not given.
+        """
+        for item in self.options():
+            if item.required and getattr(self, item.name) is None:
+                raise UsageError(
+                    f"Cannot {self.verb} without {item.flag}: {item.help_of[item.flag]}",
+                    next_step=f"Write `{self.verb} TABLE {self.required_words()}`.",
+                )
+
+    @classmethod
+    def required_words(cls) -> str:
+        """The words behind TABLE without which the verb has nothing to do, as usage lines have them; or ""."""
+        return " ".join(
+            item.flag if item.positional else f"{item.flag} {item.kind.metavar}"
+            for item in cls.options()
+            if item.required
+        )
+
     def check_together(self) -> None:
         """Refuse values that are out of range together, or that only this verb can read; UsageError."""
 
@@ -348,7 +376,8 @@ class Policy:
             if isinstance(kind, Switches):
                 help_of = {each: words for each, (_, words) in kind.flags.items()}
             else:
-                help_of = {flag or f"--{item.name.replace('_', '-')}": text}
+                spelled = kind.metavar if about["positional"] else f"--{item.name.replace('_', '-')}"
+                help_of = {flag or spelled: text}
             assert item.default is not MISSING
             json_name = about.pop("json_name") or item.name
             yield PolicyOption(

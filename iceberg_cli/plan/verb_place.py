@@ -37,7 +37,7 @@ class VerbPlace:
         usual_every_ms: where a policy file does not say, it is not looked at on one of many tables before so long has
             passed since it last began there; None: it is each time.
         looks_count: whether a run that finds nothing to do is in the table's history as one that did it.
-        alone: whether it acts on what an operator names once: no policy file has it.
+        only_alone: whether it is never part of maintenance, of one table or of many: it acts on what an operator names.
         after: the verb without whose end it cannot begin, or "".
         overdue: beside the age of snapshots, which goes for all verbs.
         names_elsewhere: what other tools call it, in lower case with hyphens.
@@ -51,7 +51,7 @@ class VerbPlace:
     planned_by_name: bool = False
     usual_every_ms: int | None = None
     looks_count: bool = False
-    alone: bool = False
+    only_alone: bool = False
     after: str = ""
     overdue: Overdue = lambda _: None
     names_elsewhere: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from iceberg_cli.errors import CorruptFile
     from iceberg_cli.operation.verbs import FormatVerbs
     from iceberg_cli.plan.decision import Decision, FileGlances, Glances
+    from iceberg_cli.plan.difference import DifferenceInspector
     from iceberg_cli.plan.findings import CheckResult
     from iceberg_cli.plan.inspection import Column, Part, Row, StateSelector
     from iceberg_cli.plan.plan import Plan
@@ -186,7 +187,7 @@ class Looking(Protocol):
         now_ms: int,
         by_partition: bool,
         limit: int | None,
-    ) -> Inspector:
+    ) -> DifferenceInspector:
         """Reads what two of a table's states differ in: its summary is that, its rows are the partitions.
 
         Args:

@@ -343,7 +343,7 @@ def in_shell(shell: str) -> Complete:
     ("words", "offered"),
     [
         ([""], set(COMMANDS)),
-        (["re"], {"remove-orphan-files", "resume", "rewrite-data-files", "rewrite-manifests"}),
+        (["re"], {"remove-orphan-files", "restore", "resume", "rewrite-data-files", "rewrite-manifests"}),
         (["inspect", "t", "metadata"], {"metadata-log"}),
         (["inspect", "plan", "--rec"], {"--recount"}),
         (["plan", "t", "--format", ""], {"text", "json"}),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, StorageFull, unavailable
-from iceberg_cli.formats import verbs_of, verbs_of_policy_files
+from iceberg_cli.formats import maintenance_verbs, verbs_of
 from iceberg_cli.testing.delta_writer import an_add
 from iceberg_cli.testing.iceberg_files import ADDED
 from tests.cli.lakes import FolderTable, four_snapshots, listing
@@ -41,7 +41,7 @@ def a_table(folder: Path, version: int) -> str:
 
 
 @pytest.mark.pairs
-@pytest.mark.parametrize("verb", verbs_of_policy_files())
+@pytest.mark.parametrize("verb", maintenance_verbs())
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_nightly_line_over_tables_of_every_version_is_green(
     tmp_path: Path, version: int, verb: str

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_cli.iceberg.verb_registry import VERBS
+from iceberg_cli.formats import maintenance_verbs
 from iceberg_cli.operation import removal_files
 from iceberg_cli.plan import removal_rows
 from iceberg_cli.plan.removals import Removals
@@ -106,7 +106,7 @@ def test_plan_without_a_verb_surveys_all_and_says_what_is_due(table: FolderTable
     assert survey["due"] is True
     operations = [each["operation"] for each in survey["plans"]]
     assert operations[0] == "expire-snapshots"
-    assert set(operations) == set(VERBS) - {"remove-orphan-files", "undo"}
+    assert set(operations) == set(maintenance_verbs()) - {"remove-orphan-files"}
     assert (
         iceberg_cli(
             "plan", table.folder, *AS_OF, "--older-than", "30d", "--min-manifests", 100, "--exit-code"

@@ -180,11 +180,13 @@ ICEBERG: Final = Kind(
     name="iceberg",
     verbs={
         "expire-snapshots": ("--older-than", "1s", "--retain-last", "1"),
+        "tag": ("first", "--ref", "main"),
         "rewrite-manifests": ("--all-manifests",),
         "upgrade-v3": (),
         "assign-row-ids": (),
         "merge-dvs": (),
         "remove-orphan-files": ("--older-than", "0s", "--unsafe-allow-young"),
+        "restore": ("--to", "first"),
     },
     of_rows={"rewrite-data-files": ("--min-input-files", "2", "--processes", "1")},
     policy={"expire-snapshots": '{ older-than = "1s", retain-last = 1 }'},
@@ -340,7 +342,7 @@ class Recorder:
         self.run("plan", "plan", table)
         self.run("history", "history", table)
         for verb, options in kind.verbs.items():
-            if verb != "assign-row-ids":  # for which it is not ready yet
+            if verb not in ("assign-row-ids", "restore"):  # for which it is not ready yet
                 self.run(DRY_RUN, verb, table, *options, "--dry-run")
 
     def _resume(self, *words: str) -> None:

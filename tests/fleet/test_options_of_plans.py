@@ -43,6 +43,8 @@ GIVEN = {
     "upgrade-v3": {"--with": "merge-dvs", "--feature": ["deletionVectors"]},
     "remove-orphan-files": {"--older-than": "8d", "--metadata-files": True},
     "undo": {},
+    "restore": {"--to": "1", "--keep-as": "before"},
+    "tag": {"NAME": "eod", "--max-age": "30d"},
 }
 # What a plan knows only once it has looked at more than the table's metadata.
 OF_PLANS_ALONE = {"delta": {"oldest_checkpoint", "protocol"}}
@@ -61,8 +63,9 @@ def policies(verb: str, format_name: str) -> list[Policy]:
     """By the defaults, by the command line, and by a file for all tables."""
     own, given = policies_of(verb)[format_name], GIVEN[verb]
     sources = {flag: f"policy.toml: defaults{flag}" for flag in given}
+    needed = {flag: given[flag] for item in own.options() if item.required for flag in item.help_of}
     return [
-        own.from_options({}, now_ms=AS_OF_MS),
+        own.from_options(needed, now_ms=AS_OF_MS),
         own.from_options(given, now_ms=AS_OF_MS),
         own.from_options(given, now_ms=AS_OF_MS, sources=sources),
     ]

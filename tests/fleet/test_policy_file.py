@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from iceberg_cli.errors import UsageError
 from iceberg_cli.fleet.policy_file import GivenOptions, TablePolicy, load_policy
-from iceberg_cli.formats import policies_of, verbs_of_policy_files
+from iceberg_cli.formats import maintenance_verbs, policies_of
 from iceberg_cli.plan.policy import Policy
 from tests.builders import DAY_MS, HOUR_MS, NOW_MS
 from tests.fleet.policy_files import a_policy, of_table
@@ -382,7 +382,7 @@ WRITTEN: dict[str, dict[str, tuple[str, Any]]] = {
 
 
 def test_every_option_of_every_verb_is_written_here() -> None:
-    for verb in verbs_of_policy_files():
+    for verb in maintenance_verbs():
         flags = {
             flag
             for each in policies_of(verb).values()
@@ -651,16 +651,8 @@ def test_the_package_carries_a_valid_schema_of_policy_files() -> None:
     schema = json.loads((ROOT / "iceberg_cli" / "schemas" / "policy-1.json").read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(schema)
     entry = schema["properties"]["tables"]["items"]["properties"]
-    assert set(entry) == {
-        "match",
-        "except",
-        "maintain",
-        "reason",
-        "window",
-        "unsafe",
-        *verbs_of_policy_files(),
-    }
-    for verb in verbs_of_policy_files():
+    assert set(entry) == {"match", "except", "maintain", "reason", "window", "unsafe", *maintenance_verbs()}
+    for verb in maintenance_verbs():
         thresholds = THRESHOLDS if verb in ("expire-snapshots", "remove-orphan-files") else ()
         assert set(entry[verb]["properties"]) == {"when", "every", *thresholds, *WRITTEN[verb]}
         assert schema["properties"]["defaults"]["properties"][verb] == entry[verb]

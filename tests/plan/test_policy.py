@@ -106,6 +106,17 @@ GIVEN: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         {"--feature": ["v2Checkpoint", "rowTracking", "v2Checkpoint"]},
         {"features": ["v2Checkpoint", "rowTracking"]},
     ),
+    "restore-iceberg": (
+        {"--to": "7", "--branch": "audit", "--keep-as": "held", "--not-an-ancestor": True},
+        {"to": "7", "branch": "audit", "keep_as": "held", "not_an_ancestor": True},
+    ),
+    "tag-iceberg": (
+        {"NAME": "audit-2026", "--snapshot": 5, "--max-age": "365d", "--replace": True},
+        {
+            "name": "audit-2026", "snapshot_id": "5", "ref": None, "max_age_ms": 365 * DAY_MS, "replace": True,
+            "drop": False,
+        },
+    ),
     "assign-row-ids-iceberg": (
         {"--ref": ["main", "audit"], "--share-ids": True},
         {"refs": ["main", "audit"], "share_ids": True},
@@ -121,7 +132,7 @@ GIVEN: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
             "inventory": "s3://lake/manifest.json", "metadata_files": True, "unsafe_young": True,
         },
     ),
-    "undo-iceberg": ({"--operation": "01a2-b3"}, {"operation": "01a2-b3"}),
+    "undo-iceberg": ({"OP_ID": "01a2-b3"}, {"operation": "01a2-b3"}),
     "rewrite-data-files-delta": (
         {
             "--strategy": "bin-pack", "--where": "day = '2026-11-01'", "--older-than": "7d",
@@ -180,6 +191,10 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "merge-dvs-delta": {"target_size": None, "min_files": None, "dead_ratio": None},
     "upgrade-v3-iceberg": {"with": [], "tags": "refuse"},
     "upgrade-v3-delta": {"features": []},
+    "restore-iceberg": {"to": None, "branch": "main", "keep_as": None, "not_an_ancestor": False},
+    "tag-iceberg": {
+        "name": None, "snapshot_id": None, "ref": None, "max_age_ms": None, "replace": False, "drop": False,
+    },
     "assign-row-ids-iceberg": {"refs": [], "share_ids": False},
     "assign-row-ids-delta": {"batch_size": None, "count_rows": False},
     "remove-orphan-files-iceberg": {
@@ -245,6 +260,9 @@ WRONG = [
     ("rewrite-data-files-iceberg", "strategy", "sideways"),
     ("rewrite-data-files-iceberg", "max_commits", 0),
     ("assign-row-ids-delta", "batch_size", 2.5),
+    ("restore-iceberg", "to", 7),
+    ("tag-iceberg", "snapshot_id", 5),
+    ("tag-iceberg", "max_age_ms", "7d"),
 ]
 
 

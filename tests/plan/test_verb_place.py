@@ -7,8 +7,10 @@ import pytest
 from iceberg_cli.formats import (
     BUILT_IN,
     VERB_NAMES,
+    is_only_alone,
     is_only_by_name,
     is_only_by_policy,
+    maintenance_verbs,
     place_of,
     usual_every_ms,
     verbs_in_order,
@@ -24,16 +26,15 @@ def having(name: str) -> set[tuple[str, str]]:
 def test_verbs_leave_less_to_do_for_those_behind_them() -> None:
     assert verbs_in_order() == (
         "upgrade-v3", "assign-row-ids", "rewrite-data-files", "merge-dvs", "rewrite-manifests", "expire-snapshots",
-        "remove-orphan-files", "undo",
+        "remove-orphan-files",
     )  # fmt: skip
 
 
 def test_what_cannot_be_undone_runs_by_name_alone_and_after_what_it_needs() -> None:
     assert {verb for verb in VERB_NAMES if is_only_by_name(verb)} == {
-        "upgrade-v3", "assign-row-ids", "remove-orphan-files", "undo",
+        "upgrade-v3", "assign-row-ids", "remove-orphan-files",
     }  # fmt: skip
-    assert having("planned_by_name") == {("iceberg", "remove-orphan-files"), ("iceberg", "undo")}
-    assert having("alone") == {("iceberg", "undo")}
+    assert having("planned_by_name") == {("iceberg", "remove-orphan-files")}
     assert {verb for verb in VERB_NAMES if is_only_by_policy(verb)} == {"rewrite-data-files"}
     assert having("after") == {("iceberg", "assign-row-ids"), ("delta", "assign-row-ids")}
     assert place_of("delta", "assign-row-ids").after == "upgrade-v3"
@@ -44,6 +45,12 @@ def test_what_lists_all_files_rests_a_week_and_its_looks_count() -> None:
         "remove-orphan-files": 604_800_000,
     }  # fmt: skip
     assert having("looks_count") == {("iceberg", "remove-orphan-files")}
+
+
+def test_what_acts_on_what_an_operator_names_is_no_part_of_maintenance() -> None:
+    named = {"restore", "tag", "undo"}
+    assert {verb for verb in VERB_NAMES if is_only_alone(verb)} == named
+    assert {*maintenance_verbs()} == {*VERB_NAMES} - named == {*verbs_in_order()}
 
 
 def test_ages_decide_what_goes_in_expiries_and_in_checkpoints_of_delta() -> None:

@@ -15,7 +15,7 @@ from iceberg_cli.cli.context import Run
 from iceberg_cli.cli.options.arguments import integer
 from iceberg_cli.cli.options.configuration import is_variable
 from iceberg_cli.errors import UsageError, worst_of
-from iceberg_cli.formats import VERB_NAMES, verbs_of_policy_files
+from iceberg_cli.formats import maintenance_verbs
 from iceberg_cli.plan.events import Event
 from iceberg_cli.plan.text import did_you_mean, size_bytes
 
@@ -170,7 +170,7 @@ def fleet_policy(
     from iceberg_cli.fleet.due import FleetPolicy
     from iceberg_cli.fleet.policy_file import GivenOptions, load_policy
 
-    known = verbs_of_policy_files()
+    known = maintenance_verbs()
     for verb in only:
         if verb not in known:
             raise UsageError(f"--only: {verb!r} is no verb that it runs.{did_you_mean(verb, known)}")
@@ -179,7 +179,7 @@ def fleet_policy(
     weaker: dict[str, GivenOptions] = {}
     stronger: dict[str, GivenOptions] = {}
     if every is not None and every.gives_any:
-        for verb in VERB_NAMES:
+        for verb in maintenance_verbs():
             settings = every.of_command(verb)
             by_variable = {flag for flag, source in settings.sources.items() if is_variable(source)}
             for target, flags in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,17 +12,21 @@ from iceberg_cli.cli.commands.carry_out import FilesOption, print_files, show_pl
 from iceberg_cli.cli.context import Run, TableArgument, command
 from iceberg_cli.cli.options.arguments import Argument, ArgumentGroup, ReportOption, VerbOptions, verb_group
 from iceberg_cli.errors import WORST_FIRST, IcebergCliError, UsageError
-from iceberg_cli.formats import VERB_NAMES, is_only_by_policy, place_of, policies_of, verbs_of
+from iceberg_cli.formats import VERB_NAMES, is_only_alone, is_only_by_policy, place_of, policies_of, verbs_of
 from iceberg_cli.plan.text import did_you_mean
 
 if TYPE_CHECKING:
     from iceberg_cli.api import Plan, Table
+    from iceberg_cli.cli.options.settings import Settings
 
 SURVEY_SCHEMA = "iceberg-cli/survey/1"
+_BY_PLACE = "argument"
 _HELPS = {
     "target_size": "Size of new manifests (rewrite-manifests; default: commit.manifest.target-size-bytes, else 8MiB), "
     "of new files of deletion vectors (merge-dvs; default: write.delete.target-file-size-bytes, else 64MiB; Delta: "
-    "2MiB), and of new data files (rewrite-data-files; default: write.target-file-size-bytes, else 512MiB)."
+    "2MiB), and of new data files (rewrite-data-files; default: write.target-file-size-bytes, else 512MiB).",
+    "ref": "These branches (assign-row-ids; default: main, then every other), or the branch or tag whose snapshot gets "
+    "the tag (tag; default: main).",
 }
 
 
@@ -38,7 +43,10 @@ def register(app: typer.Typer) -> None:
         table: TableArgument,
         verb: Annotated[
             str | None,
-            typer.Argument(metavar="[VERB]", help=f"{', '.join(VERB_NAMES)}; without it, every verb."),
+            typer.Argument(
+                metavar="[VERB]",
+                help=f"{', '.join(VERB_NAMES)}; without it, all that are part of maintenance.",
+            ),
         ] = None,
         output: Annotated[
             str | None, typer.Option("--output", "-o", metavar="FILE", help="Save the plan.")
@@ -66,8 +74,7 @@ def register(app: typer.Typer) -> None:
         opened = run.open(table)
         policies = {
             name: chosen[name].policy(opened, now_ms=run.as_of_ms)
-            for name in ([verb] if verb else verbs_of(opened.format))
-            if verb or not place_of(opened.format, name).planned_by_name
+            for name in ([verb] if verb is not None else _maintenance(opened.format))
         }
         plans: list[Plan] = []
         failed: dict[str, IcebergCliError] = {}
@@ -96,6 +103,15 @@ def register(app: typer.Typer) -> None:
             raise typer.Exit(3)
 
 
+def _maintenance(format_name: str) -> Sequence[str]:
+    """The verbs of a format that a plan of a table is of, where none is named."""
+    return [
+        name
+        for name in verbs_of(format_name)
+        if not is_only_alone(name) and not place_of(format_name, name).planned_by_name
+    ]
+
+
 def _check_report(path: str | None) -> None:
     """Refuse a page that cannot be written, before the table is looked at."""
     if path is not None:
@@ -121,19 +137,48 @@ def _every_verb() -> ArgumentGroup:
     """The options of all verbs, those that several have once; the parameter is `VerbOptions` by verb."""
     groups = {verb: verb_group(policies_of(verb)) for verb in VERB_NAMES}
     every: dict[str, Argument] = {}
-    for group in reversed(groups.values()):
-        every |= group.arguments
+    for verb in reversed(groups):
+        if not is_only_alone(verb):
+            every |= groups[verb].arguments
+    by_place: dict[str, Argument] = {}
+    for verb in filter(is_only_alone, groups):
+        for name, each in groups[verb].arguments.items():
+            if each.is_option:
+                every.setdefault(name, each.optional)
+            else:
+                by_place[verb] = each
     for name, text in _HELPS.items():
         every[name] = every[name].with_help(text)
-    return ArgumentGroup(
-        every,
-        lambda settings: {verb: group.make(settings.of_verb(verb)) for verb, group in groups.items()},
-    )
+    texts = "; ".join(f"{each.flag} of {verb}" for verb, each in sorted(by_place.items()))
+    place = typer.Argument(metavar="[ARGUMENT]", help=f"What VERB takes behind it: {texts}.")
+    every[_BY_PLACE] = Argument(_BY_PLACE, Annotated[str | None, place], None)
+
+    def make(settings: Settings) -> dict[str, VerbOptions]:
+        named, text = settings.values["verb"], settings.values[_BY_PLACE]
+        if text is not None and named in groups and named not in by_place:
+            raise UsageError(f"{text!r} is one argument too many: {named} takes none behind it")
+        options = {}
+        for verb, group in groups.items():
+            own = settings.of_verb(verb)
+            if verb in by_place:
+                value = text if verb == named else None
+                own = replace(own, values={**own.values, by_place[verb].name: value})
+            options[verb] = group.make(own)
+        return options
+
+    return ArgumentGroup(every, make)
 
 
 def _refuse_strays(chosen: Mapping[str, VerbOptions], verb: str | None) -> None:
     """Refuse an option of another verb than the one that is planned."""
     if verb is None:
+        for name, options in chosen.items():
+            everywhere = {flag for other, one in chosen.items() if other != name for flag in one.typed}
+            if is_only_alone(name) and (own := sorted(set(options.typed) - everywhere)):
+                raise UsageError(
+                    f"{', '.join(own)} is of {name}, which is no part of maintenance",
+                    next_step=f"Name the verb: `plan TABLE {name} ...`.",
+                )
         return
     typed = {flag for options in chosen.values() for flag in options.typed}
     for flag in sorted(typed - set(chosen[verb].typed)):

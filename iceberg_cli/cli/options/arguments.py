@@ -61,7 +61,9 @@ class Argument:
 
     @property
     def flag(self) -> str:
-        """The long name of an option."""
+        """The long name of an option; of what is given by its place the metavar."""
+        if not self.is_option:
+            return self.metavar.strip("[]") or self.name.upper()
         # The first name of an annotation stands where a default would: typer sorts that out later.
         names = (self._about.default, *(self._about.param_decls or ()))
         spelled_out = (name for name in names if isinstance(name, str) and name.startswith("--"))
@@ -93,6 +95,15 @@ class Argument:
         """What makes a value of a text; None: it is the text."""
         parser: Callable[[str], Any] | None = self._about.parser
         return parser
+
+    @property
+    def optional(self) -> Argument:
+        """The same argument, which may be left out."""
+        if self.default is not inspect.Parameter.empty:
+            return self
+        return replace(
+            self, annotation=Annotated[self.annotation.__origin__ | None, self._about], default=None
+        )
 
     def with_help(self, text: str) -> Argument:
         """The same argument with another help."""
@@ -233,6 +244,8 @@ def spelled(group: object, typed: Collection[str]) -> list[str]:
 def _words(argument: Argument, value: Any) -> list[str]:
     if value is True:
         return [argument.flag]
+    if not argument.is_option:
+        return [str(value)]
     texts = [str(each) for each in (value if isinstance(value, list) else [value])]
     if argument.is_comma_separated:
         texts = [as_one_value(text) for text in texts]
@@ -313,34 +326,53 @@ def verb_group(policies: Mapping[str, type[Policy]]) -> ArgumentGroup:
                 arguments.setdefault(_name(flag), _argument(each, flag))
 
     def make(settings: Settings) -> VerbOptions:
-        given = {
-            each.flag: settings.values[name]
+        by_place = {
+            each.flag: each
             for name, each in arguments.items()
-            if each.flag in settings.sources and not (each.own and each.flag in settings.shared)
+            if not each.is_option and settings.values[name] is not None
         }
-        sources = {flag: settings.sources[flag] for flag in given}
-        for name, each in arguments.items():
-            if not each.is_option and settings.values[name] is not None:
-                given[each.flag], sources[each.flag] = settings.values[name], each.metavar
-        typed = {each.flag: each for each in arguments.values() if each.flag in settings.typed}
+        given = {
+            each.flag: _one(each, settings.values[name])
+            for name, each in arguments.items()
+            if each.flag in by_place
+            or (each.flag in settings.sources and not (each.own and each.flag in settings.shared))
+        }
+        sources = {flag: settings.sources.get(flag, flag) for flag in given}
+        typed = {each.flag: each for each in arguments.values() if each.flag in settings.typed} | by_place
         return VerbOptions(policies, given, sources, typed)
 
     return ArgumentGroup(arguments, make)
 
 
+def _one(argument: Argument, value: Any) -> Any:
+    """The value of an option that takes one, where another verb of the same command line takes several by its flag.
+
+    Raises:
+        UsageError: there are several.
+    """
+    if not isinstance(value, list) or argument.is_repeatable or not value:
+        return value
+    if len(value) > 1:
+        raise UsageError(f"{argument.flag} takes one value here, not {len(value)}")
+    return value[0]
+
+
 def _name(flag: str) -> str:
-    name = flag.removeprefix("--").replace("-", "_")
+    name = flag.removeprefix("--").replace("-", "_").lower()
     return f"{name}_" if iskeyword(name) else name
 
 
 def _argument(each: PolicyOption, flag: str) -> Argument:
     name, text, kind = _name(flag), each.help_of[flag], each.kind
+    if each.positional:
+        metavar = kind.metavar if each.required else f"[{kind.metavar}]"
+        argument = Argument(
+            name, Annotated[kind.takes, typer.Argument(metavar=metavar, help=text)], kind=kind
+        )
+        return argument if each.required else argument.optional
     if kind.takes is bool:
         return Argument(name, Annotated[bool, typer.Option(flag, help=text)], False, own=each.own)
     parser = integer if kind.takes is int else None
-    if each.positional:
-        place = typer.Argument(metavar=f"[{kind.metavar}]", help=text, parser=parser)
-        return Argument(name, Annotated[kind.takes | None, place], None, kind)
     about = typer.Option(flag, metavar=kind.metavar, help=text, parser=parser)
     if kind.repeatable:
         return Argument(name, Annotated[list[kind.takes] | None, about], None, kind, each.own)  # type: ignore[name-defined]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from iceberg_cli.errors import UsageError
@@ -34,9 +34,8 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     "--version": ("v", "version"),
 }  # fmt: skip
 _NO_COMMAND: Final[Mapping[str, tuple[str, ...]]] = {
-    "No command here moves a table back to an earlier state": (
-        "checkout", "cherry-pick", "cherrypick", "cherrypick-snapshot", "fast-forward", "publish-changes", "restore",
-        "rollback", "rollback-to-snapshot", "rollback-to-timestamp", "set-current-snapshot", "tag",
+    "No command here moves a branch ahead": (
+        "cherry-pick", "cherrypick", "cherrypick-snapshot", "fast-forward", "publish-changes",
     ),
     "No command here makes, drops or copies tables, or writes rows": (
         "add-files", "alter", "append", "clone", "convert", "copy", "create", "delete", "drop", "export", "import",
@@ -59,14 +58,14 @@ def unknown_command(word: str, commands: Collection[str]) -> UsageError:
     plain = word.lower().replace("_", "-").strip("-")
     lines = {name: line for line, names in _ELSEWHERE.items() for name in names}
     lines |= {name: f"inspect TABLE {name}" for name in WHAT if name not in ("summary", *commands)}
-    verbs = {name: verb for verb in commands for name in _names_elsewhere(verb)}
+    verbs = {name: line for verb in commands for name, line in _names_elsewhere(verb)}
     for sentence, names in _NO_COMMAND.items():
         if plain in names:
             return UsageError(f"{word!r} is no command. {sentence}", next_step=_HELP)
     if plain in lines:
         return _leading_to(word, lines[plain])
     if plain in verbs:
-        return _leading_to(word, f"{verbs[plain]} TABLE --dry-run")
+        return _leading_to(word, verbs[plain])
     # The names of verbs last: of words that are equally near, one for looking is meant.
     near = difflib.get_close_matches(plain, [*lines, *commands], n=1, cutoff=_NEAR)
     if near and (near[0] in lines or near[0].split("-")[0][:2] == plain[:2]):
@@ -81,6 +80,8 @@ def _leading_to(word: str, line: str) -> UsageError:
     return UsageError(f"{word!r} is no command. Did you mean `iceberg-cli {line}`?", next_step=_HELP)
 
 
-def _names_elsewhere(command: str) -> tuple[str, ...]:
-    """What other tools call a verb; nothing for other commands."""
-    return tuple(name for policy in policies_of(command).values() for name in policy.place.names_elsewhere)
+def _names_elsewhere(command: str) -> Iterator[tuple[str, str]]:
+    """What other tools call a verb, each with the command line that shows what it would do; nothing for others."""
+    for policy in policies_of(command).values():
+        line = " ".join(filter(None, [command, "TABLE", policy.required_words(), "--dry-run"]))
+        yield from ((name, line) for name in policy.place.names_elsewhere)

@@ -11,8 +11,9 @@ from iceberg_cli.cli.render.kinds import KIND_NAMES
 from iceberg_cli.cli.render.layout import GAP
 from iceberg_cli.cli.render.rewrite import rewrite_text, show_rewrite
 from iceberg_cli.formats import VERB_NAMES, format_of, place_of, policies_of
+from iceberg_cli.plan.difference_text import difference_text
 from iceberg_cli.plan.inspection import ID, NUMBER, PATH, SIZE, SPAN, TEXT, VERDICT, Column, Row, other_than
-from iceberg_cli.plan.plan import Option, Plan, Step, Verdict
+from iceberg_cli.plan.plan import REF_NAME, Option, Plan, Step, Verdict
 from iceberg_cli.plan.policy import DEFAULT
 from iceberg_cli.plan.text import age, count, listed, minute, moment, singular, size
 
@@ -40,6 +41,13 @@ _CHANGES: Final = {
     "property": ("is set", "are set"),
     "checkpoint": ("is written", "are written"),
     "log-compaction": ("is written", "are written"),
+    "commit": ("leaves the branch", "leave the branch"),
+}
+# What an update of Iceberg does to a ref that is there, or is not.
+_REF_CHANGES: Final = {
+    ("set-snapshot-ref", False): "made",
+    ("set-snapshot-ref", True): "moved",
+    ("remove-snapshot-ref", True): "dropped",
 }
 _NOUNS: Final = {
     "head": "branch heads",
@@ -69,6 +77,8 @@ def show_plan(screen: Surface, plan: Plan, *, refused: bool = False) -> None:
     show_verdicts(screen, plan)
     if plan.groups is not None:
         show_rewrite(screen, plan.groups)
+    if plan.difference is not None:
+        _show_difference(screen, plan.difference)
     _show_steps(screen, plan)
     show_removals(screen, plan)
     _show_origin(screen, plan)
@@ -171,7 +181,20 @@ def _change(plan: Plan, subject: str, *, one: bool) -> str:
         return _CHANGES[subject][0 if one else 1]
     if _removes(plan):
         return "goes" if one else "go"
+    if subject in _REFS and (found := _done_to_refs(plan, subject)):
+        return f"{'is' if one else 'are'} {found}"
     return "is rewritten" if one else "are rewritten"
+
+
+def _done_to_refs(plan: Plan, subject: str) -> str:
+    """What the plan's updates do to the refs of a kind, in a word, where they do the same to all; else ""."""
+    words = set()
+    for each in plan.verdicts:
+        if each.subject == subject and not each.keep:
+            update = next((one for one in plan.updates if one.get(REF_NAME) == each.id), {})
+            is_there = each.id in plan.base.refs
+            words.add(_REF_CHANGES.get((str(update.get("action")), is_there), ""))
+    return words.pop() if len(words) == 1 else ""
 
 
 def _removes(plan: Plan) -> bool:
@@ -299,6 +322,14 @@ def _show_steps(screen: Surface, plan: Plan) -> None:
             parts.append(_draft_text(change.draft.to_json()))
         after = f" (once {step.requires})" if step.requires else ""
         screen.line(f"step {number}, {step.name}{after}: {', '.join(parts)}")
+
+
+def _show_difference(screen: Surface, difference: Row) -> None:
+    """Print what the state after a plan differs in from the one before."""
+    screen.gap()
+    for part in difference_text(difference):
+        if any(part):
+            screen.part(part)
 
 
 def _uncommitted(step: Step) -> list[str]:

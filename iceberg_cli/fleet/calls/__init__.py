@@ -379,9 +379,9 @@ def _prices(path: str | os.PathLike[str] | None) -> Any:
 
 
 def _verbs(only: str | Iterable[str]) -> frozenset[str]:
-    from iceberg_cli.formats import verbs_of_policy_files
+    from iceberg_cli.formats import maintenance_verbs
 
-    known, verbs = verbs_of_policy_files(), frozenset([only] if isinstance(only, str) else only)
+    known, verbs = maintenance_verbs(), frozenset([only] if isinstance(only, str) else only)
     for verb in sorted(verbs):
         if verb not in known:
             raise UsageError(

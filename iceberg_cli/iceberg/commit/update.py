@@ -8,7 +8,7 @@ Spec: "Table Metadata", "Commit Conflict Resolution and Retry"; REST catalog spe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -123,7 +123,8 @@ def requirements_for(
     """The requirements under which `updates` do the same as on `metadata`.
 
     What only adds a snapshot and moves one branch to it asserts that branch, as Java does: a commit on another branch
-    makes its numbers stale at most, see `why_outrun`. Of all else more than Java asks: every ref must be where it was.
+    makes its numbers stale at most, see `why_outrun`. What only sets refs asserts these, each where it was or absent:
+    it takes nothing from others. Of all else more than Java asks: every ref must be where it was.
     `remove-snapshots` has no requirement of its own, and a catalog would silently drop a tag that was put on an expired
     snapshot in the meantime.
 
@@ -141,6 +142,8 @@ def requirements_for(
             former = metadata.refs.get(name)
             head = None if former is None else former.snapshot_id
             return (*required, AssertRefSnapshotId(ref=name, snapshot_id=head))
+        case _ if updates and not every_ref and all(isinstance(update, SetSnapshotRef) for update in updates):
+            return (*required, *_where_they_are(updates, metadata))
         case _:
             pass
     if MAIN not in metadata.refs:
@@ -149,6 +152,8 @@ def requirements_for(
         AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in metadata.refs.items()
     ]
     kinds = {type(update) for update in updates}
+    if AddSnapshot not in kinds:
+        required += [each for each in _where_they_are(updates, metadata) if each not in required]
     if RemoveSchemas in kinds:
         required.append(AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id))
         required.append(AssertLastAssignedFieldId(last_assigned_field_id=metadata.last_column_id))
@@ -157,6 +162,16 @@ def requirements_for(
         last_id = metadata.last_partition_id
         required.append(AssertLastAssignedPartitionId(last_assigned_partition_id=last_id))
     return tuple(required)
+
+
+def _where_they_are(updates: Iterable[TableUpdate], metadata: TableMetadata) -> Iterator[AssertRefSnapshotId]:
+    """Of each ref that updates set, where it is in the base, or that it is not there."""
+    for update in updates:
+        if isinstance(update, SetSnapshotRef):
+            former = metadata.refs.get(update.ref_name)
+            yield AssertRefSnapshotId(
+                ref=update.ref_name, snapshot_id=None if former is None else former.snapshot_id
+            )
 
 
 def why_outrun(updates: Iterable[TableUpdate], metadata: TableMetadata) -> str | None:

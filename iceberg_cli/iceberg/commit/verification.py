@@ -1,8 +1,9 @@
 """Reads whole and counts, before a commit, every manifest list and manifest that the commit keeps.
 
 An expiry and an upgrade cannot be taken back, and keep every snapshot that they do not remove: the manifest lists and
-manifests of all of these. A commit that makes a snapshot keeps what its branch's head lists. A manifest that was read
-whole in this run, or that the cache vouches for (`iceberg/reachability/cache.py`), is not read again.
+manifests of all of these. A commit that makes a snapshot keeps what its branch's head lists. One that only sets or
+drops refs is taken back by another one, and nothing is read for it. A manifest that was read whole in this run, or that
+the cache vouches for (`iceberg/reachability/cache.py`), is not read again.
 
 Files are counted in every manifest, against its list and, where a list has no counts, against the snapshot's summary.
 Rows are counted where row ids follow from them: every writer of a version 3 table gives a manifest as many ids as its
@@ -28,8 +29,9 @@ from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.spec.manifests.manifest import DATA, waiting
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
-from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.plan import Change, Plan
 
+_OF_REFS: Final = ("set-snapshot-ref", "remove-snapshot-ref")  # actions of updates
 _ROW_LINEAGE: Final = 3  # format version from which on rows have ids
 
 
@@ -45,13 +47,18 @@ def read_kept(reachability: Reachability, metadata: TableMetadata, plan: Plan) -
         CorruptFile: something is missing, cannot be read whole, or is not what its manifest list says.
     """
     changes = [step.change for step in plan.steps if step.change is not None]
-    if plan.blocked_by or not changes:
+    if plan.blocked_by or not changes or all(_only_sets_refs(change) for change in changes):
         return
     drafts = [change.draft for change in changes if isinstance(change.draft, SnapshotDraft)]
     if len(drafts) < len(changes):
         _read_snapshots(reachability, metadata, plan)
     for draft in drafts:
         _read_head(reachability, metadata, draft, version=plan.format_version or metadata.format_version)
+
+
+def _only_sets_refs(change: Change) -> bool:
+    """Whether a commit makes, moves or drops refs and nothing else: it keeps all, and others put them back."""
+    return change.draft is None and all(update["action"] in _OF_REFS for update in change.updates)
 
 
 @contextmanager

@@ -18,10 +18,8 @@ class Undo(Policy):
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
         order=8,
-        only_by_name=True,
-        planned_by_name=True,
-        alone=True,
-        names_elsewhere=("revert", "undelete", "unexpire"),
+        only_alone=True,
+        names_elsewhere=("undelete", "unexpire"),
     )
     about: ClassVar[str] = """
         Take back an operation of this program whose files still wait for their grace.

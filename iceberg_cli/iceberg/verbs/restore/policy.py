@@ -1,0 +1,72 @@
+"""restore on an Iceberg table: the policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from iceberg_cli.plan.policy import Policy, Switch, Text, option
+from iceberg_cli.plan.verb_place import VerbPlace
+
+VERB_NAME: Final = "restore"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Restore(Policy):
+    """The options of restore.
+
+    Args:
+        to: the state that becomes current: a snapshot id, a branch or tag, or a time.
+        branch: that is set back.
+        keep_as: the tag on the branch's old head; None: named after the time, where commits leave the branch.
+        not_an_ancestor: whether the state may be one that the branch does not come from.
+    """
+
+    verb: ClassVar[str] = VERB_NAME
+    place: ClassVar = VerbPlace(
+        order=7,
+        only_alone=True,
+        names_elsewhere=(
+            "checkout",
+            "revert",
+            "roll-back",
+            "rollback",
+            "rollback-to-snapshot",
+            "rollback-to-timestamp",
+            "set-current-snapshot",
+        ),
+    )
+    about: ClassVar[str] = """
+        Set a branch of an Iceberg table back to an earlier snapshot, after a bad write.
+
+        The plan shows what rows, files and columns differ, and which commits leave the branch. The old head gets a tag,
+        so that another restore takes this one back as long as the tag holds. One commit of metadata: no file is written
+        or deleted, schema, partition spec and properties stay as they are. Every file of the state is looked for first.
+        """
+    examples: ClassVar = (
+        (
+            "What an hour ago would bring back, and what would leave:",
+            "restore prod.sales.orders --to 1h --dry-run",
+        ),
+        ("Back to a snapshot:", "restore prod.sales.orders --to 8271638172635178223"),
+    )
+
+    to: str | None = option(
+        Text("SNAPSHOT|REF|TIME", empty=False),
+        "The state that becomes current: a snapshot id, a branch or tag, or a time; of a time the newest ancestor of "
+        "that age or older.",
+        required=True,
+        own=True,
+    )
+    branch: str = option(Text("NAME", empty=False), "The branch that is set back.", default="main", own=True)
+    keep_as: str | None = option(
+        Text("NAME", empty=False),
+        "The tag on the old head; default: before-restore-TIME, where commits leave the branch.",
+        own=True,
+    )
+    not_an_ancestor: bool = option(
+        Switch(), "Allow a state that the branch does not come from.", default=False, own=True
+    )
+
+
+POLICY: Final = Restore

@@ -1,0 +1,1 @@
+"""tag: makes, replaces or drops a tag."""
