@@ -284,7 +284,11 @@ class Table(TableOperations):
         verb = format_of(self.format).verbs[policy.verb]
         with self._arguments.naming(policy), phase(PLAN, self._opened.on_event, table=self.name):
             as_of_ms = self._arguments.as_of_ms(as_of)
-            planned = self._on_newest(lambda table: verb.plan(table, policy.at(as_of_ms), as_of_ms=as_of_ms))
+            planned = self._on_newest(
+                lambda table: verb.plan(
+                    table, policy.at(as_of_ms).within(table.properties()), as_of_ms=as_of_ms
+                )
+            )
             made = with_alarm(self._opened, planned.plan, policy)
             content = with_difference(self._opened, made, now_ms=now_ms())
         return self._made(Plan(content, planned.build))
@@ -320,7 +324,8 @@ class Table(TableOperations):
         verb = format_of(self.format).verbs[policy.verb]
         with self._arguments.naming(policy):
             as_of_ms = self._arguments.as_of_ms(as_of)
-            return verb.options(self._opened, policy.at(as_of_ms), as_of_ms=as_of_ms)
+            own = policy.at(as_of_ms).within(self._opened.properties())
+            return verb.options(self._opened, own, as_of_ms=as_of_ms)
 
     def _made(self, plan: Plan) -> Plan:
         """The plan, of which whoever listens is told."""

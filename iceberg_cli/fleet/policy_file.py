@@ -15,7 +15,7 @@ from iceberg_cli.fleet.thresholds import usual_thresholds
 from iceberg_cli.fleet.windows import BothWindows, Window, parse_window
 from iceberg_cli.formats import is_only_by_name, maintenance_verbs, policy_for
 from iceberg_cli.paths import canonical
-from iceberg_cli.plan.policy import DEFAULT, may_keep_less
+from iceberg_cli.plan.policy import DEFAULT, OF_TABLE, may_keep_less
 from iceberg_cli.plan.text import count
 from iceberg_cli.storage.router import located
 
@@ -63,7 +63,6 @@ class GivenOptions:
 
 _NOTHING: Final = GivenOptions()
 _BY_DEFAULT: Final = "default of policy files"
-OF_TABLE: Final = "table property "  # how the source of what a table says itself begins
 
 
 @dataclass(frozen=True, kw_only=True)

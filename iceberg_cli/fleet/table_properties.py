@@ -1,8 +1,8 @@
 """What a table's own properties say of its maintenance: its owner may forbid it, narrow it or keep more by them.
 
-`iceberg-cli.maintain`, `iceberg-cli.window`, `iceberg-cli.VERB.when = never` and `iceberg-cli.VERB.OPTION` for options
-of retention. Nothing in them makes more go than the policy file lets. One that is not understood forbids all: what its
-writer meant to keep would be gone.
+`iceberg-cli.maintain`, `iceberg-cli.window`, `iceberg-cli.grace`, `iceberg-cli.VERB.when = never` and
+`iceberg-cli.VERB.OPTION` for options of retention. Nothing in them makes more go than the policy file lets. One that is
+not understood forbids all: what its writer meant to keep would be gone.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from iceberg_cli.errors import UsageError
-from iceberg_cli.fleet.policy_file import NEVER, OF_TABLE, RETENTION, TablePolicy, VerbPolicy
+from iceberg_cli.fleet.policy_file import NEVER, RETENTION, TablePolicy, VerbPolicy
 from iceberg_cli.fleet.policy_schema import options_of_verb
 from iceberg_cli.fleet.windows import BothWindows, parse_window
 from iceberg_cli.formats import maintenance_verbs
 from iceberg_cli.iceberg.commit.draft import OPERATION_ID
+from iceberg_cli.plan.deleting_policy import GRACE_PROPERTY, asked_grace_ms
 from iceberg_cli.plan.option_kinds import Duration, Moment
+from iceberg_cli.plan.policy import OF_TABLE
 from iceberg_cli.plan.text import did_you_mean
 
 PREFIX: Final = "iceberg-cli."
@@ -58,9 +60,12 @@ def _with(own: TablePolicy, key: str, text: str, source: str, *, as_of_ms: int) 
         window = _window(text, source)
         both = window if own.window is None else BothWindows(own.window, window)
         return replace(own, window=both, window_source=source)
+    if source == f"{OF_TABLE}{GRACE_PROPERTY}":
+        asked_grace_ms(text)  # the plans of all verbs that delete go by it
+        return own
     verb, _, option = key.partition(".")
     if verb not in maintenance_verbs():
-        known = (_MAINTAIN, _WINDOW, *maintenance_verbs())
+        known = (_MAINTAIN, _WINDOW, GRACE_PROPERTY.removeprefix(PREFIX), *maintenance_verbs())
         raise UsageError(f"{source} is not known.{did_you_mean(verb, known)}")
     having = [flag.removeprefix("--") for flag in RETENTION if flag in options_of_verb(verb)]
     if option not in (_WHEN, *having):

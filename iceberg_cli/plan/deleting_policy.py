@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from iceberg_cli.plan.alarm import ACCEPT_OPTION, DEFAULT_FACTOR
 from iceberg_cli.plan.option_kinds import Duration, Factor
-from iceberg_cli.plan.policy import Policy, PolicyOption, Switch, option
+from iceberg_cli.plan.policy import OF_TABLE, Policy, PolicyOption, Switch, option
+from iceberg_cli.plan.text import duration_ms
 from iceberg_cli.plan.times import Span
 
 if TYPE_CHECKING:
     from iceberg_cli.plan.plan import Option
+
+GRACE_PROPERTY: Final = "iceberg-cli.grace"
+"""The property by which a table asks that files wait before they are deleted."""
+
+_SOURCE: Final = f"{OF_TABLE}{GRACE_PROPERTY}"
+
+
+def asked_grace_ms(text: str) -> int:
+    """What `GRACE_PROPERTY` asks for, in ms; raises UsageError: it is no duration."""
+    return duration_ms(text, _SOURCE)
 
 
 def grace_option(*, omitted: bool = True) -> Any:
@@ -59,6 +70,16 @@ class DeletingPolicy(Policy):
         """What was given of the options that these verbs share, as `Plan.options` holds it."""
         names = (each.name for each in fields(DeletingPolicy))
         return {key: chosen for name in names for key, chosen in self.chosen_or_none(name).items()}
+
+    def within(self, properties: Mapping[str, str]) -> Self:
+        """As `Policy`: files wait as long as the table asks for, unless the command line says otherwise."""
+        text = properties.get(GRACE_PROPERTY)
+        if text is None:
+            return self
+        asked_ms = asked_grace_ms(text)
+        if self.is_explicit("grace") or self.grace_ms >= asked_ms:
+            return self
+        return self._with({"grace": asked_ms}, {**self.sources, "grace": _SOURCE})
 
     @property
     def grace_ms(self) -> int:

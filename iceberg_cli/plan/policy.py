@@ -57,6 +57,7 @@ __all__ = [
 ]
 _OPTION: Final = "option"
 DEFAULT: Final = "default"  # the source of a value that nobody gave
+OF_TABLE: Final = "table property "  # how the source of what a table says itself begins
 _KEEPS_LESS: Final = ", which may keep less than the table's properties"  # a source ends so, in plans too
 
 
@@ -266,6 +267,17 @@ class Policy:
             if isinstance(item.kind, Moment) and isinstance(value, str)
         }
         return self.but(**times) if times else self
+
+    def within(self, properties: Mapping[str, str]) -> Self:  # noqa: ARG002 - of verbs that go by some
+        """The same policy as far as properties of a table let it that stand for all verbs of a kind.
+
+        Args:
+            properties: all of the table.
+
+        Raises:
+            UsageError: one has a value that is not understood.
+        """
+        return self
 
     def but(self, **values: Any) -> Self:
         """The same policy with other values of some fields; the sources of all stay."""

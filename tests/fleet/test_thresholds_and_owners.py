@@ -219,6 +219,7 @@ def test_a_verb_that_removes_nothing_has_no_threshold_of_removals(verb: str, tmp
         ({"iceberg-cli.rewrite-manifests.retain-last": "2"}, "rewrite-manifests.retain-last is not known"),
         ({"iceberg-cli.expire-snapshots.older-than": "soon"}, "iceberg-cli.expire-snapshots.older-than"),
         ({"iceberg-cli.window": "at night"}, "write mon-fri 01:00-05:00 Europe/Berlin"),
+        ({"iceberg-cli.grace": "a day"}, "table property iceberg-cli.grace: 'a day' is no duration"),
     ],
 )
 def test_an_owner_forbids_it_and_so_does_what_is_not_understood(
