@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -401,6 +402,8 @@ class Game:
             if self.draw.random() < 0.7:
                 self.spark()
             self.verb(verb, self.draw.choice(VERBS[verb]))
+        self.take_back()
+        self.take_orphans()
         found = self.refs()
         for name, before in self.elsewhere.items():
             assert found[name].values == before.values, name
@@ -441,6 +444,43 @@ class Game:
         report: dict[str, Any] = json.loads(done.stdout)
         print(f"  we: {verb} {' '.join(arguments)}: {done.returncode} {report.get('status')}")
         return done.returncode, report
+
+    def take_back(self) -> None:
+        """An expiry that waits: Spark commits, `undo` follows, and every snapshot that was there has its rows again."""
+        ids = set(self.lake.snapshot_ids(self.table))
+        report = self.lake.verb(
+            "expire-snapshots", self.table, *VERBS["expire-snapshots"][0], "--grace", "1h"
+        )
+        gone = ids - set(self.lake.snapshot_ids(self.table))
+        assert (report["status"], bool(gone)) in (("waiting", True), (NOTHING, False)), report
+        if not gone:
+            return
+        self.spark()
+        assert self.lake.verb("undo", self.table)["restored_snapshots_count"] == len(gone)
+        assert ids < set(self.lake.snapshot_ids(self.table))
+        for snapshot_id in ids & self.by_snapshot.keys():
+            assert self.read(snapshot_id) == self.by_snapshot[snapshot_id]
+        self.worked.add("undo")
+        self.check("undo", ())
+
+    def take_orphans(self) -> None:
+        """What a writer that died left goes; nothing does that Spark reaches."""
+        folder = self.lake.folder(self.table)
+        planted = {str(folder / name) for name in ("data/k=a/dead.parquet", "metadata/dead-m0.avro")}
+        for path in planted:
+            Path(path).parent.mkdir(exist_ok=True)
+            Path(path).write_bytes(b"PAR1")
+        reachable, before = self.lake.reachable(self.table), self.lake.files(self.table)
+        assert planted <= before
+        report = self.lake.verb(
+            "remove-orphan-files", self.table, "--older-than", "0s", "--unsafe-allow-young"
+        )
+        gone = before - self.lake.files(self.table)
+        assert planted <= gone
+        assert not gone & reachable
+        assert report["deleted_orphan_files_count"] == len(gone)
+        self.worked.add("remove-orphan-files")
+        assert self.look() == self.now
 
     # -- what must hold ----------------------------------------------------------------------------------------
 
@@ -494,5 +534,7 @@ def test_rows_and_row_ids_stay_while_spark_and_our_verbs_take_turns(
     game.merge_two_vectors()
     game.finish()
     # A game in which a verb never has anything to do would prove nothing about it.
-    assert game.worked == {*VERBS} - (set() if version < 3 else {ONCE, "assign-row-ids"})
+    assert game.worked == {*VERBS, "undo", "remove-orphan-files"} - (
+        set() if version < 3 else {ONCE, "assign-row-ids"}
+    )
     assert game.not_applicable == (set(NEED_V3) if version < 3 else set())

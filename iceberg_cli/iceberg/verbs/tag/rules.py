@@ -180,7 +180,7 @@ class _TagChange:
         else:
             column = REPLACED
             reason = f"from snapshot {former.snapshot_id} to {snapshot_id}, and holds it {holds}"
-            if former.type == TAG and former.snapshot_id != snapshot_id:
+            if former.type == TAG:
                 warnings = self._let_go(former.snapshot_id)
         aged_ms = self._as_of_ms - snapshot.timestamp_ms
         if max_age_ms is not None and aged_ms > max_age_ms:

@@ -187,6 +187,78 @@ def test_a_tag_that_would_be_dropped_at_once_and_a_snapshot_that_is_let_go_are_t
     assert planned(three(eom=a_tag(1)), "eom", drop=True).warnings == ()
 
 
+def test_a_tag_that_leaves_a_snapshot_says_where_nothing_else_holds_it() -> None:
+    """No branch goes through 1; the tag `too` is on it in the second table."""
+    snapshots = [a_snapshot(1, age_ms=3), a_snapshot(2, age_ms=2, parent=None), a_snapshot(3, age_ms=1)]
+    for refs, told in (({}, ["snapshot 1 is on no other branch or tag"]), ({"too": a_tag(1)}, [])):
+        table = a_table_document(*snapshots, refs={"eom": a_tag(1), **refs})
+        plan = planned(table, "eom", replace=True)
+        assert [each.partition(":")[0] for each in plan.warnings] == told
+    same = planned(
+        a_table_document(*snapshots, refs={"eom": a_tag(1)}), "eom", snapshot_id=1, max_age="9d", replace=True
+    )
+    assert same.warnings == ()
+
+
+def test_a_tag_is_too_old_only_beyond_its_age() -> None:
+    """Spec, "Snapshot Retention Policy": "max age of the snapshot reference to keep"."""
+    for age_ms, told in ((DAY_MS, 0), (DAY_MS - 1, 1)):
+        assert len(planned(three(), "new", max_age=age_ms).warnings) == told
+
+
+def test_what_becomes_of_a_tag_is_one_verdict() -> None:
+    found = []
+    for name, options in (
+        ("new", {}),
+        ("eom", {"snapshot_id": 1, "max_age": "9d", "replace": True}),
+        ("eom", {"replace": True}),
+        ("eom", {"snapshot_id": 1}),
+        ("eom", {"drop": True}),
+        ("main", {}),
+    ):
+        plan = planned(three(eom=a_tag(1)), name, **options)
+        (verdict,) = plan.verdicts
+        assert (plan.reason is None) == (not plan.due)
+        assert plan.reason in (None, f"tag {name}: {verdict.reason}")
+        found.append((verdict.subject, verdict.keep, verdict.reason))
+    assert found == [
+        (
+            "tag",
+            False,
+            "put on snapshot 3, and holds it for ever, unless the table's property says otherwise",
+        ),
+        ("tag", False, "stays on snapshot 1, and holds it until that is 9 d old"),
+        (
+            "tag",
+            False,
+            "from snapshot 1 to 3, and holds it for ever, unless the table's property says otherwise",
+        ),
+        (
+            "tag",
+            True,
+            "kept: is on snapshot 1 already, and holds it for ever, unless the table's property says otherwise",
+        ),
+        ("tag", False, "dropped: it holds snapshot 1"),
+        (
+            "branch",
+            False,
+            "stays on snapshot 3, and holds it for ever, unless the table's property says otherwise",
+        ),
+    ]
+
+
+def test_a_tag_that_is_gone_when_its_drop_is_planned_again_is_kept_from_nothing() -> None:
+    shown = planned(three(eom=a_tag(1)), "eom", drop=True)
+    (verdict,) = planned(three(), "eom", drop=True, within=shown).verdicts
+    assert (verdict.keep, verdict.reason) == (True, "kept: is gone already")
+
+
+def test_a_plan_needs_a_name() -> None:
+    table = parsed(three())
+    with pytest.raises(UsageError, match="Cannot tag without NAME"):
+        rules.plan(table, Tag(), base=base_of(table, PATH), table={"name": "t"}, as_of_ms=NOW_MS)
+
+
 def test_the_commit_requires_that_the_tag_is_absent_or_where_it_was_seen() -> None:
     for document, options, seen in ((three(), {}, None), (three(new=a_tag(1)), {"replace": True}, 1)):
         updates = updates_from_json(tuple(planned(document, "new", **options).updates))
