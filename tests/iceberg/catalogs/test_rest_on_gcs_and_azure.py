@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
@@ -153,3 +154,23 @@ def test_verbs_leave_the_rows_and_no_file_too_many(
         checked = lake.cli(name, "inspect", "--check", "--deep")
         assert checked.code == 0, checked.out
         assert lake.cli(name, verb, *options, "--yes").json["status"] == "nothing_to_do"
+
+
+@pytest.mark.parametrize("store", ["on_gcs", "on_azure"])
+def test_what_nothing_names_goes_and_a_tag_holds_a_snapshot(
+    store: str, request: pytest.FixtureRequest
+) -> None:
+    lake: Lake = request.getfixturevalue(store)
+    name, rows = lake.register(1)
+    before = lake.files(name)
+    planted = {f"{lake.store.root}/{name}/{each}" for each in ("data/dead.parquet", "metadata/dead-m0.avro")}
+    for path in planted:
+        lake.store.storage.put_if_absent(path, b"PAR1")
+    time.sleep(1.1)  # these stores tell times in seconds
+    ages = ("--older-than", "0s", "--unsafe-allow-young")
+    ran = lake.cli(name, "remove-orphan-files", *ages, "--yes")
+    assert (ran.code, ran.json["deleted_orphan_files_count"]) == (0, len(planted)), ran.out
+    assert {each for each in lake.files(name) if "/_iceberg_cli/history/" not in each} == before
+    assert lake.cli(name, "tag", "held", "--yes").json["status"] == "done"
+    assert lake.cli(name, "restore", "--to", "held", "--yes").json["status"] == "nothing_to_do"
+    assert lake.rows(name) == sorted(rows)

@@ -163,6 +163,46 @@ def test_a_verb_leaves_rows_history_and_files_as_others_need_them(s3_lake: S3Lak
     assert len(lake.rows(table)) == len(before.rows) + len(before.by_filter["k = 'k1'"][0])
 
 
+@pytest.mark.parametrize("s3_lake", ["rest", "sql", "glue", "hive"], indirect=True)
+def test_what_nothing_names_goes_and_steps_are_taken_back(s3_lake: S3Lake) -> None:
+    """Orphans, an expiry that waits, and a bad write that a restore takes back."""
+    lake, table = s3_lake, "steps_back"
+    write(lake, table, REPLACED)
+    folder = lake.folder(table)
+    planted = [folder / "data" / "k=k1" / "dead.parquet", folder / "metadata" / "dead-m0.avro"]
+    for path in planted:
+        path.write_bytes(b"PAR1")
+    before, files = look(lake, table), lake.files(table)
+    ages = ("--older-than", "0s", "--unsafe-allow-young")
+    assert lake.verb("remove-orphan-files", table, *ages)["deleted_orphan_files_count"] == len(planted)
+    assert files - lake.files(table) == {str(path) for path in planted}
+    check(lake, table, before, removes_snapshots=False)
+
+    expiry, *options = EXPIRY
+    assert lake.verb(expiry, table, *options, "--grace", "1h")["status"] == "waiting"
+    assert len(lake.snapshot_ids(table)) < len(before.by_snapshot)
+    code, undone = lake.cli("undo", lake.argument(table), "--yes")
+    if lake.catalog.startswith("rest"):
+        assert (code, undone["status"]) == (11, "blocked")
+        assert lake.cli("resume", lake.argument(table), "--abandon", "--yes")[0] == 0
+        before = look(lake, table)
+    else:
+        assert (code, undone["status"]) == (0, "done")
+        check(lake, table, before, removes_snapshots=False)
+
+    lake.sql(table, "DELETE FROM {t} WHERE id > 12")
+    assert lake.rows(table) != before.rows
+    bad = lake.metadata(table)["current-snapshot-id"]
+    ((parent,),) = lake.sql(table, f"SELECT parent_id FROM {{t}}.snapshots WHERE snapshot_id = {bad}")
+    report = lake.verb("restore", table, "--to", parent, "--keep-as", "bad")
+    assert report["status"] == "done"
+    after = look(lake, table)
+    assert (after.rows, after.row_ids) == (before.rows, before.row_ids)
+    assert after.refs["bad"] != after.rows
+    lake.verb("tag", table, "bad", "--drop")
+    assert look(lake, table).refs == before.refs
+
+
 @pytest.mark.parametrize("s3_lake", ["rest"], indirect=True)
 def test_a_plan_is_carried_out_later_by_apply(s3_lake: S3Lake, tmp_path: Path) -> None:
     lake, table, (verb, *options) = s3_lake, "planned", EXPIRY
