@@ -12,11 +12,9 @@ from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_cli.encoding.arrow import Bools
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound, UsageError
 from iceberg_cli.iceberg import ownership as own_files
@@ -25,10 +23,10 @@ from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
 from iceberg_cli.iceberg.commit.verification import mended_lengths, naming_the_way_out, read_kept
 from iceberg_cli.iceberg.metadata_beside import MetadataBeside
 from iceberg_cli.iceberg.reachability.cache import ReachabilityCache
-from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
 from iceberg_cli.iceberg.reachability.names import NamesReader
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
+from iceberg_cli.iceberg.second_look import SecondLook
 from iceberg_cli.iceberg.shared_folders import delta_owner
 from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
@@ -36,8 +34,6 @@ from iceberg_cli.iceberg.table_names import TableNames
 from iceberg_cli.iceberg.unknown_metadata import (
     FORGET_METADATA,
     FilesOfUnknownMetadata,
-    forgotten_metadata,
-    reached,
 )
 from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.workspace import IcebergWorkspace
@@ -79,12 +75,11 @@ class IcebergTable(OpenTable):
     _metadata: TableMetadata | None = None
     _newer: tuple[str, TableMetadata] | None = None  # location and content of one that is not loaded yet
     _noticed: set[str] = field(default_factory=set)  # manifests of which `notices` spoke
-    _live: KnownKeys | None = None
-    _live_location: str = ""
     _beside: MetadataBeside = field(init=False)
     _reachability: Reachability = field(init=False)
     _names: TableNames = field(init=False)
     _workspace: IcebergWorkspace = field(init=False)
+    _second_look: SecondLook = field(init=False)
 
     def __post_init__(self) -> None:
         """One memory of what was read, for the whole run."""
@@ -108,6 +103,7 @@ class IcebergTable(OpenTable):
             newest=self._newest,
             read_metadata=self.read_metadata,
         )
+        self._second_look = SecondLook(reachability=self._reachability, beside=self._beside, newest=self._now)
 
     @property
     def takes_late_requests(self) -> bool:  # type: ignore[override]
@@ -551,7 +547,7 @@ class IcebergTable(OpenTable):
             gone = None if verb is None else verb.unreached(self, request, plan=plan)
             by_name = gone is not None
             if gone is None:
-                gone = self._unreached(request, plan)
+                gone = self._second_look.unreached(request, plan)
         except Refused as error:  # encrypted by now, or newer
             raise Refused(
                 f"Cannot delete files of {self.name} any more: {error.message}",
@@ -566,16 +562,6 @@ class IcebergTable(OpenTable):
         nested = self._nested_tables(only_known=by_name)
         own &= nested.holding(request["path"]).is_null().to_numpy()
         return [rows[int(place)] for place in (gone & own).nonzero()[0]]
-
-    def _unreached(self, request: pa.Table, plan: Plan) -> Bools:
-        """Which of n removals neither the table reaches by their paths, looked at now, nor metadata files beside it."""
-        live = self._live_now()
-        paths = request["path"].cast(pa.string()).combine_chunks()
-        # A link that the operator allowed can lead to a file that the table reaches by another name.
-        names = [keys_of(request["as_written"]), keys_of(paths), *self._reachability.other_keys(paths)]
-        known = live.contains(np.concatenate(names)).reshape(len(names), -1)
-        found: Bools = np.logical_or.reduce(known, axis=0)
-        return ~found & ~reached(request, self._beside.unknown(forgotten_metadata(plan)))
 
     def _check_interlocks(self) -> None:
         """Ask again what forbids deletions: a property may have been set since the commit."""
@@ -595,15 +581,9 @@ class IcebergTable(OpenTable):
                 next_step="`resume --abandon` closes the operation and leaves them.",
             )
 
-    def _live_now(self) -> KnownKeys:
+    def _now(self) -> tuple[TableMetadata, str]:
         self.load()
-        if self._live is None or self._live_location != self.metadata_location:
-            self._live = self._reachability.everything_live(
-                [snapshot_files(s) for s in self.metadata.snapshots],
-                own_files.files_of_metadata(self.metadata, self.metadata_location),
-            )
-            self._live_location = self.metadata_location
-        return self._live
+        return self.metadata, self.metadata_location
 
 
 def base_of(metadata: TableMetadata, location: str) -> Base:
