@@ -6,6 +6,7 @@ The literal reading walks parents in the parsed JSON. What the commit leaves is 
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -349,6 +350,43 @@ def test_that_the_schema_stays_is_told_where_the_target_has_another_one() -> Non
     (told,) = planned(parsed(document), "1").warnings
     assert told.startswith("the table's schema stays schema 1, and the target is of schema 0: ")
     assert after(parsed(document), planned(parsed(document), "1")).current_schema_id == 1
+
+
+def test_nothing_is_told_of_schemas_where_the_target_states_none() -> None:
+    """As snapshots of version 1 do. Spec, "Snapshots": `schema-id` is optional."""
+    document = a_table_document(a_snapshot(1, age_ms=2), a_snapshot(2, age_ms=1))
+    document["snapshots"][0].pop("schema-id", None)
+    assert not [each for each in planned(parsed(document), "1").warnings if "schema" in each]
+
+
+@pytest.mark.parametrize(
+    ("to", "joined", "named"),
+    [
+        ("7", "5 snapshots", ["7", "6", "5", "4 and 3"]),
+        ("8", "6 snapshots", ["8", "7", "6", "5", "4 and 1 more"]),
+        ("9", "7 snapshots", ["9", "8", "7", "6", "5 and 2 more"]),
+    ],
+)
+def test_snapshots_that_come_to_a_branch_are_named_the_newest_five_of_many(
+    to: str, joined: str, named: list[str]
+) -> None:
+    """3 to 9 stand on 2, beside main."""
+    snapshots = [a_snapshot(number, age_ms=20 - number) for number in range(1, 10)]
+    table = parsed(a_table_document(*snapshots, main=2))
+    (warning,) = [
+        each for each in planned(table, to, not_an_ancestor=True).warnings if "come to branch main" in each
+    ]
+    head, _, ids = warning.partition(": ")
+    assert head == f"{joined} come to branch main that are none of it now"
+    assert re.sub(r" of [0-9TZ:.-]+", "", ids).split(", ") == named
+    assert not [each for each in planned(table, "1").warnings if "come to" in each]
+
+
+def test_that_the_tables_retention_cannot_be_read_is_told() -> None:
+    table = four(properties={"history.expire.min-snapshots-to-keep": "few"})
+    assert [each.partition(": ")[0] for each in planned(table, "3").warnings] == [
+        "what the next expiry takes is not known"
+    ]
 
 
 def test_what_the_next_expiry_takes_is_told_and_what_the_tag_holds_is_not_among_it() -> None:
