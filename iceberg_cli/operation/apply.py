@@ -105,6 +105,8 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
                 plan_digest=hashlib.sha256(document).hexdigest(),
                 steps=tuple(step.name for step in plan.steps),
                 actor=runtime.actor,
+                undoes=plan.undoes,
+                removals=removals.summary() if removals.count else None,
                 **runtime.process(),
             )
         )

@@ -24,6 +24,7 @@ from iceberg_cli.plan.text import iso
 from iceberg_cli.storage import Storage
 
 NOTHING_DONE, NOT_DUE_ANY_MORE = "nothing was done", "nothing to do any more"
+UNDONE: Final = "undone"  # how an operation ended that was taken back while it was open
 _UNRECORDED: Final = frozenset({NOTHING_DONE, NOT_DUE_ANY_MORE})
 _KEPT: Final = 100  # of each verb
 _REWRITTEN: Final = "rewritten_bytes_count"
@@ -64,8 +65,11 @@ class PastOperation(Wire):
         reclaimed_bytes: of these.
         counts: sums of the result columns of its commits, as reports have them.
         resumed: whether more than one process worked on it, perhaps with days between them.
+        undoes: the operation that it takes back, by its id; None: none.
+        removals: what was shown to go, as `Removals.summary`; None: nothing, or a program of before ran it.
     """
 
+    optional = frozenset({"undoes", "removals"})
     version: int = _VERSION
     operation_id: str
     operation: str
@@ -79,6 +83,8 @@ class PastOperation(Wire):
     reclaimed_bytes: int
     counts: Mapping[str, int]
     resumed: bool
+    undoes: str | None = None
+    removals: Mapping[str, Any] | None = None
 
     @classmethod
     def of(
@@ -104,10 +110,16 @@ class PastOperation(Wire):
             resumed=any(isinstance(record, Resume) for record in rest),
             deleted_files_count=deleted.files,
             reclaimed_bytes=deleted.size_bytes,
+            undoes=begin.undoes,
+            removals=begin.removals,
         )
 
-    def to_row(self) -> dict[str, Any]:
-        """As an element of `history/1`."""
+    def to_row(self, *, undone_by: str | None = None) -> dict[str, Any]:
+        """As an element of `history/1`.
+
+        Args:
+            undone_by: the id of the operation that took it back, if one did.
+        """
         return {
             "operation_id": self.operation_id,
             "operation": self.operation,
@@ -122,6 +134,9 @@ class PastOperation(Wire):
             "reclaimed_bytes": self.reclaimed_bytes,
             "counts": dict(self.counts),
             "resumed": self.resumed,
+            "removals": None if self.removals is None else dict(self.removals),
+            "undoes": self.undoes,
+            "undone_by": undone_by,
         }
 
     @property

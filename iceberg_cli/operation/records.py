@@ -73,7 +73,7 @@ class Begin(Wire):
     """An operation begins: the first record."""
 
     kind = "begin"
-    optional = frozenset({"actor"})
+    optional = frozenset({"actor", "undoes", "removals"})
     version: int
     operation: str  # the verb, by its name on the command line
     table_uuid: str
@@ -84,6 +84,8 @@ class Begin(Wire):
     process_id: int
     process_started: str
     actor: str | None = None  # who runs it, for people
+    undoes: str | None = None  # the operation that it takes back
+    removals: Mapping[str, Any] | None = None  # what was shown to go: count, bytes and digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ SNAPSHOT_IDS = (
 )
 SNAPSHOT_ID = "snapshot-id"
 REF_NAME = "ref-name"  # of an update
+UNDONE_OPERATION = "operation"  # the option of a plan that takes an operation back: its id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,6 +307,12 @@ class Plan:
         return self.format_version is not None or self.new_protocol
 
     @property
+    def undoes(self) -> str | None:
+        """The id of the operation that it takes back; None: of none."""
+        option = self.options.get(UNDONE_OPERATION)
+        return None if option is None or option.value is None else str(option.value)
+
+    @property
     def updates(self) -> Iterator[Mapping[str, Any]]:
         """The updates of its commits, in order."""
         return (update for step in self.steps if step.change is not None for update in step.change.updates)
@@ -379,10 +386,8 @@ class Plan:
             "removals": None
             if removals is None
             else {
-                "count": removals.count,
-                "bytes": removals.size_bytes,
+                **removals.summary(),
                 "by_kind": dict(removals.by_kind),
-                "digest": removals.digest,
                 "file": removals_file,
             },
             **({} if self.tagged is None else {"tagged": self.tagged.to_json()}),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from iceberg_cli.operation.history import PastOperation, past_operations
+from iceberg_cli.plan.verb_place import UNDO
 from iceberg_cli.table.recovery import operations
 
 if TYPE_CHECKING:
@@ -20,10 +22,12 @@ class OperationHistory:
 
     Args:
         operations: those that are open, then those that are over.
+        undone_by: of each that was taken back the id of the one that did it.
         unreadable: the errors of journals and records that cannot be read, which are not among them.
     """
 
     operations: tuple[PastOperation, ...]
+    undone_by: Mapping[str, str]
     unreadable: tuple[IcebergCliError, ...]
 
 
@@ -58,4 +62,11 @@ def history_of(table: OpenTable, *, verb: str | None, limit: int | None, now_ms:
     )
     over = (each for each in past if each.operation_id not in is_open)
     found += islice(over, None if limit is None else max(0, limit - len(found)))
-    return OperationHistory(operations=tuple(found[:limit]), unreadable=tuple(unreadable))
+    undos = past_operations(
+        table.storage, table.location, table.base().table_uuid, verb=UNDO, on_damage=lambda _: None
+    )
+    return OperationHistory(
+        operations=tuple(found[:limit]),
+        undone_by={each.undoes: each.operation_id for each in undos if each.undoes and each.is_finished},
+        unreadable=tuple(unreadable),
+    )

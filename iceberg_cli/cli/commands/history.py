@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
             raise UsageError(f"--limit must be at least 1, and is {limit}")
         opened = run.open(table)
         found = opened.history(operation=operation, limit=_LIMIT if limit is None else limit)
-        rows = [each.to_row() for each in found.operations]
+        rows = [each.to_row(undone_by=found.undone_by.get(each.operation_id)) for each in found.operations]
         run.progress.close()
         if run.json:
             from iceberg_cli.cli.render import print_json
@@ -73,7 +73,7 @@ def _columns() -> Sequence[Column]:
     return (
         Column("started", "started_ms", TIME),
         Column("verb", "operation", ID),
-        Column("status", "status", ID),
+        Column("status", lambda row: "undone" if row["undone_by"] else row["status"], ID),
         Column("commits", lambda row: len(row["committed"]), NUMBER, leaves=2),
         Column("files", lambda row: row["deleted_files_count"] or "", NUMBER),
         Column("freed", lambda row: row["reclaimed_bytes"] or "", SIZE, leaves=3),

@@ -207,5 +207,5 @@ def test_ids_that_another_step_s_commit_reserves_are_counted_too() -> None:
 
 def test_every_verb_is_known_to_the_suite() -> None:
     # What some of these remove has suites of its own, and groups of files have histories of their own.
-    apart = {"expire-snapshots", "rewrite-data-files", "remove-orphan-files", "undo"}
+    apart = {"expire-snapshots", "rewrite-data-files", "remove-orphan-files", "restore", "tag", "undo"}
     assert {case.verb for case in CASES} | apart == {*VERBS}

@@ -18,7 +18,11 @@ class AssignRowIds(Policy):
 
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
-        order=2, only_by_name=True, after="upgrade-v3", names_elsewhere=("row-lineage",)
+        order=2,
+        only_by_name=True,
+        instead_of_undo="nothing: readers have seen the row ids",
+        after="upgrade-v3",
+        names_elsewhere=("row-lineage",),
     )
     about: ClassVar[str] = """
         Give row ids to the rows of a version 3 table that have none, as after an upgrade.

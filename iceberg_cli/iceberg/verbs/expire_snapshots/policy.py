@@ -26,6 +26,7 @@ class ExpireSnapshots(DeletingPolicy):
         order=6,
         removes=True,
         by_age=True,
+        instead_of_undo="nothing: --grace has files wait next time",
         names_elsewhere=(
             "clean",
             "cleanup",

@@ -19,6 +19,7 @@ class MergeDvs(Policy):
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
         order=4,
+        undone_by_parent=True,
         overdue=with_many_deletes,
         names_elsewhere=("merge-deletes", "rewrite-position-delete-files", "rewrite-position-deletes"),
     )

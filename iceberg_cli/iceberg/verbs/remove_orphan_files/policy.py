@@ -24,6 +24,7 @@ class RemoveOrphanFiles(DeletingPolicy):
         order=7,
         removes=True,
         by_age=True,
+        instead_of_undo="nothing: --grace has files wait next time",
         only_by_name=True,
         planned_by_name=True,
         usual_every_ms=_WEEK_MS,

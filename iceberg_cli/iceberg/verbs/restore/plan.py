@@ -10,10 +10,10 @@ import pyarrow as pa
 from iceberg_cli.iceberg.reachability.keys import live
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.spec.manifests.manifest import waiting
+from iceberg_cli.iceberg.spec.table_metadata.snapshot import Snapshot
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.restore import rules
 from iceberg_cli.iceberg.verbs.restore.policy import VERB_NAME, Restore
-from iceberg_cli.iceberg.verbs.restore.rules import Move
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.text import count
@@ -53,7 +53,7 @@ class RestoreVerb(Verb):
         missing: Sequence[str] = ()
         warnings: Sequence[str] = ()
         if not move.is_done:
-            missing, warnings = _looked_for(table, move)
+            missing, warnings = looked_for(table, move.target.snapshot)
         plan = rules.plan(
             table.metadata,
             policy,
@@ -67,15 +67,15 @@ class RestoreVerb(Verb):
         return Planned(plan=table.resolve(plan))
 
 
-def _looked_for(table: IcebergTable, move: Move) -> tuple[list[str], list[str]]:
-    """The files of the target that are not there, and a warning where its rows get other ids.
+def looked_for(table: IcebergTable, snapshot: Snapshot) -> tuple[list[str], list[str]]:
+    """The files of a snapshot that are not there, and a warning where its rows get other ids as the head of a branch.
 
     A list or manifest that is not there is all that is told: what it names is not known.
 
     Raises:
-        Refused: the target is encrypted. CorruptFile: a list or manifest is there and cannot be read whole.
+        Refused: the snapshot is encrypted. CorruptFile: a list or manifest is there and cannot be read whole.
     """
-    target = snapshot_files(move.target.snapshot)
+    target = snapshot_files(snapshot)
     lists = [target.manifest_list] if target.manifest_list is not None else list(target.manifests)
     if gone := table.workspace.missing(lists):
         return gone, []

@@ -26,6 +26,7 @@ class Restore(Policy):
     place: ClassVar = VerbPlace(
         order=7,
         only_alone=True,
+        instead_of_undo="`restore TABLE --to TAG --not-an-ancestor`, by the tag that holds the old head",
         names_elsewhere=(
             "checkout",
             "revert",

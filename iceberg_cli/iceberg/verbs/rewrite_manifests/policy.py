@@ -21,7 +21,10 @@ class RewriteManifests(Policy):
 
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
-        order=5, overdue=with_many_manifests, names_elsewhere=("merge-manifests", "optimize-manifests")
+        order=5,
+        undone_by_parent=True,
+        overdue=with_many_manifests,
+        names_elsewhere=("merge-manifests", "optimize-manifests"),
     )
     about: ClassVar[str] = """
         Regroup the data and delete manifests of main by partition, to a target size. Delta: write a checkpoint.

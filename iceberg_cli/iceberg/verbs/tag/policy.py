@@ -32,6 +32,7 @@ class Tag(Policy):
     place: ClassVar = VerbPlace(
         order=8,
         only_alone=True,
+        instead_of_undo="`tag TABLE NAME --replace` puts it elsewhere, --drop drops it",
         names_elsewhere=("create-tag", "drop-tag", "label", "replace-tag", "untag"),
     )
     about: ClassVar[str] = """

@@ -1,14 +1,15 @@
-"""undo: the plan, from the journal of the operation that is taken back; and what is done before and after its commit.
+"""undo: the plan, from the journal of an operation that waits or what the history has of one that is over.
 
-The journal is taken over first: from then on nobody else can delete a file by it. Then every file of what comes back
-is looked for, then it is committed, then the operation is closed. A process that dies in between leaves the table as it
-was or as it is to be, and a deletion that still comes finds all files reachable.
+Of one that waits the journal is taken over first: from then on nobody else can delete a file by it. Then every file of
+what comes back is looked for, then it is committed, then the operation is closed. A process that dies in between leaves
+the table as it was or as it is to be, and a deletion that still comes finds all files reachable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 import pyarrow as pa
@@ -24,22 +25,22 @@ from iceberg_cli.iceberg.spec.table_metadata.updates import RestoreRemoved
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.undo import rules
 from iceberg_cli.iceberg.verbs.undo.policy import VERB_NAME, Undo
+from iceberg_cli.iceberg.verbs.undo.rewrites import check_parents, is_of_rewrite, taken_back
+from iceberg_cli.operation.history import UNDONE, PastOperation, past_operations
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.late_files import take_over
 from iceberg_cli.operation.operation_state import Operation
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.operation.runtime import Runtime
-from iceberg_cli.plan.plan import Change, Option, Plan, Step
+from iceberg_cli.plan.plan import UNDONE_OPERATION, Change, Option, Plan, Step
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.text import count
 
-UNDONE: Final = "undone"
-_OPERATION: Final = "operation"
 _LOOKED_UP: Final = 1_000
 
 
 class UndoVerb(Verb):
-    """Takes back an operation whose files still wait."""
+    """Takes back an operation whose files still wait, or a rewrite whose snapshot is still the head of a branch."""
 
     name: Final = VERB_NAME
     policy: Final = Undo
@@ -63,22 +64,28 @@ class UndoVerb(Verb):
         """
         operation_id = policy.operation
         if within is not None:
-            operation_id = str(within.options[_OPERATION].value)
+            operation_id = within.undoes
         found = _newest(table) if operation_id is None else operation_id
         plan = Plan(
             verb=VERB_NAME,
             table=table.describe(),
             base=table.base(),
             as_of_ms=as_of_ms,
-            options={_OPERATION: Option(value=found, source=policy.source_of(_OPERATION))},
+            options={UNDONE_OPERATION: Option(value=found, source=policy.source_of(UNDONE_OPERATION))},
             policy=policy.to_json(),
             removals=Removals.none(),
         )
         if found is None:
             return Planned(
-                plan=replace(plan, blocked_by=("no operation of this program is open here: nothing waits",))
+                plan=replace(plan, blocked_by=("no operation of this program is open here, or on record",))
             )
-        journal, operation = _open(table, found)
+        journal = table.workspace.journal(found)
+        operation = journal.operation()
+        if operation is None or operation.closed is not None:
+            past, by = _past(table, found)
+            step = Step(name=f"undo {past.operation}")
+            plan = replace(plan, reason=f"operation {found}, {past.operation}", steps=(step,))
+            return Planned(plan=taken_back(table, past, plan, by=by, within=within))
         reason = _why_not(table, operation)
         step = Step(name=f"undo {operation.verb}")
         plan = replace(plan, reason=f"operation {found}, {operation.verb}", steps=(step,))
@@ -105,7 +112,15 @@ class UndoVerb(Verb):
 
     def begin(self, table: IcebergTable, plan: Plan, runtime: Runtime) -> None:
         """See `Verb`: nobody else deletes files of the operation from here on, and all that comes back is there."""
-        journal, operation = _open(table, str(plan.options[_OPERATION].value))
+        if plan.undoes is None:
+            return
+        journal = table.workspace.journal(plan.undoes)
+        operation = journal.operation()
+        if is_of_rewrite(plan):
+            check_parents(table, plan.undoes)
+            return
+        if operation is None or operation.closed is not None:
+            raise Refused(f"Cannot undo operation {plan.undoes} any more: it has ended meanwhile")
         take_over(journal, runtime)
         if (reason := rules.obstacle(operation)) is not None:
             raise Refused(f"Cannot undo operation {operation.operation_id} any more: {reason}")
@@ -115,15 +130,20 @@ class UndoVerb(Verb):
 
     def end(self, table: IcebergTable, plan: Plan, runtime: Runtime) -> None:
         """See `Verb`: the operation is closed, its files stay."""
-        journal = table.workspace.journal(str(plan.options[_OPERATION].value))
+        if plan.undoes is None:
+            return
+        journal = table.workspace.journal(plan.undoes)
         operation = journal.operation()
         if operation is not None and operation.closed is None:
             journal.close(UNDONE, at_ms=runtime.now_ms())
 
 
 def _newest(table: IcebergTable) -> str | None:
-    """The newest open operation but those of this verb."""
-    found = []
+    """The newest operation, open or over, but those of this verb."""
+    found = [
+        (each.started_ms, each.operation_id)
+        for each in islice((each for each in _past_ones(table) if each.operation != VERB_NAME), 1)
+    ]
     for operation_id in table.workspace.open_operations():
         operation = table.workspace.journal(operation_id).operation()
         if operation is not None and operation.closed is None and operation.verb != VERB_NAME:
@@ -131,15 +151,24 @@ def _newest(table: IcebergTable) -> str | None:
     return max(found)[1] if found else None
 
 
-def _open(table: IcebergTable, operation_id: str) -> tuple[Journal, Operation]:
-    journal = table.workspace.journal(operation_id)
-    operation = journal.operation()
-    if operation is None or operation.closed is not None:
-        raise UsageError(
-            f"No operation {operation_id} is open on {table.name}: it is over, or another table's",
-            next_step="`resume TABLE --list` shows what is open, `history TABLE` what was done.",
-        )
-    return journal, operation
+def _past(table: IcebergTable, operation_id: str) -> tuple[PastOperation, str | None]:
+    """An operation that is over, and the id of the one that has taken it back, if one has."""
+    by = None
+    for each in _past_ones(table):
+        if each.undoes == operation_id and each.is_finished:
+            by = each.operation_id
+        if each.operation_id == operation_id:
+            return each, by
+    raise UsageError(
+        f"No operation {operation_id} of {table.name} is open or on record: it is another table's, or long over",
+        next_step="`resume TABLE --list` shows what is open, `history TABLE` what was done.",
+    )
+
+
+def _past_ones(table: IcebergTable) -> Iterator[PastOperation]:
+    """Those that are over, newest first; a record that cannot be read is none."""
+    uuid = table.metadata.table_uuid or ""
+    return past_operations(table.storage, table.location, uuid, on_damage=lambda _: None)
 
 
 def _why_not(table: IcebergTable, operation: Operation) -> str | None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from iceberg_cli.plan.policy import Policy, Text, option
-from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.verb_place import UNDO, VerbPlace
 
-VERB_NAME: Final = "undo"
+VERB_NAME: Final = UNDO
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -22,11 +22,12 @@ class Undo(Policy):
         names_elsewhere=("undelete", "unexpire"),
     )
     about: ClassVar[str] = """
-        Take back an operation of this program whose files still wait for their grace.
+        Take back an operation of this program: one whose files still wait for their grace, or a rewrite.
 
         An expiry that was given --grace comes back: its snapshots, branches and tags, schemas and specs are put
-        into the table as it is now, with their ids and row ids. Every file of them is looked for first. What
-        deletes without a commit is closed, and its files stay.
+        into the table as it is now, with their ids and row ids. What deletes without a commit is closed, and its
+        files stay. Of rewrite-manifests and merge-dvs a branch goes back to the snapshot before, as long as nothing
+        came after. Every file of what comes back is looked for first.
         """
     examples: ClassVar = (
         ("Show what would come back:", "undo prod.sales.orders --dry-run"),

@@ -53,6 +53,11 @@ def returning(metadata: TableMetadata, removed: RemovedMetadata) -> Iterator[Ver
         yield Verdict(subject=ref.type, id=name, keep=True, reason=reason)
 
 
+def counts_of_refs(number: int) -> dict[str, int]:
+    """The result columns where so many branches go back, and nothing else."""
+    return dict(zip(COLUMNS, (0, number, 0), strict=True))
+
+
 def counts(metadata: TableMetadata, removed: RemovedMetadata) -> dict[str, int]:
     """The result columns."""
     kept = sum(name in metadata.refs for name in removed.refs)

@@ -32,7 +32,10 @@ class UpgradeV3(Policy):
 
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
-        order=1, only_by_name=True, names_elsewhere=("upgrade", "upgrade-format", "upgrade-table")
+        order=1,
+        only_by_name=True,
+        instead_of_undo="nothing: clients have seen the new format",
+        names_elsewhere=("upgrade", "upgrade-format", "upgrade-table"),
     )
     about: ClassVar[str] = """
         Look for what stands in the way of format version 3, then upgrade the table to it.
