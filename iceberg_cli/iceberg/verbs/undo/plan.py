@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from iceberg_cli.encoding.strict_json import loads
-from iceberg_cli.errors import CorruptFile, Refused, UsageError
+from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.commit.removed_file import name_of
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.spec.table_metadata.removed import RemovedMetadata
@@ -24,17 +23,17 @@ from iceberg_cli.iceberg.spec.table_metadata.restoring import with_restored
 from iceberg_cli.iceberg.spec.table_metadata.updates import RestoreRemoved
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.undo import rules
-from iceberg_cli.iceberg.verbs.undo.policy import VERB_NAME, Undo
+from iceberg_cli.iceberg.verbs.undo.policy import Undo
 from iceberg_cli.iceberg.verbs.undo.rewrites import check_parents, is_of_rewrite, taken_back
-from iceberg_cli.operation.history import UNDONE, PastOperation, past_operations
 from iceberg_cli.operation.journal import Journal
-from iceberg_cli.operation.late_files import take_over
 from iceberg_cli.operation.operation_state import Operation
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.operation.runtime import Runtime
 from iceberg_cli.plan.plan import UNDONE_OPERATION, Change, Option, Plan, Step
 from iceberg_cli.plan.removals import Removals
 from iceberg_cli.plan.text import count
+from iceberg_cli.plan.verb_place import UNDO
+from iceberg_cli.table.undoing import close, newest_operation, obstacle, open_operation, past_operation, take
 
 _LOOKED_UP: Final = 1_000
 
@@ -42,7 +41,7 @@ _LOOKED_UP: Final = 1_000
 class UndoVerb(Verb):
     """Takes back an operation whose files still wait, or a rewrite whose snapshot is still the head of a branch."""
 
-    name: Final = VERB_NAME
+    name: Final = UNDO
     policy: Final = Undo
     result_columns: Final = rules.COLUMNS
 
@@ -65,9 +64,9 @@ class UndoVerb(Verb):
         operation_id = policy.operation
         if within is not None:
             operation_id = within.undoes
-        found = _newest(table) if operation_id is None else operation_id
+        found = newest_operation(table) if operation_id is None else operation_id
         plan = Plan(
-            verb=VERB_NAME,
+            verb=UNDO,
             table=table.describe(),
             base=table.base(),
             as_of_ms=as_of_ms,
@@ -79,13 +78,13 @@ class UndoVerb(Verb):
             return Planned(
                 plan=replace(plan, blocked_by=("no operation of this program is open here, or on record",))
             )
-        journal = table.workspace.journal(found)
-        operation = journal.operation()
-        if operation is None or operation.closed is not None:
-            past, by = _past(table, found)
+        named = open_operation(table, found)
+        if named is None:
+            past, by = past_operation(table, found)
             step = Step(name=f"undo {past.operation}")
             plan = replace(plan, reason=f"operation {found}, {past.operation}", steps=(step,))
             return Planned(plan=taken_back(table, past, plan, by=by, within=within))
+        journal, operation = named
         reason = _why_not(table, operation)
         step = Step(name=f"undo {operation.verb}")
         plan = replace(plan, reason=f"operation {found}, {operation.verb}", steps=(step,))
@@ -112,68 +111,21 @@ class UndoVerb(Verb):
 
     def begin(self, table: IcebergTable, plan: Plan, runtime: Runtime) -> None:
         """See `Verb`: nobody else deletes files of the operation from here on, and all that comes back is there."""
-        if plan.undoes is None:
-            return
-        journal = table.workspace.journal(plan.undoes)
-        operation = journal.operation()
         if is_of_rewrite(plan):
-            check_parents(table, plan.undoes)
+            check_parents(table, str(plan.undoes))
             return
-        if operation is None or operation.closed is not None:
-            raise Refused(f"Cannot undo operation {plan.undoes} any more: it has ended meanwhile")
-        take_over(journal, runtime)
-        if (reason := rules.obstacle(operation)) is not None:
-            raise Refused(f"Cannot undo operation {operation.operation_id} any more: {reason}")
-        removed = _removed(journal, operation)
+        removed = _removed(*take(table, plan, runtime))
         if removed is not None:
             _check_files(table, removed)
 
     def end(self, table: IcebergTable, plan: Plan, runtime: Runtime) -> None:
         """See `Verb`: the operation is closed, its files stay."""
-        if plan.undoes is None:
-            return
-        journal = table.workspace.journal(plan.undoes)
-        operation = journal.operation()
-        if operation is not None and operation.closed is None:
-            journal.close(UNDONE, at_ms=runtime.now_ms())
-
-
-def _newest(table: IcebergTable) -> str | None:
-    """The newest operation, open or over, but those of this verb."""
-    found = [
-        (each.started_ms, each.operation_id)
-        for each in islice((each for each in _past_ones(table) if each.operation != VERB_NAME), 1)
-    ]
-    for operation_id in table.workspace.open_operations():
-        operation = table.workspace.journal(operation_id).operation()
-        if operation is not None and operation.closed is None and operation.verb != VERB_NAME:
-            found.append((operation.started_ms, operation_id))
-    return max(found)[1] if found else None
-
-
-def _past(table: IcebergTable, operation_id: str) -> tuple[PastOperation, str | None]:
-    """An operation that is over, and the id of the one that has taken it back, if one has."""
-    by = None
-    for each in _past_ones(table):
-        if each.undoes == operation_id and each.is_finished:
-            by = each.operation_id
-        if each.operation_id == operation_id:
-            return each, by
-    raise UsageError(
-        f"No operation {operation_id} of {table.name} is open or on record: it is another table's, or long over",
-        next_step="`resume TABLE --list` shows what is open, `history TABLE` what was done.",
-    )
-
-
-def _past_ones(table: IcebergTable) -> Iterator[PastOperation]:
-    """Those that are over, newest first; a record that cannot be read is none."""
-    uuid = table.metadata.table_uuid or ""
-    return past_operations(table.storage, table.location, uuid, on_damage=lambda _: None)
+        close(table, plan, runtime)
 
 
 def _why_not(table: IcebergTable, operation: Operation) -> str | None:
     """Why an operation cannot be taken back, or None."""
-    if (reason := rules.obstacle(operation)) is not None:
+    if (reason := obstacle(operation)) is not None:
         return reason
     steps = rules.committed(operation)
     if not steps:

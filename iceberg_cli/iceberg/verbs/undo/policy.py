@@ -5,22 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from iceberg_cli.plan.policy import Policy, Text, option
-from iceberg_cli.plan.verb_place import UNDO, VerbPlace
-
-VERB_NAME: Final = UNDO
+from iceberg_cli.plan.undo_policy import UndoPolicy
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Undo(Policy):
-    """The operation that is taken back, by its id; None: the newest one."""
+class Undo(UndoPolicy):
+    """The options of undo."""
 
-    verb: ClassVar[str] = VERB_NAME
-    place: ClassVar = VerbPlace(
-        order=8,
-        only_alone=True,
-        names_elsewhere=("undelete", "unexpire"),
-    )
     about: ClassVar[str] = """
         Take back an operation of this program: one whose files still wait for their grace, or a rewrite.
 
@@ -32,12 +23,6 @@ class Undo(Policy):
     examples: ClassVar = (
         ("Show what would come back:", "undo prod.sales.orders --dry-run"),
         ("Take back the expiry that still waits:", "undo prod.sales.orders --yes"),
-    )
-
-    operation: str | None = option(
-        Text("OP_ID"),
-        "The operation, as `history` and `resume --list` show it; without it the newest.",
-        positional=True,
     )
 
 

@@ -22,6 +22,7 @@ from iceberg_cli.iceberg.verbs.undo.rules import counts_of_refs
 from iceberg_cli.operation.history import UNDONE, PastOperation
 from iceberg_cli.plan.plan import REF_NAME, SNAPSHOT_ID, Change, Plan, Step, Verdict
 from iceberg_cli.plan.text import count
+from iceberg_cli.table.undoing import instead_of_undo, why_it_stays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,12 +143,10 @@ def _why_not(
     metadata: TableMetadata, past: PastOperation, heads: Sequence[_Head], *, by: str | None
 ) -> str | None:
     """Why an operation that is over stays, as metadata and history say; None: it can be taken back."""
-    if by is not None or past.status == UNDONE:
-        return "it was taken back already" + (f", by operation {by}" if by is not None else "")
     place = VERBS.policy(past.operation).place if past.operation in VERBS else None
-    instead = "" if place is None else f". What does it instead: {place.instead_of_undo}"
-    if place is None or not place.undone_by_parent:
-        return f"it is over{instead}"
+    if by is not None or past.status == UNDONE or place is None or not place.undone_by_parent:
+        return why_it_stays(past, place, by=by)
+    instead = instead_of_undo(place)
     if not heads:
         return f"no branch is at its snapshot any more{instead}"
     made = sum(_is_of(each, past.operation_id) for each in metadata.snapshots)

@@ -14,22 +14,6 @@ from iceberg_cli.plan.text import iso
 COLUMNS: Final = ("restored_snapshots_count", "restored_refs_count", "kept_refs_count")
 
 
-def obstacle(operation: Operation) -> str | None:
-    """Why an open operation cannot be taken back, or None."""
-    states = [*operation.steps.values()]
-    if operation.groups is not None:
-        return f"{operation.verb} commits groups of files one by one; the snapshots before it are there"
-    if any(state.intent is not None and state.outcome in (None, "unknown") for state in states):
-        return "its commit has no known outcome; `resume` asks first"
-    if operation.look_again is not None:
-        return "it is done"
-    if any(state.swept for state in states):
-        return "some of its files are deleted already"
-    if not any(state.sweep_after_ms is not None and not state.done for state in states):
-        return "none of its files waits: --grace has them wait"
-    return None
-
-
 def committed(operation: Operation) -> list[StepState]:
     """The steps of an operation that have committed something."""
     return [state for state in operation.steps.values() if state.metadata_location is not None]

@@ -11,6 +11,7 @@ from iceberg_cli.iceberg.spec.table_metadata.removed import RemovedMetadata
 from iceberg_cli.iceberg.verbs.undo import rules
 from iceberg_cli.operation.operation_state import GroupStates, Operation, StepState
 from iceberg_cli.operation.records import CommitIntent, LookAgain
+from iceberg_cli.table.undoing import obstacle
 from tests.builders import DAY_MS, LOCATION, NOW_MS, a_branch, a_snapshot, a_table_document, a_tag
 
 SENT = CommitIntent(
@@ -71,7 +72,7 @@ def of_steps(*states: StepState, **values: Any) -> Operation:
 def test_an_operation_can_be_taken_back_while_its_files_wait_and_none_is_gone(
     operation: Operation, reason: str | None
 ) -> None:
-    found = rules.obstacle(operation)
+    found = obstacle(operation)
     assert (found is None) == (reason is None)
     assert (reason or "") in (found or "")
 

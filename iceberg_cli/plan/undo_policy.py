@@ -1,0 +1,28 @@
+"""What an operator may ask of undo, whatever the table's format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from iceberg_cli.plan.policy import Policy, Text, option
+from iceberg_cli.plan.verb_place import UNDO, VerbPlace
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class UndoPolicy(Policy):
+    """The operation that is taken back, by its id; None: the newest one."""
+
+    verb: ClassVar[str] = UNDO
+    place: ClassVar = VerbPlace(
+        order=8,
+        only_alone=True,
+        instead_of_undo="the verb again",
+        names_elsewhere=("undelete", "unexpire"),
+    )
+
+    operation: str | None = option(
+        Text("OP_ID"),
+        "The operation, as `history` and `resume --list` show it; without it the newest.",
+        positional=True,
+    )
