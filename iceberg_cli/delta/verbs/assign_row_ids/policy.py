@@ -19,7 +19,11 @@ class AssignRowIds(Policy):
 
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
-        order=2, only_by_name=True, after="upgrade-v3", names_elsewhere=("backfill", "row-tracking")
+        order=2,
+        only_by_name=True,
+        instead_of_undo="nothing: readers have seen the row ids",
+        after="upgrade-v3",
+        names_elsewhere=("backfill", "row-tracking"),
     )
 
     batch_size: int | None = option(Whole(), "Delta: files in one commit; default: 22,000.")

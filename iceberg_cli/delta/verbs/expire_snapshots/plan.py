@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,6 +47,7 @@ from iceberg_cli.delta.verbs.expire_snapshots.retention import (
     retention_of,
     within_properties,
 )
+from iceberg_cli.delta.verbs.expire_snapshots.vacuum_commits import vacuum_ended, vacuum_started
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile
 from iceberg_cli.operation.ports import Build, Planned, Verb
@@ -448,43 +449,16 @@ def _steps(
     start, stop = removals.of_step(START_STEP)
     if stop > start:
         sizes = removals.read_rows(range(start, stop))["size_bytes"]
-        started = _start(policy, retention, files=stop - start, size_bytes=total_bytes(sizes))
+        started = vacuum_started(policy, retention, files=stop - start, size_bytes=total_bytes(sizes))
         steps.append(Step(name=START_STEP, change=Change(updates=(started,))))
         record = Task(name=INFO_FILE, kind=_INFO_TASK, inputs=(_text(info),))
-        ended = Change(updates=(_end(folders),))
+        ended = Change(updates=(vacuum_ended(folders),))
         steps.append(Step(name=END_STEP, unconditional=True, tasks=(record,), change=ended))
     for name, due in ((VERSION_STEP, tasks), (SIDECAR_STEP, ())):
         start, stop = removals.of_step(name)
         if stop > start:
             steps.append(Step(name=name, tasks=due))
     return tuple(steps)
-
-
-def _start(
-    policy: ExpireSnapshots, retention: VacuumRetention, *, files: int, size_bytes: int
-) -> dict[str, Any]:
-    """The commitInfo of VACUUM START, as Delta Spark has it."""
-    parameters: dict[str, Any] = {
-        "retentionCheckEnabled": not policy.unsafe_short_retention,
-        "defaultRetentionMillis": retention.table_retention_ms,
-    }
-    if policy.retention_ms is not None:
-        parameters["specifiedRetentionMillis"] = policy.retention_ms
-    metrics = {"numFilesToDelete": files, "sizeOfDataToDelete": size_bytes}
-    return _commit_info("VACUUM START", parameters, metrics)
-
-
-def _end(folders: int) -> dict[str, Any]:
-    """The commitInfo of VACUUM END; how many files were deleted is known when it is written."""
-    metrics = {"numDeletedFiles": None, "numVacuumedDirectories": folders}
-    return _commit_info("VACUUM END", {"status": "COMPLETED"}, metrics)
-
-
-def _commit_info(
-    operation: str, parameters: Mapping[str, Any], metrics: Mapping[str, int | None]
-) -> dict[str, Any]:
-    info = {"operation": operation, "operationParameters": dict(parameters), "isBlindAppend": True}
-    return {"commitInfo": {**info, "operationMetrics": dict(metrics)}}
 
 
 def _text(info: Mapping[str, int]) -> str:

@@ -25,7 +25,13 @@ class ExpireSnapshots(DeletingPolicy):
     """
 
     verb: ClassVar[str] = VERB_NAME
-    place: ClassVar = VerbPlace(order=6, removes=True, by_age=True, names_elsewhere=("log-cleanup", "vacuum"))
+    place: ClassVar = VerbPlace(
+        order=6,
+        removes=True,
+        by_age=True,
+        instead_of_undo="nothing: --grace has files wait next time",
+        names_elsewhere=("log-cleanup", "vacuum"),
+    )
     examples: ClassVar = (
         ("VACUUM and log cleanup of a Delta table:", "expire-snapshots /lake/db/clicks --retention 7d --yes"),
     )

@@ -22,6 +22,7 @@ class RewriteManifests(Policy):
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
         order=5,
+        instead_of_undo="nothing: no version reads otherwise",
         by_age=True,
         overdue=long_after_its_checkpoint,
         names_elsewhere=("checkpoint", "compact-log", "create-checkpoint", "log-compaction"),

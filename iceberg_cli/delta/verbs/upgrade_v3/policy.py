@@ -18,7 +18,9 @@ class UpgradeV3(Policy):
     """The options of upgrade-v3: table features by the protocol's names, the default set where none is named."""
 
     verb: ClassVar[str] = VERB_NAME
-    place: ClassVar = VerbPlace(order=1, only_by_name=True)
+    place: ClassVar = VerbPlace(
+        order=1, only_by_name=True, instead_of_undo="nothing: clients have seen the new protocol"
+    )
 
     features: Sequence[str] = option(
         Several(Text("NAME")),
