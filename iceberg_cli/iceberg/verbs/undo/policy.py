@@ -15,9 +15,9 @@ class Undo(UndoPolicy):
     about: ClassVar[str] = """
         Take back an operation of this program: one whose files still wait for their grace, or a rewrite.
 
-        An expiry that was given --grace comes back: its snapshots, branches and tags, schemas and specs are put
+        An Iceberg expiry that was given --grace comes back: its snapshots, branches and tags, schemas and specs are put
         into the table as it is now, with their ids and row ids. What deletes without a commit is closed, and its
-        files stay. Of rewrite-manifests and merge-dvs a branch goes back to the snapshot before, as long as nothing
+        files stay, and so do those of a VACUUM of a Delta table. Of rewrite-manifests and merge-dvs a branch goes back to the snapshot before, as long as nothing
         came after. Every file of what comes back is looked for first.
         """
     examples: ClassVar = (
