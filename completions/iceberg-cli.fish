@@ -563,6 +563,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at restore' -l to -x -k -a '(__iceberg
 complete -c iceberg-cli -n '__iceberg_cli_at restore' -l branch -x -d 'The branch that is set back. Default: main.'
 complete -c iceberg-cli -n '__iceberg_cli_at restore' -l keep-as -x -d 'The tag on the old head; default: before-restore-TIME, where commits leave the branch.'
 complete -c iceberg-cli -n '__iceberg_cli_at restore' -l not-an-ancestor -d 'Allow a state that the branch does not come from.'
+complete -c iceberg-cli -n '__iceberg_cli_at restore' -l allow-writer-loss -x -d 'Delta: Accept that this client, which wrote last, cannot write any more, by the name that the plan has.'
 complete -c iceberg-cli -n '__iceberg_cli_at restore' -s n -l dry-run -d 'Show the plan, write nothing.'
 complete -c iceberg-cli -n '__iceberg_cli_at restore' -l exit-code -d 'With --dry-run: exit 3 if something is due.'
 complete -c iceberg-cli -n '__iceberg_cli_at restore' -l files -d 'Show each file that goes or is rewritten, with its size and the reason; as JSON, a line for each before the document\'s.'

@@ -60,7 +60,7 @@ class RestoreVerb(Verb):
         if not change.is_done:
             rules.check_unmoved(current, within)
             commits, warnings = _commits(table, current, target)
-            later = _later(current, commits)
+            later = _later(current, target, commits)
             lookup = _looked_for(table, current, target, commits)
         plan = rules.plan(
             change,
@@ -111,19 +111,17 @@ def _commits(table: DeltaTable, current: Snapshot, target: Snapshot) -> tuple[Ac
         return None, [unknown]
 
 
-def _later(current: Snapshot, commits: Actions | None) -> list[LaterVersion]:
-    """The versions after the target, newest first."""
+def _later(current: Snapshot, target: Snapshot, commits: Actions | None) -> list[LaterVersion]:
+    """The versions after the target, newest first; a commit need not say what it did."""
     if commits is None:
         return []
-    times = current.listing.commit_times_ms()
+    times, infos = current.listing.commit_times_ms(), dict(commits.commit_infos)
     found = []
-    for version, info in reversed(commits.commit_infos):
+    for version in range(current.version, target.version, -1):
+        info = infos.get(version, {})
         own = info.get("inCommitTimestamp")
-        found.append(
-            LaterVersion(
-                version=version, info=info, timestamp_ms=own if type(own) is int else times.get(version)
-            )
-        )
+        time_ms = own if type(own) is int else times.get(version)
+        found.append(LaterVersion(version=version, info=info, timestamp_ms=time_ms))
     return found
 
 

@@ -196,7 +196,7 @@ def check_unmoved(current: Snapshot, within: Plan | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaterVersion:
-    """A version that is taken back: its commitInfo, and when it was made, in ms since the epoch, where that is known."""
+    """A version that is taken back: its commitInfo, and when it was made, in ms since the epoch, if that is known."""
 
     version: int
     info: Mapping[str, Any]
@@ -268,11 +268,8 @@ def plan(
         "policy": policy.to_json(),
     }
     if change.is_done:
-        same = (
-            "is the newest version"
-            if now.version == then.version
-            else f"has nothing that version {now.version} has not"
-        )
+        newest = now.version == then.version
+        same = "is the newest version" if newest else f"and version {now.version} are the same"
         reason = f"version {then.version} {same}"
         return Plan(**about, not_applicable=reason)
     named = f"version {then.version} of {iso(then.timestamp_ms)}"
@@ -385,7 +382,7 @@ def _warnings(change: Restoration, later: Sequence[LaterVersion], *, as_of_ms: i
     timed = has_in_commit_timestamps(now.protocol, now.metadata)
     if timed and not has_in_commit_timestamps(change.protocol, change.metadata):
         yield (
-            "in-commit timestamps were off then, and are off again: the times of versions are those of files from now on"
+            "in-commit timestamps were off then, and are off again: from now on versions have the times of files"
         )
     columns = [each.metadata.partition_columns for each in (now, then)]
     if columns[0] != columns[1]:
@@ -395,10 +392,8 @@ def _warnings(change: Restoration, later: Sequence[LaterVersion], *, as_of_ms: i
     if names := kept_domains(now, then, besides=own):
         yield f"domain metadata stays as it is now, also where it was other: {', '.join(names)}"
     if change.files.numbered.num_rows:
-        yield (
-            f"{count(change.files.numbered.num_rows, 'files')} that stay get the row ids again that they had at version "
-            f"{then.version}"
-        )
+        kept = count(change.files.numbered.num_rows, "files")
+        yield f"row ids are again those of version {then.version} in {kept} that the table has kept"
     if uniform_formats(change.metadata.configuration):
         yield (
             f"what UniForm tells readers of {change.metadata.configuration[UNIFORM]} stays at the version before this "
