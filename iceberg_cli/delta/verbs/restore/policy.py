@@ -27,7 +27,7 @@ class Restore(Policy):
 
     to: str | None = option(
         Text("VERSION|TIME", empty=False),
-        "Delta: the version that the table is set back to, or a time; of a time the newest version of then.",
+        "The version that the table is set back to, or a time; of a time the newest version of then.",
         required=True,
         own=True,
     )

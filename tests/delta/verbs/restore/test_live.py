@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from iceberg_cli.testing.delta_rows import LiteralState, state_of
 from tests.budget import deep_unless
 from tests.delta_live import shapes
 from tests.delta_live.lake import DeltaLake, actions, commits
@@ -35,12 +36,14 @@ MAPPED_LATER = Shape(
         "INSERT INTO {t} VALUES (20, 'x')",
     ),
 )
-OWN = (TURNED_ON_AND_OFF, MAPPED_LATER)
+# Version 2 is of before row tracking: what comes back gets row ids. Version 3 has in-commit timestamps.
+TARGETS = {shapes.TRACKED_LATER.name: 2, TURNED_ON_AND_OFF.name: 3}
+SINCE = "delta.inCommitTimestampEnablementTimestamp"
 
 
-def told(table: Path, version: int) -> dict[str, Any]:
-    """What a version says, without what is each commit's own."""
-    found: dict[str, Any] = {"add": {}, "remove": {}, "domainMetadata": {}}
+def told(table: Path, version: int, before: LiteralState) -> dict[str, Any]:
+    """What a version says that changes anything, without what is each commit's own."""
+    found: dict[str, Any] = {"add": {}, "remove": {}, "domain": {}, "ids": []}
     for action in actions(table, version):
         ((kind, body),) = action.items()
         match kind:
@@ -53,44 +56,76 @@ def told(table: Path, version: int) -> dict[str, Any]:
                     "isBlindAppend",
                 )
                 found[kind] = {name: body[name] for name in names}
+                own_ms = body.get("inCommitTimestamp")
+                found["timed"] = own_ms is not None
             case "metaData":
+                configuration = dict(body["configuration"])
+                if SINCE in configuration and configuration[SINCE] == str(own_ms):
+                    configuration[SINCE] = "the commit's"
                 schema = json.loads(body["schemaString"])
-                found[kind] = {**body, "schemaString": schema}
+                found[kind] = {**body, "schemaString": schema, "configuration": configuration}
             case "protocol":
-                found[kind] = {
-                    key: sorted(value) if isinstance(value, list) else value for key, value in body.items()
-                }
+                # Delta Spark repeats it; so it does the columns of clustering, below.
+                if as_sets(body) != as_sets(before.protocol):
+                    found[kind] = as_sets(body)
             case "domainMetadata":
-                found[kind][body["domain"]] = {**body, "configuration": json.loads(body["configuration"])}
-            case _:
+                configuration = json.loads(body["configuration"])
+                own = before.domains.get(body["domain"], {}).get("configuration", "null")
+                if configuration != json.loads(own):
+                    found["domain"][body["domain"]] = configuration
+            case "add" | "remove":
                 vector = body.get("deletionVector", {})
                 key = body["path"], vector.get("pathOrInlineDv"), vector.get("offset")
-                found[kind][key] = {
-                    name: value for name, value in body.items() if name != "deletionTimestamp"
-                }
+                own_fields = {name: value for name, value in body.items() if name != "deletionTimestamp"}
+                # Delta Spark leaves out the partition values that are null.
+                values = {name: text for name, text in body["partitionValues"].items() if text is not None}
+                if (
+                    body.get("defaultRowCommitVersion") == version
+                ):  # which file comes first is each writer's own
+                    found["ids"].append(own_fields.pop("baseRowId"))
+                found[kind][key] = {**own_fields, "partitionValues": values}
+    found["ids"].sort()
     return found
 
 
-@pytest.mark.parametrize("shape", deep_unless([shapes.TRACKED_LATER], [*shapes.ALL, *OWN]))
+def as_sets(protocol: dict[str, Any]) -> dict[str, Any]:
+    return {name: {*value} if isinstance(value, list) else value for name, value in protocol.items()}
+
+
+@pytest.mark.parametrize(
+    "shape", deep_unless([shapes.TRACKED_LATER], [*shapes.ALL, TURNED_ON_AND_OFF, MAPPED_LATER])
+)
 def test_the_commit_is_that_of_delta(delta_lake: DeltaLake, shape: Shape) -> None:
-    newest = None
-    for target in (1, 3) if shape in OWN else (1,):
-        ours, _ = delta_lake.table(shape)
-        theirs, _ = delta_lake.table(shape)
-        newest = max(commits(ours))
-        version = target if target >= 0 else newest + 1 + target
-        delta_lake.sql(theirs, f"RESTORE TABLE {{t}} TO VERSION AS OF {version}")
-        delta_lake.verb("restore", ours, "--to", version)
-        a, b = told(ours, newest + 1), told(theirs, newest + 1)
-        if a != b:
-            print("=====", shape.name, version)
-            for kind in sorted(a.keys() | b.keys()):
-                x, y = a.get(kind), b.get(kind)
-                if x == y:
-                    continue
-                if isinstance(x, dict) and isinstance(y, dict):
-                    for k in sorted(x.keys() | y.keys(), key=repr):
-                        if x.get(k) != y.get(k):
-                            print(kind, k, "\n   OURS  ", x.get(k), "\n   THEIRS", y.get(k))
-                else:
-                    print(kind, "\n   OURS  ", x, "\n   THEIRS", y)
+    ours, _ = delta_lake.table(shape)
+    theirs, _ = delta_lake.table(shape)
+    target, version = TARGETS.get(shape.name, 1), max(commits(ours)) + 1
+    before = state_of(ours)
+    there = delta_lake.rows(theirs, target)
+
+    delta_lake.sql(theirs, f"RESTORE TABLE {{t}} TO VERSION AS OF {target}")
+    delta_lake.verb("restore", ours, "--to", target)
+
+    assert told(ours, version, before) == told(theirs, version, before)
+    for table in (ours, theirs):
+        assert delta_lake.rows(table) == there
+    if shape is shapes.CHANGE_DATA:
+        changes = "SELECT n, k, _change_type FROM table_changes_by_path('{}', {}, {})"
+        mine, peer = (
+            sorted(delta_lake.sql(each, changes.format(each, version, version))) for each in (ours, theirs)
+        )
+        assert mine == peer != []
+
+
+@pytest.mark.deep
+def test_rows_have_the_ids_again_that_they_had_and_delta_goes_on(delta_lake: DeltaLake) -> None:
+    table, _ = delta_lake.table(shapes.ROWS_TRACKED)
+    newest = max(commits(table))
+    before, there = delta_lake.rows(table, ids=True), delta_lake.rows(table, 4, ids=True)
+    delta_lake.verb("restore", table, "--to", 4)
+    assert delta_lake.rows(table, ids=True) == there
+    delta_lake.sql(table, shapes.insert(90, 93), shapes.delete(5))
+    rows = delta_lake.rows(table, ids=True)
+    assert len({row[-2] for row in rows}) == len(rows)
+    assert not {row[-2] for row in rows if row[0] >= 90} & {row[-2] for row in [*before, *there]}
+    delta_lake.verb("restore", table, "--to", newest)
+    assert delta_lake.rows(table, ids=True) == before
