@@ -307,19 +307,32 @@ def _verdicts(
             timestamp_ms=each.timestamp_ms,
             gist=each.text,
         )
-    files_ms = change.metadata.property_interval_ms(FILES_PROPERTY, FILES_DEFAULT_MS)
-    log_ms = change.metadata.property_interval_ms(LOG_PROPERTY, LOG_DEFAULT_MS)
-    until = iso(as_of_ms + min(files_ms, log_ms))
-    yield Verdict(
+    yield _way_back(change, as_of_ms=as_of_ms)
+
+
+def _way_back(change: Restoration, *, as_of_ms: int) -> Verdict:
+    """How long another restore takes this one back.
+
+    Delta Spark's log cleanup takes a commit as soon as the log's retention has passed since it was made, and a
+    checkpoint after it is there.
+    """
+    now, metadata = change.current, change.metadata
+    files_ms = metadata.property_interval_ms(FILES_PROPERTY, FILES_DEFAULT_MS)
+    log_ms = metadata.property_interval_ms(LOG_PROPERTY, LOG_DEFAULT_MS)
+    until_ms = min(as_of_ms + files_ms, now.timestamp_ms + log_ms)
+    surely = f"surely until {iso(until_ms)}"
+    if until_ms <= as_of_ms:
+        surely = "and its commit is older than that: the next checkpoint may be its end"
+    leaving = count(change.files.removes.num_rows, "files")
+    return Verdict(
         subject=_OLD,
         id=str(now.version),
         keep=True,
-        reason=f"`restore TABLE --to {now.version}` takes this back, until VACUUM takes the "
-        f"{count(change.files.removes.num_rows, 'files')} that leave, once {age(files_ms)} have passed "
-        f"({FILES_PROPERTY}), or log cleanup its commits, once {age(log_ms)} have passed ({LOG_PROPERTY}): surely "
-        f"until {until}",
+        reason=f"`restore TABLE --to {now.version}` takes this back, until VACUUM takes the {leaving} that leave, "
+        f"{age(files_ms)} after this ({FILES_PROPERTY}), or log cleanup the commit of that version, {age(log_ms)} "
+        f"after it was made ({LOG_PROPERTY}): {surely}",
         timestamp_ms=now.timestamp_ms,
-        gist=f"a restore to it takes this back, surely until {until}",
+        gist=f"a restore to it takes this back, {surely}",
     )
 
 

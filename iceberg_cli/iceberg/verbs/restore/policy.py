@@ -39,10 +39,10 @@ class Restore(Policy):
     about: ClassVar[str] = """
         Set a branch of an Iceberg table, or a Delta table, back to an earlier state, after a bad write.
 
-        The plan shows what rows, files and columns differ, and which commits are taken back. One commit: no file is
-        written beside it or deleted, and every file of the state is looked for first. Iceberg: schema, partition spec
-        and properties stay as they are; the old head gets a tag, so that another restore takes this one back as long as
-        the tag holds. Delta: as RESTORE, with schema and properties of then; another restore takes it back until VACUUM.
+        The plan shows what rows, files and columns differ, and which commits are taken back. It is one commit: no file
+        is deleted, and every file of the state is looked for first. Iceberg: schema, partition spec and properties stay
+        as they are; the old head gets a tag, so that another restore takes this one back as long as the tag holds.
+        Delta: as its RESTORE, with schema and properties of then; another restore takes this one back until VACUUM.
         """
     examples: ClassVar = (
         (

@@ -103,6 +103,21 @@ def test_a_restore_is_taken_back_by_the_command_that_its_plan_names(visits: Path
     assert paths(visits) == ["b.parquet", "c.parquet", "d.parquet"]
 
 
+@pytest.mark.parametrize(
+    ("age_ms", "words"),
+    [
+        (0, "surely until {week}"),
+        (25 * DAY_MS, "surely until {soon}"),
+        (31 * DAY_MS, "the next checkpoint may be its end"),
+    ],
+)
+def test_how_long_the_old_version_can_be_read_is_told(age_ms: int, words: str, tmp_path: Path) -> None:
+    a_table(tmp_path, [an_add()], [a_remove()], age_ms=[AGE_MS + age_ms + HOUR_MS, AGE_MS + age_ms])
+    (old,) = [each for each in dry(tmp_path, "--to", 0)["verdicts"] if each["subject"] == "old-version"]
+    week, soon = iso(AS_OF_MS + 7 * DAY_MS), iso(THEN_MS + 5 * DAY_MS)
+    assert words.format(week=week, soon=soon) in old["reason"]
+
+
 def test_a_plan_shows_the_difference_and_what_is_taken_back(visits: Path) -> None:
     plan = dry(visits, "--to", 2)
     found = plan["difference"]
@@ -231,19 +246,21 @@ def test_the_versions_that_can_be_restored_are_named(tmp_path: Path) -> None:
         [a_remove(path="b.parquet"), an_add(path="e.parquet", dv=other[0])],
         [an_add(path="f.parquet")],
         [an_add(path="g.parquet")],
+        [an_add(path="h.parquet")],
     )
     (tmp_path / "b.parquet").unlink()
     first = tmp_path / vector_file_name(1)
     first.unlink()  # of c
-    says = "the newest version that can be restored is 5, and the oldest after 0 is 2"
+    says = "the newest version that can be restored is 6, and the oldest after 0 is 2"
     assert says in restore(tmp_path, "--to", 0, code=11).json["message"]
     message = restore(tmp_path, "--to", 1, code=11).json["message"]
     assert f"1 file of version 1 is not there, the first is {first}" in message
-    for version in (2, 4, 5):
+    for version in (2, 4, 5, 6):
         assert dry(tmp_path, "--to", version)["blocked_by"] == []
     (tmp_path / "f.parquet").write_bytes(b"cut short")
     message = restore(tmp_path, "--to", 5, code=11).json["message"]
     assert f"1 file of version 5 has another size, the first is {tmp_path}/f.parquet" in message
+    assert message.endswith("no version between it and the newest one can be restored")
     assert (
         "the newest version that can be restored is 4"
         in restore(tmp_path, "--to", 0, code=11).json["message"]
