@@ -73,7 +73,8 @@ LEADS_TO = {
     "undo TABLE --dry-run": "undelete unexpire",
     "undo": "UNDO undoo",
     "restore TABLE --to SNAPSHOT|REF|VERSION|TIME --dry-run": "rollback revert rollback_to_snapshot"
-    " rollback_to_timestamp set_current_snapshot checkout roll-back restore-table",
+    " rollback_to_timestamp set_current_snapshot checkout roll-back",
+    "restore TABLE --to VERSION|TIME --dry-run": "restore-table RESTORE_TABLE",
     "restore": "RESTORE restor",
     "tag TABLE NAME --dry-run": "create-tag drop_tag replace-tag label untag",
 }  # fmt: skip

@@ -23,7 +23,7 @@ class Restore(Policy):
     """
 
     verb: ClassVar[str] = VERB_NAME
-    place: ClassVar = VerbPlace(order=7, only_alone=True, names_elsewhere=("restore-table", "time-travel"))
+    place: ClassVar = VerbPlace(order=7, only_alone=True, names_elsewhere=("restore-table",))
 
     to: str | None = option(
         Text("VERSION|TIME", empty=False),

@@ -419,7 +419,9 @@ def test_the_mark_comes_back_where_it_is_gone_with_row_tracking(tmp_path: Path) 
 
 
 def test_a_mark_that_is_too_low_is_raised_above_what_comes_back(tmp_path: Path) -> None:
-    a_table(tmp_path, [*FIRST, an_add(baseRowId=5, defaultRowCommitVersion=0)], [a_remove(), a_row_id_mark(3)])
+    a_table(
+        tmp_path, [*FIRST, an_add(baseRowId=5, defaultRowCommitVersion=0)], [a_remove(), a_row_id_mark(3)]
+    )
     domain = restored(tmp_path, 0).domains["delta.rowTracking"]
     assert json.loads(domain["configuration"])["rowIdHighWaterMark"] == 14
 
