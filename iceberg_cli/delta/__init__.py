@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from iceberg_cli.delta.verbs.assign_row_ids.policy import AssignRowIds
     from iceberg_cli.delta.verbs.expire_snapshots.policy import ExpireSnapshots
     from iceberg_cli.delta.verbs.merge_dvs.policy import MergeDvs
+    from iceberg_cli.delta.verbs.restore.policy import Restore
     from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
     from iceberg_cli.delta.verbs.rewrite_manifests.policy import RewriteManifests
     from iceberg_cli.delta.verbs.upgrade_v3.policy import UpgradeV3
@@ -31,7 +32,15 @@ if TYPE_CHECKING:
     from iceberg_cli.storage import Storage
     from iceberg_cli.table.table import OpenRequest
 
-__all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteDataFiles", "RewriteManifests", "UpgradeV3"]
+__all__ = [
+    "AssignRowIds",
+    "ExpireSnapshots",
+    "MergeDvs",
+    "Restore",
+    "RewriteDataFiles",
+    "RewriteManifests",
+    "UpgradeV3",
+]
 
 
 if not TYPE_CHECKING:  # for whom every name would be one

@@ -41,11 +41,14 @@ class CommitDraft:
             a `baseRowId` becomes the version that is written.
         removes: columns of `columns.REMOVE` and unknown ones. A null `deletionTimestamp` becomes the commit's time.
         facts: what an operator may want to know, for the plan's document.
+        repairs: whether the commit may be one that takes a fault from the table: what its own adds are decides whether
+            it can be read, and not those that the table has.
     """
 
     adds: pa.Table = field(default_factory=ADD.empty_table)
     removes: pa.Table = field(default_factory=REMOVE.empty_table)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    repairs: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """How many, and the facts; not the actions themselves."""

@@ -265,7 +265,9 @@ class DeltaTable(OpenTable):
             )
         if _says_more_than_what_happened(step.change) and (clash := clash_of(snapshot.irregular)):
             return clash
-        if step.change is not None and step.change.draft is not None and (again := self.repeated_add()):
+        draft = None if step.change is None else step.change.draft
+        repairs = isinstance(draft, CommitDraft) and draft.repairs
+        if draft is not None and not repairs and (again := self.repeated_add()):
             return again
         checkpoint = any(task.kind == CHECKPOINT for task in step.tasks)
         if checkpoint or _names_vectors(step.change):

@@ -15,9 +15,9 @@ VERBS: Final = Verbs(
     "upgrade-v3",
     "assign-row-ids",
     "undo",
+    "restore",
     instead={
         "remove-orphan-files": "`expire-snapshots TABLE --mode full` deletes what no version of a Delta table needs.",
-        "restore": "Delta has its own: `RESTORE TABLE ... TO VERSION AS OF N` in Spark, `restore` in delta-rs.",
         "tag": "Delta has no tags: no name holds a version. `delta.deletedFileRetentionDuration` says how long VACUUM "
         "leaves what old versions need.",
     },

@@ -72,8 +72,9 @@ LEADS_TO = {
     "remove-orphan-files": "remove_orphan_files remove-orphan-file",
     "undo TABLE --dry-run": "undelete unexpire",
     "undo": "UNDO undoo",
-    "restore TABLE --to SNAPSHOT|REF|TIME --dry-run": "rollback revert rollback_to_snapshot rollback_to_timestamp"
-    " set_current_snapshot checkout roll-back",
+    "restore TABLE --to SNAPSHOT|REF|VERSION|TIME --dry-run": "rollback revert rollback_to_snapshot"
+    " rollback_to_timestamp set_current_snapshot checkout roll-back",
+    "restore TABLE --to VERSION|TIME --dry-run": "restore-table RESTORE_TABLE",
     "restore": "RESTORE restor",
     "tag TABLE NAME --dry-run": "create-tag drop_tag replace-tag label untag",
 }  # fmt: skip

@@ -201,6 +201,7 @@ DELTA: Final = Kind(
         "merge-dvs": ("--min-files", "2"),
         "upgrade-v3": ("--feature", "rowTracking"),
         "assign-row-ids": (),
+        "restore": ("--to", "3"),
     },
     of_rows={},
     policy={"merge-dvs": "{ min-files = 2 }"},

@@ -10,7 +10,7 @@ import iceberg_cli as ic
 from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import BUILT_IN, policies_of, verbs_of
 from iceberg_cli.plan.policy import Policy
-from iceberg_cli.testing.delta_writer import a_metadata, a_protocol, an_add, write_log
+from iceberg_cli.testing.delta_writer import a_metadata, a_protocol, a_txn, an_add, write_log
 from tests.builders import DAY_MS
 from tests.cli.lakes import AS_OF_MS, four_snapshots
 
@@ -54,7 +54,7 @@ def a_table(folder: Path, format_name: str, kind: str) -> ic.Table:
     if format_name == "iceberg":
         return ic.open_table(four_snapshots(folder / "t", properties=ICEBERG[kind]).publish())
     actions = [a_protocol(), a_metadata(configuration=DELTA[kind]), an_add(path="a.parquet")]
-    write_log(folder / "t", actions)
+    write_log(folder / "t", actions, [a_txn()])
     (folder / "t" / "a.parquet").write_bytes(b"1234")
     return ic.open_table(str(folder / "t"))
 

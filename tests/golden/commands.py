@@ -252,6 +252,7 @@ VERBS: dict[str, tuple[Sequence[str], ...]] = {
     "delta-rewrite-v2": (("rewrite-manifests", VISITS, "--checkpoint", "v2", "--part-size", "4"),),
     "delta-merge": (("merge-dvs", VISITS, "--min-files", "2", "--target-size", "100"),),
     "delta-upgrade": (("upgrade-v3", VISITS, "--feature", "rowTracking", "--feature", "inCommitTimestamp"),),
+    "delta-restore": (("restore", VISITS, "--to", "1"),),
     "delta-assign": (TRACKED, ("assign-row-ids", VISITS, "--batch-size", "2")),
 }
 

@@ -110,6 +110,7 @@ GIVEN: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         {"--to": "7", "--branch": "audit", "--keep-as": "held", "--not-an-ancestor": True},
         {"to": "7", "branch": "audit", "keep_as": "held", "not_an_ancestor": True},
     ),
+    "restore-delta": ({"--to": "7"}, {"to": "7"}),
     "tag-iceberg": (
         {"NAME": "audit-2026", "--snapshot": 5, "--max-age": "365d", "--replace": True},
         {
@@ -192,6 +193,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "upgrade-v3-iceberg": {"with": [], "tags": "refuse"},
     "upgrade-v3-delta": {"features": []},
     "restore-iceberg": {"to": None, "branch": "main", "keep_as": None, "not_an_ancestor": False},
+    "restore-delta": {"to": None},
     "tag-iceberg": {
         "name": None, "snapshot_id": None, "ref": None, "max_age_ms": None, "replace": False, "drop": False,
     },
@@ -261,6 +263,7 @@ WRONG = [
     ("rewrite-data-files-iceberg", "max_commits", 0),
     ("assign-row-ids-delta", "batch_size", 2.5),
     ("restore-iceberg", "to", 7),
+    ("restore-delta", "to", 7),
     ("tag-iceberg", "snapshot_id", 5),
     ("tag-iceberg", "max_age_ms", "7d"),
 ]

@@ -42,6 +42,7 @@ _CHANGES: Final = {
     "checkpoint": ("is written", "are written"),
     "log-compaction": ("is written", "are written"),
     "commit": ("leaves the branch", "leave the branch"),
+    "later-version": ("is taken back", "are taken back"),
 }
 # What an update of Iceberg does to a ref that is there, or is not.
 _REF_CHANGES: Final = {
@@ -58,6 +59,7 @@ _NOUNS: Final = {
 _STATEMENTS: Final = {
     "row-ids": ("row ids are assigned", "every file has row ids"),
     "format-version": ("the format version rises to 3", "the format version is 3"),
+    "version": ("the table goes back", "the table is there already"),
 }
 
 

@@ -38,11 +38,12 @@ class Restore(Policy):
         ),
     )
     about: ClassVar[str] = """
-        Set a branch of an Iceberg table back to an earlier snapshot, after a bad write.
+        Set a branch of an Iceberg table, or a Delta table, back to an earlier state, after a bad write.
 
-        The plan shows what rows, files and columns differ, and which commits leave the branch. The old head gets a tag,
-        so that another restore takes this one back as long as the tag holds. One commit of metadata: no file is written
-        or deleted, schema, partition spec and properties stay as they are. Every file of the state is looked for first.
+        The plan shows what rows, files and columns differ, and which commits are taken back. It is one commit: no file
+        is deleted, and every file of the state is looked for first. Iceberg: schema, partition spec and properties stay
+        as they are; the old head gets a tag, so that another restore takes this one back as long as the tag holds.
+        Delta: as its RESTORE, with schema and properties of then; another restore takes this one back until VACUUM.
         """
     examples: ClassVar = (
         (
@@ -50,12 +51,13 @@ class Restore(Policy):
             "restore prod.sales.orders --to 1h --dry-run",
         ),
         ("Back to a snapshot:", "restore prod.sales.orders --to 8271638172635178223"),
+        ("A Delta table back to version 41:", "restore /lake/db/clicks --to 41"),
     )
 
     to: str | None = option(
-        Text("SNAPSHOT|REF|TIME", empty=False),
+        Text("SNAPSHOT|REF|VERSION|TIME", empty=False),
         "The state that becomes current: a snapshot id, a branch or tag, or a time; of a time the newest ancestor of "
-        "that age or older.",
+        "that age or older. Delta: a version, or a time; of a time the newest version of then.",
         required=True,
         own=True,
     )

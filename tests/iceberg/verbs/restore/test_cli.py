@@ -19,7 +19,6 @@ from tests.cli.lakes import (
     CatalogTable,
     FolderTable,
     catalog_table,
-    delta_with_removed_files,
     four_snapshots,
     listing,
     metadata_of,
@@ -308,23 +307,3 @@ def test_a_time_names_the_state_that_pyiceberg_reads_as_of_it(
     assert current is not None
     assert (current.snapshot_id, theirs.snapshot_id) == (second.snapshot_id,) * 2
     assert table.ids() == [0, 1]
-
-
-# -- Delta -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "way_out"),
-    [
-        (["restore", "--to", "0"], "RESTORE TABLE ... TO VERSION AS OF"),
-        (["tag", "eom"], "Delta has no tags"),
-    ],
-)
-def test_on_delta_it_is_a_usage_error_that_says_what_there_is(
-    words: list[str], way_out: str, tmp_path: Path
-) -> None:
-    folder = delta_with_removed_files(tmp_path / "d", "b")
-    verb, *others = words
-    ran = iceberg_cli(verb, folder, *others, "--yes", *JSON)
-    assert (ran.code, ran.json["message"]) == (2, f"{verb} is no verb of Delta tables")
-    assert way_out in ran.json["next"]

@@ -1,0 +1,1 @@
+"""`restore` of Delta tables: RESTORE to an earlier version."""
