@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from iceberg_cli.delta.verbs.restore.policy import Restore
     from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
     from iceberg_cli.delta.verbs.rewrite_manifests.policy import RewriteManifests
+    from iceberg_cli.delta.verbs.undo.policy import Undo
     from iceberg_cli.delta.verbs.upgrade_v3.policy import UpgradeV3
     from iceberg_cli.errors import CorruptFile
     from iceberg_cli.plan.decision import Decision, Glances
@@ -39,6 +40,7 @@ __all__ = [
     "Restore",
     "RewriteDataFiles",
     "RewriteManifests",
+    "Undo",
     "UpgradeV3",
 ]
 

@@ -18,7 +18,6 @@ class UndoPolicy(Policy):
         order=8,
         only_alone=True,
         instead_of_undo="the verb again",
-        names_elsewhere=("undelete", "unexpire"),
     )
 
     operation: str | None = option(
