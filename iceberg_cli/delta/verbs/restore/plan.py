@@ -7,13 +7,14 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from iceberg_cli.delta.spec.actions import Actions
 from iceberg_cli.delta.spec.row_ids import Int64s
 from iceberg_cli.delta.spec.snapshot import Snapshot
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verbs.restore import rules
-from iceberg_cli.delta.verbs.restore.files import NEEDED, needed_files, unfit, whole_versions
+from iceberg_cli.delta.verbs.restore.files import needed_files, unfit, whole_versions
 from iceberg_cli.delta.verbs.restore.policy import VERB_NAME, Restore
 from iceberg_cli.delta.verbs.restore.rules import LaterVersion, Lookup
 from iceberg_cli.delta.verbs.restore.target import TO, target_of
@@ -161,8 +162,9 @@ def _whole(
 ) -> list[int]:
     """The versions after the target whose files are all there, but for the newest one."""
     of_later = needed_files(commits.adds, table.root)
-    others = np.asarray(~np.isin(of_later["path"].to_pylist(), needed["path"].to_pylist()), np.bool_)
-    of_later = of_later.filter(pa.array(others)) if of_later.num_rows else NEEDED.empty_table()
+    of_later = of_later.filter(
+        pc.invert(pc.is_in(of_later["path"], value_set=needed["path"].combine_chunks()))
+    )
     gone, other = unfit(of_later, _sizes(table, of_later))
     paths = [
         *needed["path"].filter(pa.array(bad)).chunks,

@@ -320,9 +320,9 @@ def _way_back(change: Restoration, *, as_of_ms: int) -> Verdict:
     files_ms = metadata.property_interval_ms(FILES_PROPERTY, FILES_DEFAULT_MS)
     log_ms = metadata.property_interval_ms(LOG_PROPERTY, LOG_DEFAULT_MS)
     until_ms = min(as_of_ms + files_ms, now.timestamp_ms + log_ms)
-    surely = f"surely until {iso(until_ms)}"
+    surely, sign = f"surely until {iso(until_ms)}", ","
     if until_ms <= as_of_ms:
-        surely = "and its commit is older than that: the next checkpoint may be its end"
+        surely, sign = "its commit is older than the log is kept, and may go with the next checkpoint", ";"
     leaving = count(change.files.removes.num_rows, "files")
     return Verdict(
         subject=_OLD,
@@ -332,7 +332,7 @@ def _way_back(change: Restoration, *, as_of_ms: int) -> Verdict:
         f"{age(files_ms)} after this ({FILES_PROPERTY}), or log cleanup the commit of that version, {age(log_ms)} "
         f"after it was made ({LOG_PROPERTY}): {surely}",
         timestamp_ms=now.timestamp_ms,
-        gist=f"a restore to it takes this back, {surely}",
+        gist=f"a restore to it takes this back{sign} {surely}",
     )
 
 

@@ -14,7 +14,6 @@ from iceberg_cli.formats.open import open_table
 from iceberg_cli.operation.apply import apply
 from iceberg_cli.operation.runtime import system_runtime
 from iceberg_cli.plan.events import COMMIT, AnyEvent, PhaseBegun
-from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.report import Report
 from iceberg_cli.testing.delta_rows import commits_of
 from iceberg_cli.testing.delta_writer import Json
@@ -22,10 +21,10 @@ from iceberg_cli.testing.delta_writer import Json
 NOW_MS = 1_900_000_000_000
 
 
-def planned(root: Path, to: object) -> Plan:
-    """The plan to restore a version."""
-    table = open_table(str(root), storage_options={}, catalog_config=None)
-    return VERB.plan(table, Restore(to=str(to)), as_of_ms=NOW_MS).plan
+def blocked_by(root: Path, to: object) -> tuple[str, ...]:
+    """Why a version is not restored."""
+    table = open_table(str(root), storage_options={}, on_event=lambda _: None)
+    return tuple(VERB.plan(table, Restore(to=str(to)), as_of_ms=NOW_MS).plan.blocked_by)
 
 
 def restored(root: Path, to: object, *, at_commit: Callable[[], None] = lambda: None) -> Report | None:
@@ -43,7 +42,7 @@ def restored(root: Path, to: object, *, at_commit: Callable[[], None] = lambda: 
 
     table = open_table(str(root), storage_options={}, catalog_config=None, on_event=see)
     found = VERB.plan(table, Restore(to=str(to)), as_of_ms=NOW_MS)
-    assert found.plan.blocked_by == ()
+    assert found.plan.blocked_by == (), to
     if not found.plan.due:
         return None
     runtime = system_runtime(on_event=see, host="test", process_id=1)

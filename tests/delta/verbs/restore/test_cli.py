@@ -108,7 +108,7 @@ def test_a_restore_is_taken_back_by_the_command_that_its_plan_names(visits: Path
     [
         (0, "surely until {week}"),
         (25 * DAY_MS, "surely until {soon}"),
-        (31 * DAY_MS, "the next checkpoint may be its end"),
+        (31 * DAY_MS, "may go with the next checkpoint"),
     ],
 )
 def test_how_long_the_old_version_can_be_read_is_told(age_ms: int, words: str, tmp_path: Path) -> None:
