@@ -18,7 +18,7 @@ from iceberg_cli.fleet.policy_schema import options_of_verb
 from iceberg_cli.fleet.windows import BothWindows, parse_window
 from iceberg_cli.formats import maintenance_verbs
 from iceberg_cli.iceberg.commit.draft import OPERATION_ID
-from iceberg_cli.plan.deleting_policy import GRACE_PROPERTY, asked_grace_ms
+from iceberg_cli.plan.deleting_policy import GRACE_PROPERTY, least_grace_ms
 from iceberg_cli.plan.option_kinds import Duration, Moment
 from iceberg_cli.plan.policy import OF_TABLE
 from iceberg_cli.plan.text import did_you_mean
@@ -61,7 +61,7 @@ def _with(own: TablePolicy, key: str, text: str, source: str, *, as_of_ms: int) 
         both = window if own.window is None else BothWindows(own.window, window)
         return replace(own, window=both, window_source=source)
     if source == f"{OF_TABLE}{GRACE_PROPERTY}":
-        asked_grace_ms(text)  # the plans of all verbs that delete go by it
+        least_grace_ms(text)  # the plans of all verbs that delete go by it
         return own
     verb, _, option = key.partition(".")
     if verb not in maintenance_verbs():

@@ -21,7 +21,7 @@ GRACE_PROPERTY: Final = "iceberg-cli.grace"
 _SOURCE: Final = f"{OF_TABLE}{GRACE_PROPERTY}"
 
 
-def asked_grace_ms(text: str) -> int:
+def least_grace_ms(text: str) -> int:
     """What `GRACE_PROPERTY` asks for, in ms; raises UsageError: it is no duration."""
     return duration_ms(text, _SOURCE)
 
@@ -76,10 +76,10 @@ class DeletingPolicy(Policy):
         text = properties.get(GRACE_PROPERTY)
         if text is None:
             return self
-        asked_ms = asked_grace_ms(text)
-        if self.is_explicit("grace") or self.grace_ms >= asked_ms:
+        least_ms = least_grace_ms(text)
+        if self.is_explicit("grace") or self.grace_ms >= least_ms:
             return self
-        return self._with({"grace": asked_ms}, {**self.sources, "grace": _SOURCE})
+        return self._with({"grace": least_ms}, {**self.sources, "grace": _SOURCE})
 
     @property
     def grace_ms(self) -> int:

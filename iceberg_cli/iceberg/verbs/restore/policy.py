@@ -50,7 +50,6 @@ class Restore(Policy):
             "What an hour ago would bring back, and what would leave:",
             "restore prod.sales.orders --to 1h --dry-run",
         ),
-        ("Back to a snapshot:", "restore prod.sales.orders --to 8271638172635178223"),
         ("A Delta table back to version 41:", "restore /lake/db/clicks --to 41"),
     )
 
