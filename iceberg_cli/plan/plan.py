@@ -386,8 +386,10 @@ class Plan:
             "removals": None
             if removals is None
             else {
-                **removals.summary(),
+                "count": removals.count,
+                "bytes": removals.size_bytes,
                 "by_kind": dict(removals.by_kind),
+                "digest": removals.digest,
                 "file": removals_file,
             },
             **({} if self.tagged is None else {"tagged": self.tagged.to_json()}),

@@ -215,7 +215,7 @@ class Removals:
         return f"{sum(part.digest for part in self.parts) % 2**256:064x}"
 
     def summary(self) -> dict[str, Any]:
-        """Their number, bytes and digest, as `plan/2` and the history have them."""
+        """Their number, bytes and digest, as the history has them."""
         return {"count": self.count, "bytes": self.size_bytes, "digest": self.digest}
 
     def read_rows(self, indices: Sequence[int]) -> pa.Table:
