@@ -29,6 +29,7 @@ def create(storage: Storage, path: str) -> None:
         writer.commit()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("fate", ["lost", "500 after", "503"])
 @pytest.mark.parametrize("number", range(4))
 def test_blocks_and_lists_of_blocks_whose_answers_got_lost_are_ours(
@@ -85,6 +86,7 @@ def test_where_blocks_are_gone_only_an_object_that_is_there_is_a_conflict(
         create(storage, path)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("fate", ["lost", "500", "503", "half"])
 @pytest.mark.parametrize("number", range(4))
 def test_of_a_resumable_upload_no_byte_is_lost_with_an_answer(

@@ -155,7 +155,7 @@ def test_what_a_wrong_compaction_did_is_counted_as_a_slow_reader_counts_it(
 # -- right ones --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.few(60)
+@pytest.mark.few(15)
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("seed", range(250 if FULL else 125))

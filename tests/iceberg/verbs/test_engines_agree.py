@@ -63,6 +63,7 @@ def test_tables_of_other_engines_get_the_same_answer(
     both(FIXTURES / table, COMMANDS[command])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", deep_unless(EACH_VERB, [*CARRIED_OUT]))
 def test_a_verb_leaves_the_same_table_and_says_the_same_of_it(
     spark_session: Session, tmp_path: Path, name: str

@@ -59,6 +59,7 @@ def test_undisturbed_it_rewrites_all_groups_and_leaves_nothing() -> None:
     assert sum(each["groups"] for each in report.commits) == 3
 
 
+@pytest.mark.few(60)
 @pytest.mark.parametrize("rewrites", [True, False], ids=["going on", "settling"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("number", range(EFFECTS))

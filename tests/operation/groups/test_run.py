@@ -339,6 +339,7 @@ def undisturbed() -> list[str]:
 TRACE = undisturbed()
 
 
+@pytest.mark.few(60)
 @pytest.mark.parametrize("rewrites", [True, False], ids=["going on", "settling"])
 @pytest.mark.parametrize("number", range(len(TRACE)))
 def test_a_process_that_stood_still_while_another_took_over_appends_nothing(

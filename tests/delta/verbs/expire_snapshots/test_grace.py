@@ -172,6 +172,7 @@ def test_what_an_abandoned_operation_left_is_found_by_the_next_run() -> None:
     assert waiting([scene.process().run()]) == [("waiting", 4)]
 
 
+@pytest.mark.few(1)
 @few_or_many(8, many=1_000)
 @pytest.mark.parametrize("kind", [WaitingVacuum, WaitingCleanup, WaitingBoth])
 def test_a_crash_around_any_effect_of_a_run_with_a_grace(kind: type[Any], budget: int) -> None:

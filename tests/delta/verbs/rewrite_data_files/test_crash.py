@@ -149,7 +149,7 @@ def come_after(world: World, *, resumes: bool) -> None:
     assert later.table.workspace.open_operations() == []
 
 
-@pytest.mark.few(30)
+@pytest.mark.few(12)
 @pytest.mark.parametrize(("tracking", "step", "after"), crash_points([(each,) for each in TRACKING], STEPS))
 def test_whoever_comes_after_a_process_that_ended_anywhere_goes_on_or_settles(
     tracking: str, step: int, after: bool

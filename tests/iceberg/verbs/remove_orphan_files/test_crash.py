@@ -160,6 +160,7 @@ def remove_beside(world: World) -> bool:
     return bool(lost)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 @few_or_many(5)
 def test_files_that_a_stopped_operation_has_made_stay_until_it_goes_on(case: Any, budget: int) -> None:

@@ -339,8 +339,9 @@ ADDITIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("add", ADDITIONS, ids=lambda add: str(add.__name__))
-@few_or_many(15, many=150)
+@few_or_many(15, many=50)
 def test_what_is_added_to_a_table_takes_no_further_file(
     add: Callable[[StoreTable, random.Random], None], budget: int
 ) -> None:
@@ -405,9 +406,10 @@ RESPELLINGS: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("side", ["respell", "store"])
 @pytest.mark.parametrize("how", RESPELLINGS)
-@few_or_many(6, many=60)
+@few_or_many(6, many=20)
 def test_another_spelling_on_either_side_takes_no_further_file(how: str, side: str, budget: int) -> None:
     """The store has its files by such names, or manifests say so; of the store's, names alone are changed."""
     if side == "store" and how in ("scheme", "host", "no host", "another place"):

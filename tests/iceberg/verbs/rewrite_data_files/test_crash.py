@@ -129,7 +129,7 @@ def test_undisturbed_it_commits_each_group_and_leaves_nothing(version: int, cata
     assert own_commits(world) == 3
 
 
-@pytest.mark.few(60)
+@pytest.mark.few(20)
 @pytest.mark.parametrize(
     ("version", "catalog", "step", "after"), crash_points([*itertools.product([2, 3], CATALOGS)], STEPS)
 )

@@ -92,7 +92,7 @@ def test_a_second_rewrite_finds_nothing(seed: int, version: int) -> None:
     assert not second.due, second.to_json()["rewrite"]
 
 
-@pytest.mark.few(0.25)
+@pytest.mark.few(0.08)
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(60))
 def test_others_who_commit_before_each_commit_lose_nothing(seed: int, version: int) -> None:
@@ -120,7 +120,7 @@ def test_others_who_commit_before_each_commit_lose_nothing(seed: int, version: i
         assert {row.values[1] for row in writer.rows()} == writer.numbers.keys()
 
 
-@pytest.mark.few(0.25)
+@pytest.mark.few(0.08)
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(60))
 def test_others_who_commit_while_groups_are_rewritten_lose_nothing(seed: int, version: int) -> None:

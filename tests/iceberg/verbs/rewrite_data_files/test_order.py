@@ -104,6 +104,7 @@ def drawn_table(version: int, *, files: int = 6, rows: int = 40) -> RowsTable:
     return table
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("strategy", ["z-order", "hilbert"])
 def test_along_a_curve_reads_of_each_column_open_fewer_files(strategy: str, version: int) -> None:
@@ -253,6 +254,7 @@ KINDS: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("direction", ["asc", "desc"])
 @pytest.mark.parametrize(("kind", "transform"), TRANSFORMED)
 def test_rows_come_into_an_order_by_a_transform_and_then_by_the_next_column(

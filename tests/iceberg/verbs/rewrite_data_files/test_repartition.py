@@ -154,6 +154,7 @@ def partition_of(transform: str, type_: str, value: Any) -> Any:
     return _plain(found)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(("transform", "type_", "arrow", "values"), CASES, ids=lambda each: str(each)[:20])
 def test_each_transform_of_each_type_puts_rows_where_another_engine_looks_for_them(
     transform: str, type_: str, arrow: Any, values: list[Any]

@@ -172,6 +172,7 @@ def chosen(table: Table, where: str) -> set[str]:
     return set() if planned.groups is None else set(planned.groups.inputs["path"].to_pylist())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_condition_chooses_the_files_that_pyiceberg_reads_for_it(tables: Tables, spec: str) -> None:
     table = tables.by_spec[spec]

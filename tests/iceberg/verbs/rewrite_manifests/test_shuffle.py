@@ -104,7 +104,7 @@ def stated(staged: StagedFile) -> tuple[list[str], dict[str, Any]]:
 # -- the same as in one process ------------------------------------------------------------------------------------
 
 
-@pytest.mark.pairs
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("by", "values", "several"),
     [
