@@ -184,7 +184,7 @@ def test_what_nothing_names_goes_and_steps_are_taken_back(s3_lake: S3Lake) -> No
     code, undone = lake.cli("undo", lake.argument(table), "--yes")
     if lake.catalog.startswith("rest"):
         assert (code, undone["error"]) == (11, "Refused")
-        assert lake.cli("resume", lake.argument(table), "--abandon", "--yes")[0] == 0
+        assert lake.cli("resume", lake.argument(table), "--abandon")[0] == 0
         before = look(lake, table)
     else:
         assert (code, undone["status"]) == (0, "done")

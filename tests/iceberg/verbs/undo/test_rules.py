@@ -86,11 +86,11 @@ def test_each_snapshot_that_comes_back_is_a_verdict_and_so_is_each_ref() -> None
     """Snapshot 2 and the tag `eom` are there again: somebody made them, and they stay as they are."""
     before = a_table_document(
         *(a_snapshot(number, age_ms=(5 - number) * DAY_MS) for number in (1, 2, 3)),
-        refs={"eom": a_tag(1), "audit": a_branch(2)},
+        refs={"eom": a_tag(1), "audit": a_branch(2), "eoy": a_tag(1)},
     )
     whole = TableMetadata.from_json(before, path=LOCATION)
     removed = RemovedMetadata(
-        snapshots=whole.snapshots[:2], refs={name: whole.refs[name] for name in ("eom", "audit")}
+        snapshots=whole.snapshots[:2], refs={name: whole.refs[name] for name in ("eom", "audit", "eoy")}
     )
     now = TableMetadata.from_json(
         {**before, "snapshots": before["snapshots"][1:], "refs": {"main": a_branch(3), "eom": a_tag(2)}},
@@ -101,9 +101,18 @@ def test_each_snapshot_that_comes_back_is_a_verdict_and_so_is_each_ref() -> None
         ("snapshot", "1", True, "comes back, of 2027-01-11T08:00:00.000Z"),
         ("tag", "eom", True, "stays as it is now: it was made again"),
         ("branch", "audit", True, "comes back"),
+        ("tag", "eoy", True, "comes back"),
     ]
     assert rules.counts(now, removed) == {
         "restored_snapshots_count": 1,
-        "restored_refs_count": 1,
+        "restored_refs_count": 2,
         "kept_refs_count": 1,
+    }
+
+
+def test_branches_that_go_back_are_counted_alone() -> None:
+    assert rules.counts_of_refs(2) == {
+        "restored_snapshots_count": 0,
+        "restored_refs_count": 2,
+        "kept_refs_count": 0,
     }
