@@ -43,6 +43,7 @@ from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.workspace import IcebergWorkspace
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.ports import Retries
+from iceberg_cli.operation.verbs import FormatVerbs
 from iceberg_cli.paths import Roots, canonical
 from iceberg_cli.plan.plan import Base, Plan, StagedFile, Step, Task, Voucher
 from iceberg_cli.plan.removal_rows import SCHEMA
@@ -53,7 +54,9 @@ from iceberg_cli.table.own_removals import with_own_removals
 from iceberg_cli.table.table import OpenTable
 
 if TYPE_CHECKING:
+    from iceberg_cli.operation.history import PastOperation
     from iceberg_cli.operation.records import CommitIntent
+    from iceberg_cli.plan.way_back import UndoState
 
 _ENCRYPTED = "encryption.key-id"
 
@@ -71,6 +74,7 @@ class IcebergTable(OpenTable):
     """
 
     format: ClassVar[str] = "iceberg"
+    verbs: ClassVar[FormatVerbs] = VERBS
     committer: Committer
     allow_roots: tuple[str, ...] = ()
     trust_lists: bool = False
@@ -318,6 +322,12 @@ class IcebergTable(OpenTable):
         if reason is None or harmless:
             return plan
         return replace(plan, blocked_by=(*plan.blocked_by, reason))
+
+    def head_state(self, past: PastOperation) -> UndoState:
+        """As `OpenTable`, by the snapshots of the metadata as loaded last."""
+        from iceberg_cli.iceberg.commit.own_snapshots import head_state
+
+        return head_state(self.metadata, past.operation_id, past.branches)
 
     def closing_refusal(self) -> str | None:
         """Why open operations are not closed unfinished: that takes no commit, so nobody vouches for it."""

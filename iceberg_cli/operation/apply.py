@@ -105,6 +105,12 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
                 plan_digest=hashlib.sha256(document).hexdigest(),
                 steps=tuple(step.name for step in plan.steps),
                 actor=runtime.actor,
+                undoes=plan.undoes,
+                removals={
+                    "count": removals.count,
+                    "bytes": removals.size_bytes,
+                    "digest": removals.digest,
+                },
                 **runtime.process(),
             )
         )

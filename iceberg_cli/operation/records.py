@@ -70,10 +70,14 @@ _JSON_TYPES: Final[Mapping[str, type]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin(Wire):
-    """An operation begins: the first record."""
+    """An operation begins: the first record.
+
+    `undoes` has `operation_id` and `operation` of the one that it takes back; `removals` count, bytes and digest of the
+    files that were shown to go.
+    """
 
     kind = "begin"
-    optional = frozenset({"actor"})
+    optional = frozenset({"actor", "undoes", "removals"})
     version: int
     operation: str  # the verb, by its name on the command line
     table_uuid: str
@@ -84,6 +88,8 @@ class Begin(Wire):
     process_id: int
     process_started: str
     actor: str | None = None  # who runs it, for people
+    undoes: Mapping[str, str] | None = None
+    removals: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -272,6 +272,7 @@ class Plan:
         None  # where it changes which is current: what names those before and after it
     )
     difference: Mapping[str, Any] | None = None  # of these, as a document of `inspect` has it
+    undoes: Mapping[str, str] | None = None  # the operation that it takes back: `operation_id`, `operation`
 
     def step(self, name: str) -> Step | None:
         """The step of a name, if it has one."""
@@ -389,6 +390,7 @@ class Plan:
             **({} if self.listed is None else {"listed": self.listed.to_json()}),
             **({} if self.groups is None else {"rewrite": self._rewrite(self.groups, inputs_file)}),
             **({} if self.difference is None else {"difference": dict(self.difference)}),
+            **({} if self.undoes is None else {"undoes": dict(self.undoes)}),
             "due": self.due,
             "reason": self.reason,
             "offer": self.offer,

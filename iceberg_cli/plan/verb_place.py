@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.plan.text import count
+from iceberg_cli.plan.way_back import NO_WAY_BACK, WayBack
 
 Overdue = Callable[[Mapping[str, Any]], str | None]
 """Why a verb that is due on the table of a row of `fleet/1` is overdue, in words; None where it is not."""
@@ -41,6 +42,7 @@ class VerbPlace:
         after: the verb without whose end it cannot begin, or "".
         overdue: beside the age of snapshots, which goes for all verbs.
         names_elsewhere: what other tools call it, in lower case with hyphens.
+        undo: whether and how its operations are taken back.
     """
 
     order: int
@@ -55,6 +57,7 @@ class VerbPlace:
     after: str = ""
     overdue: Overdue = lambda _: None
     names_elsewhere: tuple[str, ...] = ()
+    undo: WayBack = NO_WAY_BACK
 
 
 def with_many_deletes(row: Mapping[str, Any]) -> str | None:

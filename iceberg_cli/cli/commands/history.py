@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
             raise UsageError(f"--limit must be at least 1, and is {limit}")
         opened = run.open(table)
         found = opened.history(operation=operation, limit=_LIMIT if limit is None else limit)
-        rows = [each.to_row() for each in found.operations]
+        rows = found.rows()
         run.progress.close()
         if run.json:
             from iceberg_cli.cli.render import print_json

@@ -10,6 +10,7 @@ from iceberg_cli.plan.deleting_policy import DeletingPolicy
 from iceberg_cli.plan.policy import Choice, Duration, Switch, Text, option
 from iceberg_cli.plan.times import Span
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 
 VERB_NAME: Final = "expire-snapshots"
 FULL, LITE = "full", "lite"
@@ -25,7 +26,13 @@ class ExpireSnapshots(DeletingPolicy):
     """
 
     verb: ClassVar[str] = VERB_NAME
-    place: ClassVar = VerbPlace(order=6, removes=True, by_age=True, names_elsewhere=("log-cleanup", "vacuum"))
+    place: ClassVar = VerbPlace(
+        order=6,
+        removes=True,
+        by_age=True,
+        names_elsewhere=("log-cleanup", "vacuum"),
+        undo=WayBack(while_waiting=True),
+    )
     examples: ClassVar = (
         ("VACUUM and log cleanup of a Delta table:", "expire-snapshots /lake/db/clicks --retention 7d --yes"),
     )

@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 
 from iceberg_cli.plan.policy import Policy, Switch, Text, option
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 
 VERB_NAME: Final = "restore"
 
@@ -35,6 +36,7 @@ class Restore(Policy):
             "rollback-to-timestamp",
             "set-current-snapshot",
         ),
+        undo=WayBack(why_not="`restore --to` the tag on the old head, with --not-an-ancestor, does it"),
     )
     about: ClassVar[str] = """
         Set a branch of an Iceberg table back to an earlier snapshot, after a bad write.
