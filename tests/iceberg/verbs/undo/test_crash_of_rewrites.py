@@ -35,6 +35,8 @@ def rewritten(request: pytest.FixtureRequest) -> Scene:
     assert report.committed_snapshot_id is not None
     scene.kept = {1, 2, 3, 4, 5, 6, 7, report.committed_snapshot_id}
     scene.refs["main"] = report.committed_snapshot_id
+    # Another writer goes on from it: the same files are live in other manifests.
+    scene.writer.manifests[report.committed_snapshot_id] = scene.writer.manifests[BEFORE]
     return scene
 
 
@@ -103,18 +105,14 @@ def test_a_crash_around_any_effect_leaves_one_state_or_the_other(
 def test_an_append_before_any_effect_is_kept(rewritten: Scene, budget: int) -> None:
     process = undo(rewritten.copy())
     process.run()
-    refused = 0
     for number, _ in some([*enumerate(process.effects)], budget):
         here = rewritten.copy()
-        try:
+        with suppress(CommitConflict, Refused):
             undo(here, before={number: here.foreign_append}).run()
-        except (CommitConflict, Refused):
-            refused += 1
         assert check(here) == 100
         undo(here).resume()
         assert check(here) == 100
         check_over(here)
-    assert refused
 
 
 def test_an_append_right_before_the_swap_is_a_conflict(rewritten: Scene) -> None:
