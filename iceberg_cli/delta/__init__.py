@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from iceberg_cli.delta.verbs.merge_dvs.policy import MergeDvs
     from iceberg_cli.delta.verbs.rewrite_data_files.policy import RewriteDataFiles
     from iceberg_cli.delta.verbs.rewrite_manifests.policy import RewriteManifests
+    from iceberg_cli.delta.verbs.undo.policy import Undo
     from iceberg_cli.delta.verbs.upgrade_v3.policy import UpgradeV3
     from iceberg_cli.errors import CorruptFile
     from iceberg_cli.plan.decision import Decision, Glances
@@ -31,7 +32,15 @@ if TYPE_CHECKING:
     from iceberg_cli.storage import Storage
     from iceberg_cli.table.table import OpenRequest
 
-__all__ = ["AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteDataFiles", "RewriteManifests", "UpgradeV3"]
+__all__ = [
+    "AssignRowIds",
+    "ExpireSnapshots",
+    "MergeDvs",
+    "RewriteDataFiles",
+    "RewriteManifests",
+    "Undo",
+    "UpgradeV3",
+]
 
 
 if not TYPE_CHECKING:  # for whom every name would be one

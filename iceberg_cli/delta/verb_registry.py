@@ -14,10 +14,9 @@ VERBS: Final = Verbs(
     "merge-dvs",
     "upgrade-v3",
     "assign-row-ids",
+    "undo",
     instead={
         "remove-orphan-files": "`expire-snapshots TABLE --mode full` deletes what no version of a Delta table needs.",
-        "undo": "RESTORE of Delta Spark and delta-rs goes back to a version whose files are there; "
-        "`resume TABLE OP_ID --abandon` closes an operation that waits.",
         "restore": "Delta has its own: `RESTORE TABLE ... TO VERSION AS OF N` in Spark, `restore` in delta-rs.",
         "tag": "Delta has no tags: no name holds a version. `delta.deletedFileRetentionDuration` says how long VACUUM "
         "leaves what old versions need.",

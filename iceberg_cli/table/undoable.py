@@ -143,7 +143,7 @@ def past_state(table: OpenTable, past: PastOperation, *, undone_by: str | None =
     if undone_by is not None or past.status == UNDONE:
         by = "" if undone_by is None else f" by operation {undone_by}"
         reason = f"it is taken back already{by}"
-    elif not past.changed_something:
+    elif not past.changed_something and (way.while_at_head or way.while_waiting):
         return NOTHING_TO_UNDO
     elif way.while_at_head:
         return table.head_state(past)

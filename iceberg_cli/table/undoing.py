@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from iceberg_cli.errors import Refused
+from iceberg_cli.operation.journal import waiting_sums
 from iceberg_cli.operation.late_files import take_over
 from iceberg_cli.operation.undoing import UNDONE, waiting_obstacle
 from iceberg_cli.plan.plan import Option, Plan, Step
@@ -89,6 +90,14 @@ def not_taken_back(past: PastOperation, reason: str) -> str:
     return f"operation {past.operation_id}, {past.operation}, cannot be taken back: {reason}"
 
 
+def taken_again(journal: Journal) -> Iterator[str]:
+    """A warning that the next run deletes the files of an operation that is closed."""
+    left = waiting_sums(journal)
+    if left is not None and left.files:
+        them = "this file" if left.files == 1 else f"these {left.files:,} files"
+        yield f"the next run by the same options deletes {them} again, as far as nothing needs them then"
+
+
 def _obstacle(table: OpenTable, found: FoundOperation) -> str | None:
     """Why an operation cannot be taken back as the table stands, or None."""
     by = undone_by(table).get(found.past.operation_id) if found.is_over else None
@@ -103,13 +112,21 @@ def take_over_waiting(found: FoundOperation, runtime: Runtime) -> tuple[Journal,
         Refused: they do not any more.
     """
     journal = found.journal
-    assert journal is not None
-    take_over(journal, runtime)
-    operation = journal.operation()
-    assert operation is not None
-    if (reason := waiting_obstacle(operation)) is not None:
-        raise Refused(f"Cannot undo operation {operation.operation_id} any more: {reason}")
-    return journal, operation
+    if journal is not None:
+        take_over(journal, runtime)
+        operation = journal.operation()
+        assert operation is not None
+        reason = waiting_obstacle(operation)
+        if reason is None:
+            return journal, operation
+    else:
+        reason = "it has ended since this was planned"
+    raise not_any_more(found.past, reason)
+
+
+def not_any_more(past: PastOperation, reason: str) -> Refused:
+    """The error where an operation cannot be taken back that could be when the plan was made."""
+    return Refused(f"Cannot undo operation {past.operation_id}, {past.operation}, any more: {reason}")
 
 
 def close_waiting(table: OpenTable, plan: Plan, runtime: Runtime) -> None:

@@ -41,7 +41,15 @@ from iceberg_cli.plan.plan import REF_NAME, Change, Plan
 from iceberg_cli.plan.text import count
 from iceberg_cli.plan.undo_policy import UNDO
 from iceberg_cli.table.undoable import FoundOperation
-from iceberg_cli.table.undoing import close_waiting, named_by, not_taken_back, plan_of, take_over_waiting
+from iceberg_cli.table.undoing import (
+    close_waiting,
+    named_by,
+    not_any_more,
+    not_taken_back,
+    plan_of,
+    take_over_waiting,
+    taken_again,
+)
 
 _LOOKED_UP: Final = 1_000
 
@@ -81,10 +89,9 @@ class UndoVerb(Verb):
     def begin(self, table: IcebergTable, plan: Plan, runtime: Runtime) -> None:
         """See `Verb`: nobody else deletes files of the operation from here on, and all that comes back is there."""
         found = named_by(table, plan)
-        if found.is_over:
-            move = _move(table, found)
-            if (reason := _head_obstacle(table, move)) is not None:
-                raise Refused(f"Cannot undo operation {found.past.operation_id} any more: {reason}")
+        if any(REF_NAME in update for update in plan.updates):
+            if (reason := _head_obstacle(table, _move(table, found))) is not None:
+                raise not_any_more(found.past, reason)
             return
         journal, operation = take_over_waiting(found, runtime)
         removed = _removed(journal, operation)
@@ -103,7 +110,7 @@ def _of_waiting(table: IcebergTable, found: FoundOperation, plan: Plan) -> Plan:
     assert operation is not None
     removed = _removed(journal, operation)
     if removed is None:
-        return plan
+        return replace(plan, warnings=(*plan.warnings, *taken_again(journal)))
     metadata = table.metadata
     after = with_restored(metadata, removed)
     _check_files(table, removed)

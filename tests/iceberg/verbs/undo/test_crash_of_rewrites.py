@@ -1,7 +1,7 @@
 """An undo of a rewrite is stopped around each of its effects, and disturbed before each: main is never a third state.
 
-Main is at the snapshot of the rewrite, at the one before it, or at what another writer committed on top of one of these.
-No snapshot goes, and every file of all of them stays.
+Main is at the snapshot of the rewrite, at the one before it, or at what another writer committed on top of either. No
+snapshot goes, and every file of all of them stays.
 """
 
 from __future__ import annotations

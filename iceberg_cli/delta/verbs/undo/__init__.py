@@ -1,0 +1,1 @@
+"""`undo` of Delta tables."""
