@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from iceberg_cli.errors import CommitConflict, CommitStateUnknown, IcebergCliError, Refused
+from iceberg_cli.operation.apply import resume
 from iceberg_cli.table.recovery import recover_all
 from iceberg_cli.testing.crash.process import DeltaProcess
 from iceberg_cli.testing.crash.world import Script, World, crash
@@ -195,3 +196,24 @@ def test_a_version_without_an_answer_is_settled() -> None:
     assert over(waits.world)
     assert statuses(waits.world)[-1] == ("FAILED" if set(waits.world.files) >= GOING else "COMPLETED")
     waits.check()
+
+
+@pytest.mark.parametrize("kind", [WaitingVacuum, Lite, WaitingBoth])
+def test_who_goes_on_with_it_alone_deletes_nothing_while_the_undo_is_open(kind: type[Any]) -> None:
+    """The process of the undo died after its commit, the grace is over, and somebody resumes the VACUUM by its id."""
+    waits = kind()
+    waits.process().run()
+    (operation_id,) = waits.process().table.workspace.open_operations()
+    process = undo(waits.copy().world)
+    process.run()
+    number = process.effects.index(f"put {version_path(newest(waits.world) + 1)}")
+    dying = undo(waits.world, after={number: crash})
+    assert dying.dies(dying.run)
+    before = stored(waits.world)
+    waits.world.now_ms += 3 * DAY_MS
+    other = waits.process()
+    with pytest.raises(Refused, match="takes this one back"):
+        resume(other.table, operation_id, other.runtime, verbs=other.verbs)
+    assert stored(waits.world) == before
+    undo(waits.world).resume()
+    assert (stored(waits.world), statuses(waits.world), over(waits.world)) == (before, ["FAILED"], True)
