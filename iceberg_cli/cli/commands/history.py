@@ -12,7 +12,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import VERB_NAMES, plugged_verbs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from iceberg_cli.plan.inspection import Column
 
@@ -77,6 +77,18 @@ def _columns() -> Sequence[Column]:
         Column("commits", lambda row: len(row["committed"]), NUMBER, leaves=2),
         Column("files", lambda row: row["deleted_files_count"] or "", NUMBER),
         Column("freed", lambda row: row["reclaimed_bytes"] or "", SIZE, leaves=3),
+        Column("undo", _undo_text, TEXT, leaves=5),
         Column("by", "actor", TEXT, leaves=4),
+        Column("undone by", "undone_by", ID, leaves=1),
         Column("operation", "operation_id", ID, leaves=1),
     )
+
+
+def _undo_text(row: Mapping[str, Any]) -> str:
+    """Until when an operation can be taken back, in words; "" where it cannot."""
+    from iceberg_cli.plan.text import moment
+
+    undo = row["undo"]
+    if row["undone_by"] is not None or not undo["possible"]:
+        return "taken back" if row["undone_by"] is not None else ""
+    return "while newest" if undo["until_ms"] is None else f"until {moment(undo['until_ms'])}"

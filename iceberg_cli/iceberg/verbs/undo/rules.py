@@ -68,5 +68,13 @@ def move_back(metadata: TableMetadata, own: OwnSnapshots) -> Move:
 
 def kept_by_a_tag(move: Move) -> str:
     """A warning that the next expiry may take what leaves a branch."""
-    leave = f"{count(len(move.leaving), 'snapshots')} of the operation"
-    return f"{leave} are on no branch then, and an expiry may take them and their files; `tag` keeps them"
+    head = move.head.snapshot_id
+    those, are, them = (
+        (f"snapshot {head}", "is", "it")
+        if len(move.leaving) == 1
+        else (f"{count(len(move.leaving), 'snapshots')} up to {head}", "are", "them")
+    )
+    return (
+        f"{those} {are} not on branch {move.branch} any more, so a later expiry may take {them}; a tag on {head} keeps "
+        f"{them}"
+    )
