@@ -66,8 +66,9 @@ class PastOperation(Wire):
         counts: sums of the result columns of its commits, as reports have them.
         resumed: whether more than one process worked on it, perhaps with days between them.
         undoes: `operation_id` and `operation` of the one that it takes back; None: it takes none back.
-        removals: `count`, `bytes` and `digest` of the files that were shown to go; None: a program of before ran it.
-        branches: of an Iceberg table, those that its commits have moved; None: likewise.
+        removals: `count`, `bytes` and `digest` of the files that were shown to go; None: none was, or a program of
+            before ran it.
+        branches: of an Iceberg table, those that its commits have moved; None: a program of before ran it.
     """
 
     optional = frozenset({"undoes", "removals", "branches"})

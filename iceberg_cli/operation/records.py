@@ -73,7 +73,7 @@ class Begin(Wire):
     """An operation begins: the first record.
 
     `undoes` has `operation_id` and `operation` of the one that it takes back; `removals` count, bytes and digest of the
-    files that were shown to go.
+    files that were shown to go; None: none was.
     """
 
     kind = "begin"

@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
             head: dict[str, Any] = {"schema": "iceberg-cli/history/1", "table": opened.identity}
             print_json({**head, "operations": rows, "unreadable": unreadable})
         elif rows:
-            (run.err if run.quiet else run.out).grid(_columns(), rows)
+            (run.err if run.quiet else run.out).grid(_columns(rows), rows)
         elif not run.quiet:
             run.out.line("No operation of this program.")
         for error in found.unreadable:
@@ -67,9 +67,12 @@ def register(app: typer.Typer) -> None:
             raise typer.Exit(max(error.exit_code for error in found.unreadable))
 
 
-def _columns() -> Sequence[Column]:
+def _columns(rows: Sequence[Mapping[str, Any]]) -> Sequence[Column]:
+    """The columns; those about taking back only where a row has something there."""
     from iceberg_cli.plan.inspection import ID, NUMBER, SIZE, TEXT, TIME, Column
 
+    undo = Column("undo", _undo_text, TEXT, leaves=5)
+    by = Column("undone by", "undone_by", ID, leaves=1)
     return (
         Column("started", "started_ms", TIME),
         Column("verb", "operation", ID),
@@ -77,9 +80,9 @@ def _columns() -> Sequence[Column]:
         Column("commits", lambda row: len(row["committed"]), NUMBER, leaves=2),
         Column("files", lambda row: row["deleted_files_count"] or "", NUMBER),
         Column("freed", lambda row: row["reclaimed_bytes"] or "", SIZE, leaves=3),
-        Column("undo", _undo_text, TEXT, leaves=5),
+        *((undo,) if any(map(_undo_text, rows)) else ()),
         Column("by", "actor", TEXT, leaves=4),
-        Column("undone by", "undone_by", ID, leaves=1),
+        *((by,) if any(row["undone_by"] for row in rows) else ()),
         Column("operation", "operation_id", ID, leaves=1),
     )
 
