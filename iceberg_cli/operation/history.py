@@ -68,7 +68,7 @@ class PastOperation(Wire):
         undoes: `operation_id` and `operation` of the one that it takes back; None: it takes none back.
         removals: `count`, `bytes` and `digest` of the files that were shown to go; None: none was, or a program of
             before ran it.
-        branches: of an Iceberg table, those that its commits have moved; None: a program of before ran it.
+        branches: of an Iceberg table, those that its commits have moved; None: none, or a program of before ran it.
     """
 
     optional = frozenset({"undoes", "removals", "branches"})
@@ -115,7 +115,7 @@ class PastOperation(Wire):
             reclaimed_bytes=deleted.size_bytes,
             undoes=begin.undoes,
             removals=begin.removals,
-            branches=branches_of(operation),
+            branches=branches_of(operation) or None,
         )
 
     @property
