@@ -205,6 +205,7 @@ DELTA: Final = Kind(
     of_rows={},
     policy={"merge-dvs": "{ min-files = 2 }"},
     vouched=("--unsafe-conditional-writes",),
+    waits=True,
 )
 
 

@@ -133,6 +133,7 @@ GIVEN: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         },
     ),
     "undo-iceberg": ({"OP_ID": "01a2-b3"}, {"operation": "01a2-b3"}),
+    "undo-delta": ({"OP_ID": "01a2-b3"}, {"operation": "01a2-b3"}),
     "rewrite-data-files-delta": (
         {
             "--strategy": "bin-pack", "--where": "day = '2026-11-01'", "--older-than": "7d",
@@ -201,6 +202,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "older_than_ms": None, "location": [], "inventory": None, "metadata_files": False, "unsafe_young": False,
     },
     "undo-iceberg": {"operation": None},
+    "undo-delta": {"operation": None},
     "rewrite-data-files-delta": {
         "strategy": None, "where": None, "older_than_ms": None, "target_size_bytes": None, "min_size_bytes": None,
         "max_size_bytes": None,

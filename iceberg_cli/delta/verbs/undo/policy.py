@@ -15,7 +15,9 @@ class Undo(UndoPolicy):
     """The operation that is taken back, by its id; None: the newest one."""
 
     place: ClassVar = VerbPlace(order=8, only_alone=True, undo=WayBack(why_not=AGAIN))
-    examples: ClassVar = (("Take back a VACUUM of a Delta table that waits:", "undo /lake/db/clicks --yes"),)
+    examples: ClassVar = (
+        ("Take the newest operation back, as a VACUUM that waits:", "undo /lake/db/clicks --yes"),
+    )
 
 
 POLICY: Final = Undo

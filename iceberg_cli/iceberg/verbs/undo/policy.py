@@ -28,10 +28,7 @@ class Undo(UndoPolicy):
         the newest of its branch: the branch goes back to the snapshot before it. Every file of what comes back is
         looked for first. Delta: a VACUUM that waits is closed, and the log says that it failed.
         """
-    examples: ClassVar = (
-        ("Show what would come back:", "undo prod.sales.orders --dry-run"),
-        ("Take the newest operation back:", "undo prod.sales.orders --yes"),
-    )
+    examples: ClassVar = (("Show what would come back:", "undo prod.sales.orders --dry-run"),)
 
 
 POLICY: Final = Undo
