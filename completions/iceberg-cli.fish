@@ -523,7 +523,7 @@ complete -c iceberg-cli -n '__iceberg_cli_at remove-orphan-files' -l log-file -r
 complete -c iceberg-cli -n '__iceberg_cli_at remove-orphan-files' -s h -l help -d 'Show the help and exit.'
 complete -c iceberg-cli -n '__iceberg_cli_at remove-orphan-files' -l help-all -d 'Show the help with every option and exit.'
 
-complete -c iceberg-cli -n __fish_use_subcommand -f -a undo -d 'Take back an operation of this program: one whose files still wait for their grace, or a rewrite'
+complete -c iceberg-cli -n __fish_use_subcommand -f -a undo -d 'Take back the newest operation of this program on a table, or the one that is named, while that is possible'
 complete -c iceberg-cli -n '__iceberg_cli_at undo 0' -a '(__iceberg_cli_places tables)'
 complete -c iceberg-cli -n '__iceberg_cli_at undo' -s n -l dry-run -d 'Show the plan, write nothing.'
 complete -c iceberg-cli -n '__iceberg_cli_at undo' -l exit-code -d 'With --dry-run: exit 3 if something is due.'

@@ -213,7 +213,7 @@ def test_usage_error_of_a_program_speaks_of_the_call(table: Path) -> None:
 
 def test_dir_shows_the_api_and_nothing_else_and_loads_nothing() -> None:
     policies = {
-        "AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteDataFiles", "RewriteManifests", "UpgradeV3",
+        "AssignRowIds", "ExpireSnapshots", "MergeDvs", "RewriteDataFiles", "RewriteManifests", "Undo", "UpgradeV3",
     }  # fmt: skip
     assert (set(dir(ic.iceberg)), set(dir(ic.delta))) == (
         policies | {"RemoveOrphanFiles", "Restore", "Tag", "Undo"},

@@ -40,10 +40,12 @@ from iceberg_cli.delta.spec.log import LOG, SIDECARS
 from iceberg_cli.delta.spec.paths import physical_column
 from iceberg_cli.delta.spec.protocol import Protocol
 from iceberg_cli.delta.spec.snapshot import Snapshot, repeated_add
+from iceberg_cli.delta.verb_registry import VERBS
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import InvalidMetadata, Refused
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.ports import Retries
+from iceberg_cli.operation.verbs import FormatVerbs
 from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.paths import Roots, scheme_of
 from iceberg_cli.plan.plan import Base, Change, Plan, StagedFile, Step, Task, Verdict, Voucher
@@ -141,6 +143,7 @@ class DeltaTable(OpenTable):
     """
 
     format: ClassVar[str] = "delta"
+    verbs: ClassVar[FormatVerbs] = VERBS
     send_again_ms: ClassVar[int | None] = 3_600_000  # a vacuum goes by the times that a commit's removes tell
     root: str
     committer: DeltaLogCommitter

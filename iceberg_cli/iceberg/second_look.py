@@ -1,14 +1,16 @@
-"""What a table reaches when its files are about to be deleted: read anew where another version is there by then."""
+"""The look at a table right before its files are deleted: what it reaches then, and whether it forbids that by then."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from iceberg_cli.encoding.arrow import Bools
+from iceberg_cli.errors import Refused
 from iceberg_cli.iceberg.metadata_beside import MetadataBeside
 from iceberg_cli.iceberg.ownership import files_of_metadata
 from iceberg_cli.iceberg.reachability.keys import KnownKeys, keys_of
@@ -17,6 +19,8 @@ from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.unknown_metadata import forgotten_metadata, reached
 from iceberg_cli.plan.plan import Plan
+
+_STATE: Final = "The commit is done. Some unreferenced files are still there."
 
 
 @dataclass(kw_only=True)
@@ -58,3 +62,35 @@ class SecondLook:
             )
             self._location = location
         return self._live
+
+
+def check_deletions_allowed(name: str, metadata: TableMetadata) -> None:
+    """Ask again what forbids deletions: a property may have been set since the commit.
+
+    Raises:
+        Refused: the table `name` forbids them.
+    """
+    if not metadata.property_bool("gc.enabled", default=True):
+        raise Refused(
+            f"Cannot delete files of {name}: table property gc.enabled is not true any more",
+            state=_STATE,
+            next_step="Set gc.enabled=true and `resume`, or close the operation with `resume --abandon`.",
+        )
+
+
+def check_owner(name: str, reason: str | None) -> None:
+    """Refuse to delete files of the table `name` where another one has come to share its folder.
+
+    Args:
+        name: of the table.
+        reason: which one, or None.
+
+    Raises:
+        Refused: one has.
+    """
+    if reason is not None:
+        raise Refused(
+            f"Cannot delete files of {name} any more: {reason}",
+            state=_STATE,
+            next_step="`resume --abandon` closes the operation and leaves them.",
+        )

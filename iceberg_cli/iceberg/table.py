@@ -26,7 +26,7 @@ from iceberg_cli.iceberg.reachability.cache import ReachabilityCache
 from iceberg_cli.iceberg.reachability.names import NamesReader
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
-from iceberg_cli.iceberg.second_look import SecondLook
+from iceberg_cli.iceberg.second_look import SecondLook, check_deletions_allowed, check_owner
 from iceberg_cli.iceberg.shared_folders import delta_owner
 from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
@@ -39,6 +39,7 @@ from iceberg_cli.iceberg.verb_registry import VERBS
 from iceberg_cli.iceberg.workspace import IcebergWorkspace
 from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
 from iceberg_cli.operation.ports import Retries
+from iceberg_cli.operation.verbs import FormatVerbs
 from iceberg_cli.paths import Roots, canonical
 from iceberg_cli.plan.plan import Base, Plan, StagedFile, Step, Task, Voucher
 from iceberg_cli.plan.removal_rows import SCHEMA
@@ -49,7 +50,9 @@ from iceberg_cli.table.own_removals import with_own_removals
 from iceberg_cli.table.table import OpenTable
 
 if TYPE_CHECKING:
+    from iceberg_cli.operation.history import PastOperation
     from iceberg_cli.operation.records import CommitIntent
+    from iceberg_cli.plan.way_back import UndoState
 
 _ENCRYPTED = "encryption.key-id"
 
@@ -67,6 +70,7 @@ class IcebergTable(OpenTable):
     """
 
     format: ClassVar[str] = "iceberg"
+    verbs: ClassVar[FormatVerbs] = VERBS
     committer: Committer
     allow_roots: tuple[str, ...] = ()
     trust_lists: bool = False
@@ -315,6 +319,12 @@ class IcebergTable(OpenTable):
             return plan
         return replace(plan, blocked_by=(*plan.blocked_by, reason))
 
+    def head_state(self, past: PastOperation) -> UndoState:
+        """As `OpenTable`, by the snapshots of the metadata as loaded last."""
+        from iceberg_cli.iceberg.commit.own_snapshots import head_state
+
+        return head_state(self.metadata, past.operation_id, past.branches)
+
     def closing_refusal(self) -> str | None:
         """Why open operations are not closed unfinished: that takes no commit, so nobody vouches for it."""
         return self.committer.closing_refusal()
@@ -556,30 +566,12 @@ class IcebergTable(OpenTable):
             ) from error
         # Metadata files leave by the table's own property, whatever gc.enabled says of its other files.
         if pc.any(pc.not_equal(request["kind"].cast(pa.string()), "metadata_file")).as_py():
-            self._check_interlocks()
-        self._check_owners()
+            check_deletions_allowed(self.name, self.metadata)
+        check_owner(self.name, self._delta_owner() or self._beside.other_owner())
         own = own_files.own_removals(request, self.roots()).to_numpy(zero_copy_only=False)
         nested = self._nested_tables(only_known=by_name)
         own &= nested.holding(request["path"]).is_null().to_numpy()
         return [rows[int(place)] for place in (gone & own).nonzero()[0]]
-
-    def _check_interlocks(self) -> None:
-        """Ask again what forbids deletions: a property may have been set since the commit."""
-        if not self.metadata.property_bool("gc.enabled", default=True):
-            raise Refused(
-                f"Cannot delete files of {self.name}: table property gc.enabled is not true any more",
-                state="The commit is done. Some unreferenced files are still there.",
-                next_step="Set gc.enabled=true and `resume`, or close the operation with `resume --abandon`.",
-            )
-
-    def _check_owners(self) -> None:
-        """Ask again whether another table has come to share the folder."""
-        if reason := self._delta_owner() or self._beside.other_owner():
-            raise Refused(
-                f"Cannot delete files of {self.name} any more: {reason}",
-                state="The commit is done. Some unreferenced files are still there.",
-                next_step="`resume --abandon` closes the operation and leaves them.",
-            )
 
     def _now(self) -> tuple[TableMetadata, str]:
         self.load()

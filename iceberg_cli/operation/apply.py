@@ -106,7 +106,7 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
                 steps=tuple(step.name for step in plan.steps),
                 actor=runtime.actor,
                 undoes=plan.undoes,
-                removals=removals.summary() if removals.count else None,
+                removals=_shown(removals),
                 **runtime.process(),
             )
         )
@@ -137,6 +137,13 @@ def apply(planned: Planned, table: Table, verb: Verb, runtime: Runtime) -> Repor
         waiting=waiting,
     )
     return run.finish(started_ms)
+
+
+def _shown(removals: Removals) -> Mapping[str, Any] | None:
+    """What the first record says of the files that were shown to go; None: none goes."""
+    if not removals.count:
+        return None
+    return {"count": removals.count, "bytes": removals.size_bytes, "digest": removals.digest}
 
 
 def _groups_run(

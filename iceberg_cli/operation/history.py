@@ -18,13 +18,13 @@ from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import AccessDenied, BackendUnavailable, CorruptFile
 from iceberg_cli.operation.operation_state import Operation, committed_counts
 from iceberg_cli.operation.records import Begin, Record, Resume, SweepOutcome, Wire
+from iceberg_cli.operation.undoing import branches_of
 from iceberg_cli.paths import HISTORY_FOLDER
 from iceberg_cli.plan.alarm import PastDeletion
 from iceberg_cli.plan.text import iso
 from iceberg_cli.storage import Storage
 
 NOTHING_DONE, NOT_DUE_ANY_MORE = "nothing was done", "nothing to do any more"
-UNDONE: Final = "undone"  # how an operation ended that was taken back while it was open
 _UNRECORDED: Final = frozenset({NOTHING_DONE, NOT_DUE_ANY_MORE})
 _KEPT: Final = 100  # of each verb
 _REWRITTEN: Final = "rewritten_bytes_count"
@@ -59,17 +59,19 @@ class PastOperation(Wire):
         actor: who ran it; None where a program of before did.
         started_ms: when it began, in ms since the epoch by the clock of its process.
         finished_ms: likewise, when it ended; None: it is open, or a program of before closed it.
-        status: how it ended (done, partial, conflict, refused, abandoned), or the state that it is in.
+        status: how it ended (done, partial, conflict, refused, undone, abandoned), or the state that it is in.
         committed: where its commits are, metadata files or those of a log, oldest first.
         deleted_files_count: files that it deleted.
         reclaimed_bytes: of these.
         counts: sums of the result columns of its commits, as reports have them.
         resumed: whether more than one process worked on it, perhaps with days between them.
-        undoes: the operation that it takes back, by its id; None: none.
-        removals: what was shown to go, as `Removals.summary`; None: nothing, or a program of before ran it.
+        undoes: `operation_id` and `operation` of the one that it takes back; None: it takes none back.
+        removals: `count`, `bytes` and `digest` of the files that were shown to go; None: none was, or a program of
+            before ran it.
+        branches: of an Iceberg table, those that its commits have moved; None: none, or a program of before ran it.
     """
 
-    optional = frozenset({"undoes", "removals"})
+    optional = frozenset({"undoes", "removals", "branches"})
     version: int = _VERSION
     operation_id: str
     operation: str
@@ -83,8 +85,9 @@ class PastOperation(Wire):
     reclaimed_bytes: int
     counts: Mapping[str, int]
     resumed: bool
-    undoes: str | None = None
+    undoes: Mapping[str, str] | None = None
     removals: Mapping[str, Any] | None = None
+    branches: tuple[str, ...] | None = None
 
     @classmethod
     def of(
@@ -112,14 +115,16 @@ class PastOperation(Wire):
             reclaimed_bytes=deleted.size_bytes,
             undoes=begin.undoes,
             removals=begin.removals,
+            branches=branches_of(operation) or None,
         )
 
-    def to_row(self, *, undone_by: str | None = None) -> dict[str, Any]:
-        """As an element of `history/1`.
+    @property
+    def changed_something(self) -> bool:
+        """Whether it committed or deleted anything, or closed another one that waited."""
+        return bool(self.committed or self.deleted_files_count or (self.undoes and self.is_finished))
 
-        Args:
-            undone_by: the id of the operation that took it back, if one did.
-        """
+    def to_row(self) -> dict[str, Any]:
+        """As an element of `history/1`."""
         return {
             "operation_id": self.operation_id,
             "operation": self.operation,
@@ -135,8 +140,6 @@ class PastOperation(Wire):
             "counts": dict(self.counts),
             "resumed": self.resumed,
             "removals": None if self.removals is None else dict(self.removals),
-            "undoes": self.undoes,
-            "undone_by": undone_by,
         }
 
     @property
@@ -182,12 +185,13 @@ class _Found(NamedTuple):
     path: str
 
 
-def _found(storage: Storage, folder: str, verb: str | None) -> list[_Found]:
-    """The records of a verb, or of all, newest first; files of other names are none."""
+def _found(storage: Storage, folder: str, verb: str | None, operation_id: str = "") -> list[_Found]:
+    """The records of a verb, or of all, or of one operation, newest first; files of other names are none."""
     found = []
     for path in storage.paths(folder):
         started, _, rest = path.rsplit("/", 1)[-1].partition("-")
-        if started.isdecimal() and rest.endswith(_SUFFIX) and (verb is None or rest.startswith(f"{verb}-")):
+        of_verb = verb is None or rest.startswith(f"{verb}-")
+        if started.isdecimal() and of_verb and rest.endswith(f"{operation_id}{_SUFFIX}"):
             found.append(_Found(int(started), path))
     return sorted(found, reverse=True)
 
@@ -198,6 +202,7 @@ def past_operations(
     table_uuid: str,
     *,
     verb: str | None = None,
+    operation_id: str = "",
     on_damage: Callable[[CorruptFile], None],
 ) -> Iterator[PastOperation]:
     """The operations on a table that are over, newest first; those on another one that was there before are none.
@@ -207,12 +212,13 @@ def past_operations(
         table_location: its folder.
         table_uuid: of the table; empty where it has none.
         verb: only operations of this one.
+        operation_id: only the one of this id; "": all.
         on_damage: gets the error of each record that cannot be read, which is left out.
 
     Raises:
         BackendUnavailable: the folder cannot be listed, or a record not be read.
     """
-    for each in _found(storage, f"{table_location.rstrip('/')}/{HISTORY_FOLDER}", verb):
+    for each in _found(storage, f"{table_location.rstrip('/')}/{HISTORY_FOLDER}", verb, operation_id):
         try:
             data = storage.read(each.path)
         except FileNotFoundError:
@@ -222,7 +228,8 @@ def past_operations(
         except CorruptFile as error:
             on_damage(error)
         else:
-            if "" in (past.table_uuid, table_uuid) or past.table_uuid == table_uuid:
+            of_table = "" in (past.table_uuid, table_uuid) or past.table_uuid == table_uuid
+            if of_table and operation_id in ("", past.operation_id):
                 yield past
 
 

@@ -131,7 +131,7 @@ class Operation:
 
     `late` are files that workers may still write for a process from which another one took over, and that nothing will
     ever reference. `look_again` is set where all is done but for files that may still arrive. `groups`: of an operation
-    of many commits.
+    of many commits. `undoes`: the id of the operation that it takes back.
     """
 
     operation_id: str
@@ -148,6 +148,7 @@ class Operation:
     look_again: LookAgain | None = None
     closed: str | None = None
     groups: GroupStates | None = None
+    undoes: str | None = None
 
     @property
     def withheld(self) -> str | None:
@@ -220,6 +221,7 @@ def begun(operation_id: str, begin: Begin) -> Operation:
         process_id=begin.process_id,
         process_started=begin.process_started,
         groups=GroupStates() if begin.version == WITH_GROUPS else None,
+        undoes=None if begin.undoes is None else begin.undoes.get("operation_id"),
     )
 
 

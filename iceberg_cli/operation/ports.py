@@ -11,11 +11,12 @@ from iceberg_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from iceberg_cli.engines import Engine
+    from iceberg_cli.operation.operation_state import Operation
     from iceberg_cli.operation.outcomes import Attempt, Committed, Conflict, Unknown
     from iceberg_cli.operation.records import CommitIntent
     from iceberg_cli.operation.runtime import Runtime
     from iceberg_cli.operation.workspace import Workspace
-    from iceberg_cli.plan.plan import Base, Option, Plan, StagedFile, Step, Task, Voucher
+    from iceberg_cli.plan.plan import Base, Change, Option, Plan, StagedFile, Step, Task, Voucher
     from iceberg_cli.plan.policy import Policy
     from iceberg_cli.plan.preflight import Preflight
     from iceberg_cli.plan.removals import Removals
@@ -126,6 +127,16 @@ class Verb(Protocol):
     def end(self, table: Any, plan: Plan, runtime: Runtime) -> None:  # noqa: ARG002 - the port's signature
         """Do what comes after the last step of a plan that is carried out; again where the end was not recorded."""
         return
+
+    def undoing(self, operation: Operation) -> Change | None:  # noqa: ARG002 - the port's signature
+        """What is committed where an operation of the verb, whose files wait, is taken back; None: nothing.
+
+        Of a format that keeps what a commit took from the table, as `kept_before` of `Table` has it, that comes back.
+
+        Args:
+            operation: its state.
+        """
+        return None
 
     def unreached(self, table: Any, rows: Any, *, plan: Plan) -> Any:  # noqa: ARG002 - the port's signature
         """Which of n removals nothing reaches by the verb's own rules, once the table was looked at again.

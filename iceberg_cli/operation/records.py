@@ -70,7 +70,11 @@ _JSON_TYPES: Final[Mapping[str, type]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin(Wire):
-    """An operation begins: the first record."""
+    """An operation begins: the first record.
+
+    `undoes` has `operation_id` and `operation` of the one that it takes back; `removals` count, bytes and digest of the
+    files that were shown to go; None: none was.
+    """
 
     kind = "begin"
     optional = frozenset({"actor", "undoes", "removals"})
@@ -84,8 +88,8 @@ class Begin(Wire):
     process_id: int
     process_started: str
     actor: str | None = None  # who runs it, for people
-    undoes: str | None = None  # the operation that it takes back
-    removals: Mapping[str, Any] | None = None  # what was shown to go: count, bytes and digest
+    undoes: Mapping[str, str] | None = None
+    removals: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,10 @@ from iceberg_cli.operation.journal import Journal, load_removals
 from iceberg_cli.operation.late_files import close
 from iceberg_cli.operation.operation_state import Operation, StepState
 from iceberg_cli.operation.ports import Table, Verb
-from iceberg_cli.operation.records import Discard, LeaveFiles, SweepOutcome
+from iceberg_cli.operation.records import Begin, Discard, LeaveFiles, SweepOutcome
 from iceberg_cli.operation.reporting import report_of
 from iceberg_cli.operation.runtime import Runtime
+from iceberg_cli.operation.undoing import undo_state
 from iceberg_cli.plan.events import phase
 from iceberg_cli.plan.plan import Plan, Step
 from iceberg_cli.plan.removals import Removals
@@ -72,8 +73,11 @@ class RunState:
             self.notes.append(
                 f"Still to be committed: {', '.join(waiting)}. `resume` and the next run go on."
             )
+        begins = self.journal.records(Begin)
         return replace(
             stated,
+            undo=undo_state(self._operation(), self.verb.policy.place.undo),
+            undone=begins[0].undoes if begins else None,
             kept_again=self.kept_again,
             notes=(*self.notes, *stated.notes, *map(str, self.table.vouchers())),
             duration_ms=self.runtime.now_ms() - started_ms,

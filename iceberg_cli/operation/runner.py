@@ -52,8 +52,6 @@ class OperationRun(CommittingRun):
             raise
 
     def _finish(self, started_ms: int) -> Report:
-        if not any(self._state(step).outcome == "committed" for step in self.shown.steps):
-            self._begin()
         for step in self.shown.steps:
             state = self._state(step)
             if state.done:
@@ -64,6 +62,9 @@ class OperationRun(CommittingRun):
                 with self._phase(COMMIT):
                     self._settle(step, state)
             state = self._state(step)
+            # Not before it is known that no commit of an earlier process came in: then it has begun long since.
+            if not any(self._state(each).outcome == "committed" for each in self.shown.steps):
+                self._begin()
             if state.outcome != "committed" and not self._commit(step):
                 return self._report("nothing_to_do", started_ms)
             self._check_withheld()

@@ -94,6 +94,11 @@ def check_others(table: Table, name: str, *, besides: str | None = None) -> tupl
             ) from error
         if operation is None:
             continue
+        if operation.undoes is not None and operation.undoes == besides:
+            raise Refused(
+                f"Cannot delete files of {name}: operation {operation_id} takes this one back",
+                next_step=f"`resume TABLE {operation_id}` ends that.",
+            )
         if operation.withheld is not None:
             raise Refused(
                 f"Cannot delete files of {name}: operation {operation_id} keeps all of them: {operation.withheld}",

@@ -159,15 +159,24 @@ def _parsed(value: Mapping[str, Any], removals: Removals | None) -> Plan:
         removals=removals,
         tagged=_tagged(value.get("tagged")),
         listed=_listed(value.get("listed")),
-        difference=_difference(value.get("difference")),
+        difference=_object(value, "difference"),
+        undoes=_undoes(value),
     )
 
 
-def _difference(value: object) -> Mapping[str, Any] | None:
-    """What only plans have that change which state is current; TypeError where it is none."""
-    if not isinstance(value, dict | None):
-        raise TypeError(f"difference is {value!r}")
-    return value
+def _object(value: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """What only some plans have; TypeError where it is no object."""
+    found = value.get(name)
+    if not isinstance(found, dict | None):
+        raise TypeError(f"{name} is {found!r}")
+    return found
+
+
+def _undoes(value: Mapping[str, Any]) -> Mapping[str, str] | None:
+    found = _object(value, "undoes")
+    if found is not None:
+        check_shape(found, {"operation_id": str, "operation": str}, "the operation that is taken back")
+    return found
 
 
 def _tagged(value: Mapping[str, Any] | None) -> TaggedFiles | None:

@@ -23,7 +23,6 @@ SNAPSHOT_IDS = (
 )
 SNAPSHOT_ID = "snapshot-id"
 REF_NAME = "ref-name"  # of an update
-UNDONE_OPERATION = "operation"  # the option of a plan that takes an operation back: its id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +272,7 @@ class Plan:
         None  # where it changes which is current: what names those before and after it
     )
     difference: Mapping[str, Any] | None = None  # of these, as a document of `inspect` has it
+    undoes: Mapping[str, str] | None = None  # the operation that it takes back: `operation_id`, `operation`
 
     def step(self, name: str) -> Step | None:
         """The step of a name, if it has one."""
@@ -305,12 +305,6 @@ class Plan:
     def has_no_way_back(self) -> bool:
         """Whether it changes what a client must know of the format: no later commit undoes that."""
         return self.format_version is not None or self.new_protocol
-
-    @property
-    def undoes(self) -> str | None:
-        """The id of the operation that it takes back; None: of none."""
-        option = self.options.get(UNDONE_OPERATION)
-        return None if option is None or option.value is None else str(option.value)
 
     @property
     def updates(self) -> Iterator[Mapping[str, Any]]:
@@ -396,6 +390,7 @@ class Plan:
             **({} if self.listed is None else {"listed": self.listed.to_json()}),
             **({} if self.groups is None else {"rewrite": self._rewrite(self.groups, inputs_file)}),
             **({} if self.difference is None else {"difference": dict(self.difference)}),
+            **({} if self.undoes is None else {"undoes": dict(self.undoes)}),
             "due": self.due,
             "reason": self.reason,
             "offer": self.offer,

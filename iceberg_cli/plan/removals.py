@@ -214,10 +214,6 @@ class Removals:
         """The sum modulo 2^256 of the SHA-256 of each row, as 64 hexadecimal digits."""
         return f"{sum(part.digest for part in self.parts) % 2**256:064x}"
 
-    def summary(self) -> dict[str, Any]:
-        """Their number, bytes and digest, as the history has them."""
-        return {"count": self.count, "bytes": self.size_bytes, "digest": self.digest}
-
     def read_rows(self, indices: Sequence[int]) -> pa.Table:
         """The rows with these indices, which may be none."""
         if isinstance(indices, range) and indices.step == 1:

@@ -10,6 +10,7 @@ from iceberg_cli.errors import CorruptFile, DeletesFailed
 from iceberg_cli.plan.column_reads import ReadsBeforeAndAfter
 from iceberg_cli.plan.display import Shown
 from iceberg_cli.plan.text import count, end_of, iso, size
+from iceberg_cli.plan.way_back import NOTHING_TO_UNDO, UndoState
 
 REPORT_SCHEMA = "iceberg-cli/report/1"
 # The result column of files that their storage tags in place of deleting them; there only where it does.
@@ -110,6 +111,8 @@ class Report(Shown):
     kept_again: int = 0  # removals that are reachable by now, from this table or one in a folder below
     notes: tuple[str, ...] = ()
     not_applicable: str | None = None  # why the verb has nothing to do on such a table at all, in words
+    undo: UndoState = NOTHING_TO_UNDO
+    undone: Mapping[str, str] | None = None  # what it took back: `operation_id` and `operation`
     abandoned: AbandonedOperation | None = None
     settled: tuple[RecoveredOperation, ...] = ()  # before its own work
     duration_ms: int = 0
@@ -191,6 +194,8 @@ class Report(Shown):
             "kept_again": self.kept_again,
             "notes": list(self.notes),
             "not_applicable": self.not_applicable,
+            "undo": self.undo.to_json(),
+            "undone": None if self.undone is None else dict(self.undone),
             "abandoned": None if self.abandoned is None else self.abandoned.to_json(),
             "settled": [each.to_json() for each in self.settled],
             "duration_ms": self.duration_ms,

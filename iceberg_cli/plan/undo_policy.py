@@ -1,12 +1,14 @@
-"""What an operator may ask of undo, whatever the table's format."""
+"""What an operator may ask of `undo`, whatever the table's format."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from iceberg_cli.plan.policy import Policy, Text, option
-from iceberg_cli.plan.verb_place import UNDO, VerbPlace
+
+UNDO: Final = "undo"  # the verb
+AGAIN: Final = "what it took back is done again by its own verb"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -14,11 +16,6 @@ class UndoPolicy(Policy):
     """The operation that is taken back, by its id; None: the newest one."""
 
     verb: ClassVar[str] = UNDO
-    place: ClassVar = VerbPlace(
-        order=8,
-        only_alone=True,
-        instead_of_undo="the verb again",
-    )
 
     operation: str | None = option(
         Text("OP_ID"),

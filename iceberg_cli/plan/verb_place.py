@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iceberg_cli.plan.text import count
+from iceberg_cli.plan.way_back import NO_WAY_BACK, WayBack
 
 Overdue = Callable[[Mapping[str, Any]], str | None]
 """Why a verb that is due on the table of a row of `fleet/1` is overdue, in words; None where it is not."""
-UNDO: Final = "undo"
-"""The verb that takes operations back."""
-
 _DELETE_RATIO: Final = 0.3
 _TIMES_AS_MANY_MANIFESTS: Final = 10
 _MANY_MANIFESTS: Final = 100
@@ -41,12 +39,10 @@ class VerbPlace:
             passed since it last began there; None: it is each time.
         looks_count: whether a run that finds nothing to do is in the table's history as one that did it.
         only_alone: whether it is never part of maintenance, of one table or of many: it acts on what an operator names.
-        undone_by_parent: whether a branch may go back to the parent of the snapshot that it made, which has the same
-            rows.
-        instead_of_undo: what does it where an operation that is over cannot be taken back.
         after: the verb without whose end it cannot begin, or "".
         overdue: beside the age of snapshots, which goes for all verbs.
         names_elsewhere: what other tools call it, in lower case with hyphens.
+        undo: whether and how its operations are taken back.
     """
 
     order: int
@@ -58,11 +54,10 @@ class VerbPlace:
     usual_every_ms: int | None = None
     looks_count: bool = False
     only_alone: bool = False
-    undone_by_parent: bool = False
-    instead_of_undo: str = "`restore TABLE --to STATE` goes to an earlier state"
     after: str = ""
     overdue: Overdue = lambda _: None
     names_elsewhere: tuple[str, ...] = ()
+    undo: WayBack = NO_WAY_BACK
 
 
 def with_many_deletes(row: Mapping[str, Any]) -> str | None:

@@ -28,7 +28,9 @@ from iceberg_cli.operation.runtime import Runtime, process_space, process_starte
 from iceberg_cli.operation.withholding import earlier_operation
 from iceberg_cli.plan.report import AbandonedOperation, OrphanFiles, RecoveredOperation, Report
 from iceberg_cli.plan.text import count, iso
+from iceberg_cli.plan.way_back import UndoState
 from iceberg_cli.table.table import OpenTable, remove_leftovers
+from iceberg_cli.table.undoable import FoundOperation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class OpenOperation:
         waiting: files that wait, by what was shown of them and what of it is gone; None where none do, or it is not
             known.
         problem: why its journal cannot be read.
+        undo: whether it can be taken back; None where its journal cannot be read.
     """
 
     operation_id: str
@@ -56,6 +59,7 @@ class OpenOperation:
     waits_for: str | None = None
     waiting: DeletionSums | None = None
     problem: IcebergCliError | None = None
+    undo: UndoState | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As an element of `operations/2`."""
@@ -72,11 +76,14 @@ class OpenOperation:
             "waits_for": self.waits_for,
             "waiting_files_count": None if self.waiting is None else self.waiting.files,
             "waiting_bytes": None if self.waiting is None else self.waiting.size_bytes,
+            "undo": None if self.undo is None else self.undo.to_json(),
         }
 
 
 def operations(table: OpenTable, *, now_ms: int, goes_on: bool = False) -> list[OpenOperation]:
     """Every operation that has not been closed; those whose commits have no known outcome first: others wait.
+
+    Then those that take others back, with whose end these are closed.
 
     Args:
         table: in whose folder they are.
@@ -134,11 +141,18 @@ def _operations(
                 listed = replace(listed, message=message)
             if operation.grace_until_ms() is not None or any(each.after for each in operation.steps.values()):
                 listed = replace(listed, waiting=waiting_sums(journal))
-            open_operations.append(listed)
+            found = FoundOperation(past=journal.past(status=listed.state, at_ms=None), journal=journal)
+            open_operations.append(replace(listed, undo=found.state(table)))
     by_id = {each.operation_id: each.operation for each in open_operations}
     ordered = [_waiting_for_another(each, by_id, now_ms=now_ms) for each in open_operations]
     ordered = [each if each.state == "waiting" else replace(each, waiting=None) for each in ordered]
-    return sorted(ordered, key=lambda each: each.state != "asking")
+    return sorted(ordered, key=_urgency)
+
+
+def _urgency(listed: OpenOperation) -> tuple[bool, bool]:
+    """Sorts operations: commits without a known outcome first, then those by whose end others end, too."""
+    operation = listed.operation
+    return listed.state != "asking", operation is None or operation.undoes is None
 
 
 def _at_work(table: OpenTable, journal: Journal, *, now_ms: int, mark: str) -> OpenOperation | None:

@@ -11,13 +11,16 @@ from typing import Any, ClassVar
 
 from iceberg_cli.engines import Engine
 from iceberg_cli.errors import BackendUnavailable
+from iceberg_cli.operation.history import PastOperation
 from iceberg_cli.operation.outcomes import Attempt
 from iceberg_cli.operation.ports import Table
+from iceberg_cli.operation.verbs import FormatVerbs
 from iceberg_cli.operation.workspace import Workspace
 from iceberg_cli.paths import Roots
 from iceberg_cli.plan.events import Listener
 from iceberg_cli.plan.findings import Findings
 from iceberg_cli.plan.plan import Plan, Voucher
+from iceberg_cli.plan.way_back import UndoState, WayBack
 from iceberg_cli.storage import Storage
 from iceberg_cli.storage.local.write import leftovers_in
 from iceberg_cli.storage.router import RoutedStorage, UnsafeOverrides, storage_of
@@ -73,6 +76,7 @@ class OpenTable(Table, ABC):
     """
 
     format: ClassVar[str]
+    verbs: ClassVar[FormatVerbs | None] = None
     send_again_ms: ClassVar[int | None] = None
     takes_late_requests: ClassVar[bool] = False
     workers_write: ClassVar[bool] = False
@@ -165,6 +169,20 @@ class OpenTable(Table, ABC):
     def kept_before(self, attempt: Attempt) -> Mapping[str, bytes]:  # noqa: ARG002 - nothing, where the format keeps it
         """As `Table`."""
         return {}
+
+    def way_back(self, verb: str) -> WayBack:
+        """How operations of a verb of this format are taken back."""
+        if self.verbs is None or verb not in self.verbs:
+            return WayBack(why_not=f"the verb {verb!r} is not known here")
+        return self.verbs.policy(verb).place.undo
+
+    def head_state(self, past: PastOperation) -> UndoState:  # noqa: ARG002 - it has none
+        """Whether the commits of an operation can be taken from the branch that has them.
+
+        Args:
+            past: an operation whose verb is taken back while it is at the head.
+        """
+        return UndoState(possible=False, reason="tables of this format have no branches")
 
     def notices(self) -> list[str]:
         """What was noticed while this table was read and not told yet, for the operator."""

@@ -1,122 +1,137 @@
-"""Operations that may be taken back: which one is meant, why it cannot be, and how nobody else goes on with it."""
+"""What `undo` does on tables of every format: its plan but for the change, and around its commit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
-from iceberg_cli.errors import Refused, UsageError
-from iceberg_cli.operation.history import UNDONE, PastOperation, past_operations
+from iceberg_cli.errors import Refused
+from iceberg_cli.operation.journal import waiting_sums
 from iceberg_cli.operation.late_files import take_over
-from iceberg_cli.operation.operation_state import Operation
-from iceberg_cli.plan.verb_place import UNDO, VerbPlace
+from iceberg_cli.operation.undoing import UNDONE, waiting_obstacle
+from iceberg_cli.plan.plan import Option, Plan, Step
+from iceberg_cli.plan.removals import Removals
+from iceberg_cli.plan.undo_policy import UNDO, UndoPolicy
+from iceberg_cli.table.undoable import FoundOperation, find_operation, newest_operation, undone_by
 
 if TYPE_CHECKING:
+    from iceberg_cli.operation.history import PastOperation
     from iceberg_cli.operation.journal import Journal
+    from iceberg_cli.operation.operation_state import Operation
     from iceberg_cli.operation.runtime import Runtime
-    from iceberg_cli.plan.plan import Plan
     from iceberg_cli.table.table import OpenTable
 
-
-def newest_operation(table: OpenTable) -> str | None:
-    """The id of the newest operation, open or over, but those of `undo`; None: none is known."""
-    over = (each for each in _past_ones(table) if each.operation != UNDO)
-    found = [(each.started_ms, each.operation_id) for each in islice(over, 1)]
-    for operation_id in table.workspace.open_operations():
-        operation = table.workspace.journal(operation_id).operation()
-        if operation is not None and operation.closed is None and operation.verb != UNDO:
-            found.append((operation.started_ms, operation_id))
-    return max(found)[1] if found else None
+_OPERATION: Final = "operation"
 
 
-def open_operation(table: OpenTable, operation_id: str) -> tuple[Journal, Operation] | None:
-    """An operation that is not over, and its journal; None: it is over, or nobody knows it.
-
-    Raises:
-        CorruptFile: its journal cannot be read whole.
-    """
-    journal = table.workspace.journal(operation_id)
-    operation = journal.operation()
-    return None if operation is None or operation.closed is not None else (journal, operation)
-
-
-def past_operation(table: OpenTable, operation_id: str) -> tuple[PastOperation, str | None]:
-    """An operation that is over, and the id of the one that has taken it back, if one has.
-
-    Raises:
-        UsageError: none of that id is on record. BackendUnavailable.
-    """
-    by = None
-    for each in _past_ones(table):
-        if each.undoes == operation_id and each.is_finished:
-            by = each.operation_id
-        if each.operation_id == operation_id:
-            return each, by
-    raise UsageError(
-        f"No operation {operation_id} of {table.name} is open or on record: it is another table's, or long over",
-        next_step="`resume TABLE --list` shows what is open, `history TABLE` what was done.",
-    )
-
-
-def _past_ones(table: OpenTable) -> Iterator[PastOperation]:
-    """Those that are over, newest first; a record that cannot be read is none."""
-    uuid = table.base().table_uuid
-    return past_operations(table.storage, table.location, uuid, on_damage=lambda _: None)
-
-
-def obstacle(operation: Operation) -> str | None:
-    """Why an open operation cannot be taken back, or None."""
-    states = [*operation.steps.values()]
-    if operation.groups is not None:
-        return f"{operation.verb} commits groups of files one by one; the snapshots before it are there"
-    if any(state.intent is not None and state.outcome in (None, "unknown") for state in states):
-        return "its commit has no known outcome; `resume` asks first"
-    if operation.look_again is not None:
-        return "it is done"
-    if any(state.swept for state in states):
-        return "some of its files are deleted already"
-    if not any(state.sweep_after_ms is not None and not state.done for state in states):
-        return "none of its files waits: --grace has them wait"
-    return None
-
-
-def why_it_stays(past: PastOperation, place: VerbPlace | None, *, by: str | None) -> str:
-    """Why an operation that is over is not taken back, and what does it instead.
+def plan_of(
+    table: OpenTable,
+    policy: UndoPolicy,
+    *,
+    described: Mapping[str, Any],
+    as_of_ms: int,
+    within: Plan | None,
+) -> tuple[FoundOperation | None, Plan]:
+    """The operation that is taken back, and the plan of one step without a change.
 
     Args:
-        past: the operation.
-        place: of its verb; None: its format has none of that name any more.
-        by: the id of the operation that has taken it back; None: none has.
-    """
-    if by is not None or past.status == UNDONE:
-        return "it was taken back already" + (f", by operation {by}" if by is not None else "")
-    return f"it is over{instead_of_undo(place)}"
+        table: as loaded last.
+        policy: the options.
+        described: how plans name the table.
+        as_of_ms: the "now" of the plan, in ms since the epoch.
+        within: the plan that this one takes the place of: the operation stays what it was.
 
-
-def instead_of_undo(place: VerbPlace | None) -> str:
-    """What does it where an operation cannot be taken back, as the end of a sentence."""
-    return "" if place is None else f". What does it instead: {place.instead_of_undo}"
-
-
-def take(table: OpenTable, plan: Plan, runtime: Runtime) -> tuple[Journal, Operation]:
-    """Take over the journal of the operation that a plan takes back: nobody else deletes files by it any more.
+    Returns:
+        The operation, None where there is none; and the plan, blocked where it cannot be taken back.
 
     Raises:
-        Refused: it cannot be taken back any more. TakenOver.
+        UsageError: no operation of that id is there. CorruptFile: a journal or record cannot be read.
+        BackendUnavailable: the storage failed.
     """
-    found = None if plan.undoes is None else open_operation(table, plan.undoes)
+    named = policy.operation if within is None else str(within.options[_OPERATION].value)
+    found = newest_operation(table) if named is None else find_operation(table, named)
+    operation_id = None if found is None else found.past.operation_id
+    plan = Plan(
+        verb=UNDO,
+        table=described,
+        base=table.base(),
+        as_of_ms=as_of_ms,
+        options={_OPERATION: Option(value=operation_id, source=policy.source_of(_OPERATION))},
+        policy=policy.to_json(),
+        removals=Removals.none(),
+    )
     if found is None:
-        raise Refused(f"Cannot undo operation {plan.undoes} any more: it has ended meanwhile")
-    journal, operation = found
-    take_over(journal, runtime)
-    if (reason := obstacle(operation)) is not None:
-        raise Refused(f"Cannot undo operation {operation.operation_id} any more: {reason}")
-    return found
+        return None, replace(plan, blocked_by=("no operation of this program on this table is known",))
+    past = found.past
+    plan = replace(
+        plan,
+        reason=f"operation {past.operation_id}, {past.operation}",
+        undoes={"operation_id": past.operation_id, "operation": past.operation},
+        steps=(Step(name=f"undo {past.operation}"),),
+    )
+    reason = _obstacle(table, found)
+    if reason is not None:
+        plan = replace(plan, steps=(), blocked_by=(not_taken_back(past, reason),))
+    return found, plan
 
 
-def close(table: OpenTable, plan: Plan, runtime: Runtime) -> None:
-    """Close the operation that a plan takes back, if it is open: its files stay."""
-    found = None if plan.undoes is None else open_operation(table, plan.undoes)
-    if found is not None:
-        found[0].close(UNDONE, at_ms=runtime.now_ms())
+def named_by(table: OpenTable, plan: Plan) -> FoundOperation:
+    """The operation that a plan takes back.
+
+    Raises:
+        UsageError, CorruptFile, BackendUnavailable: as `find_operation`.
+    """
+    return find_operation(table, str(plan.options[_OPERATION].value))
+
+
+def not_taken_back(past: PastOperation, reason: str) -> str:
+    """Why an operation is not taken back, as what blocks a plan."""
+    return f"operation {past.operation_id}, {past.operation}, cannot be taken back: {reason}"
+
+
+def taken_again(journal: Journal) -> Iterator[str]:
+    """A warning that the next run deletes the files of an operation that is closed."""
+    left = waiting_sums(journal)
+    if left is not None and left.files:
+        them = "this file" if left.files == 1 else f"these {left.files:,} files"
+        yield f"the next run by the same options deletes {them} again, as far as nothing needs them then"
+
+
+def _obstacle(table: OpenTable, found: FoundOperation) -> str | None:
+    """Why an operation cannot be taken back as the table stands, or None."""
+    by = undone_by(table).get(found.past.operation_id) if found.is_over else None
+    state = found.state(table, undone_by=by)
+    return None if state.possible else state.reason
+
+
+def take_over_waiting(found: FoundOperation, runtime: Runtime) -> tuple[Journal, Operation]:
+    """Have nobody else go on with an operation whose files wait.
+
+    Raises:
+        Refused: they do not any more.
+    """
+    journal = found.journal
+    if journal is not None:
+        take_over(journal, runtime)
+        operation = journal.operation()
+        assert operation is not None
+        reason = waiting_obstacle(operation)
+        if reason is None:
+            return journal, operation
+    else:
+        reason = "it has ended since this was planned"
+    raise not_any_more(found.past, reason)
+
+
+def not_any_more(past: PastOperation, reason: str) -> Refused:
+    """The error where an operation cannot be taken back that could be when the plan was made."""
+    return Refused(f"Cannot undo operation {past.operation_id}, {past.operation}, any more: {reason}")
+
+
+def close_waiting(table: OpenTable, plan: Plan, runtime: Runtime) -> None:
+    """Close the operation of a plan where it is open still: what it was to delete stays."""
+    journal = table.workspace.journal(str(plan.options[_OPERATION].value))
+    operation = journal.operation()
+    if operation is not None and operation.closed is None and operation.look_again is None:
+        journal.close(UNDONE, at_ms=runtime.now_ms())

@@ -206,6 +206,7 @@ DELTA: Final = Kind(
     of_rows={},
     policy={"merge-dvs": "{ min-files = 2 }"},
     vouched=("--unsafe-conditional-writes",),
+    waits=True,
 )
 
 

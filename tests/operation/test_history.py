@@ -58,7 +58,11 @@ def records_of(scene: Scene) -> list[dict[str, Any]]:
 
 def test_of_an_operation_that_is_done_there_is_one_record(scene: Scene) -> None:
     before = {*scene.world.files}
-    report = scene.process().run()
+    process = scene.process()
+    report = process.run()
+    assert process.shown is not None
+    assert process.shown.removals is not None
+    removals = process.shown.removals
     gone = [path for path in before if path not in scene.world.files]
     assert records_of(scene) == [
         {
@@ -75,6 +79,11 @@ def test_of_an_operation_that_is_done_there_is_one_record(scene: Scene) -> None:
             "reclaimed_bytes": report.reclaimed_bytes,
             "counts": {},
             "resumed": False,
+            "removals": {
+                "count": len(gone),
+                "bytes": report.reclaimed_bytes,
+                "digest": removals.digest,
+            },
         }
     ]
     assert len(gone) == 14

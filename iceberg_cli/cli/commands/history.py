@@ -12,7 +12,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.formats import VERB_NAMES, plugged_verbs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from iceberg_cli.plan.inspection import Column
 
@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
             raise UsageError(f"--limit must be at least 1, and is {limit}")
         opened = run.open(table)
         found = opened.history(operation=operation, limit=_LIMIT if limit is None else limit)
-        rows = [each.to_row(undone_by=found.undone_by.get(each.operation_id)) for each in found.operations]
+        rows = found.rows()
         run.progress.close()
         if run.json:
             from iceberg_cli.cli.render import print_json
@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
             head: dict[str, Any] = {"schema": "iceberg-cli/history/1", "table": opened.identity}
             print_json({**head, "operations": rows, "unreadable": unreadable})
         elif rows:
-            (run.err if run.quiet else run.out).grid(_columns(), rows)
+            (run.err if run.quiet else run.out).grid(_columns(rows), rows)
         elif not run.quiet:
             run.out.line("No operation of this program.")
         for error in found.unreadable:
@@ -67,16 +67,31 @@ def register(app: typer.Typer) -> None:
             raise typer.Exit(max(error.exit_code for error in found.unreadable))
 
 
-def _columns() -> Sequence[Column]:
+def _columns(rows: Sequence[Mapping[str, Any]]) -> Sequence[Column]:
+    """The columns; those about taking back only where a row has something there."""
     from iceberg_cli.plan.inspection import ID, NUMBER, SIZE, TEXT, TIME, Column
 
+    undo = Column("undo", _undo_text, TEXT, leaves=5)
+    by = Column("undone by", "undone_by", ID, leaves=1)
     return (
         Column("started", "started_ms", TIME),
         Column("verb", "operation", ID),
-        Column("status", lambda row: "undone" if row["undone_by"] else row["status"], ID),
+        Column("status", "status", ID),
         Column("commits", lambda row: len(row["committed"]), NUMBER, leaves=2),
         Column("files", lambda row: row["deleted_files_count"] or "", NUMBER),
         Column("freed", lambda row: row["reclaimed_bytes"] or "", SIZE, leaves=3),
+        *((undo,) if any(map(_undo_text, rows)) else ()),
         Column("by", "actor", TEXT, leaves=4),
+        *((by,) if any(row["undone_by"] for row in rows) else ()),
         Column("operation", "operation_id", ID, leaves=1),
     )
+
+
+def _undo_text(row: Mapping[str, Any]) -> str:
+    """Until when an operation can be taken back, in words; "" where it cannot."""
+    from iceberg_cli.plan.text import moment
+
+    undo = row["undo"]
+    if row["undone_by"] is not None or not undo["possible"]:
+        return "taken back" if row["undone_by"] is not None else ""
+    return "while newest" if undo["until_ms"] is None else f"until {moment(undo['until_ms'])}"

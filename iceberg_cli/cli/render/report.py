@@ -62,8 +62,23 @@ def show_report(screen: Surface, report: Report, table: str) -> None:
             ("version", None if report.committed_version is None else str(report.committed_version), ID),
             ("metadata" if report.committed_version is None else "commit", report.metadata_location, PATH),
             ("operation", report.operation_id, ID),
+            (
+                "took back",
+                report.undone and f"{report.undone['operation']} {report.undone['operation_id']}",
+                ID,
+            ),
+            ("undo", _undo_text(report), TEXT),
         ]
     )
+
+
+def _undo_text(report: Report) -> str | None:
+    """Until when the operation can be taken back; None where it cannot."""
+    if not report.undo.possible:
+        return None
+    if report.undo.until_ms is None:
+        return "possible while it is the newest of its branch"
+    return f"possible until {moment(report.undo.until_ms)}"
 
 
 def _headline(report: Report) -> str:

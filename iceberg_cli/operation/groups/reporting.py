@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from iceberg_cli.operation.groups.states import folded, groups_of
 from iceberg_cli.operation.operation_state import committed_counts
 from iceberg_cli.operation.reporting import added_snapshot, added_version
+from iceberg_cli.operation.undoing import undo_state
 from iceberg_cli.plan.report import Report
 from iceberg_cli.plan.text import count
 
@@ -92,6 +93,7 @@ def report_of_groups(
         failed_groups=failed,
         verified=verb.compares_rows(shown),
         reads=reads,
+        undo=undo_state(folded(journal), verb.policy.place.undo),
         notes=(*every_note, *vouchers),
         duration_ms=duration_ms,
     )

@@ -120,10 +120,16 @@ class Process:
         list(recover_all(self.table, self.runtime, verbs=self.verbs))
 
     def resume(self) -> list[Report]:
-        """`resume`, for all operations."""
+        """`resume`, for all operations; those that take others back come first, as on the command line."""
+        workspace = self.table.workspace
+        opened = workspace.open_operations()
+        operations = {each: workspace.journal(each).operation() for each in opened}
+        takes_back = {
+            each for each, found in operations.items() if found is not None and found.undoes is not None
+        }
         return [
             resume(self.table, operation_id, self.runtime, verbs=self.verbs)
-            for operation_id in self.table.workspace.open_operations()
+            for operation_id in sorted(opened, key=lambda each: each not in takes_back)
         ]
 
     def dies(self, run: Act) -> bool:

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from iceberg_cli.plan.policy import Policy, Switch, Whole, option
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 from iceberg_cli.plan.writer_loss import allow_writer_loss
 
 VERB_NAME: Final = "assign-row-ids"
@@ -21,9 +22,9 @@ class AssignRowIds(Policy):
     place: ClassVar = VerbPlace(
         order=2,
         only_by_name=True,
-        instead_of_undo="nothing: readers have seen the row ids",
         after="upgrade-v3",
         names_elsewhere=("backfill", "row-tracking"),
+        undo=WayBack(why_not="readers have seen the row ids, which other rows would get then"),
     )
 
     batch_size: int | None = option(Whole(), "Delta: files in one commit; default: 22,000.")

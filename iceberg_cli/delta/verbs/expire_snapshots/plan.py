@@ -33,7 +33,7 @@ from iceberg_cli.delta.reachability import (
 )
 from iceberg_cli.delta.spec.vacuum import FILES, active_keys, hidden, strings, unlisted
 from iceberg_cli.delta.table import DeltaTable
-from iceberg_cli.delta.verbs.expire_snapshots import rules
+from iceberg_cli.delta.verbs.expire_snapshots import commit_infos, rules
 from iceberg_cli.delta.verbs.expire_snapshots.log_cleanup import (
     LogCleanupDecision,
     checkpoint_bytes,
@@ -47,9 +47,9 @@ from iceberg_cli.delta.verbs.expire_snapshots.retention import (
     retention_of,
     within_properties,
 )
-from iceberg_cli.delta.verbs.expire_snapshots.vacuum_commits import vacuum_ended, vacuum_started
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile
+from iceberg_cli.operation.operation_state import Operation
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.paths import path_key_column, scheme_of
 from iceberg_cli.plan.listed_files import STORED_FILES
@@ -153,6 +153,13 @@ class ExpireSnapshotsVerb(Verb):
         """As `Verb`, without the oldest version that a plan would keep."""
         policy = within_properties(table.snapshot.metadata, policy)
         return options_of(retention_of(table.snapshot.metadata, policy, as_of_ms=as_of_ms), policy)
+
+    def undoing(self, operation: Operation) -> Change | None:
+        """As `Verb`: VACUUM END, which says that it failed; none where no VACUUM START was written."""
+        started = operation.steps.get(START_STEP)
+        if started is None or started.metadata_location is None:
+            return None
+        return Change(updates=(commit_infos.failed(),))
 
     def unconditional(self, table: DeltaTable) -> Build:
         """What writes the record for the next VACUUM in lite mode, and the checkpoint that stands for what goes."""
@@ -449,10 +456,11 @@ def _steps(
     start, stop = removals.of_step(START_STEP)
     if stop > start:
         sizes = removals.read_rows(range(start, stop))["size_bytes"]
-        started = vacuum_started(policy, retention, files=stop - start, size_bytes=total_bytes(sizes))
+        size_bytes = total_bytes(sizes)
+        started = commit_infos.started(policy, retention, files=stop - start, size_bytes=size_bytes)
         steps.append(Step(name=START_STEP, change=Change(updates=(started,))))
         record = Task(name=INFO_FILE, kind=_INFO_TASK, inputs=(_text(info),))
-        ended = Change(updates=(vacuum_ended(folders),))
+        ended = Change(updates=(commit_infos.completed(folders),))
         steps.append(Step(name=END_STEP, unconditional=True, tasks=(record,), change=ended))
     for name, due in ((VERSION_STEP, tasks), (SIDECAR_STEP, ())):
         start, stop = removals.of_step(name)

@@ -10,6 +10,7 @@ from iceberg_cli.plan.deleting_policy import DeletingPolicy
 from iceberg_cli.plan.policy import Choice, Duration, Switch, Text, option
 from iceberg_cli.plan.times import Span
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 
 VERB_NAME: Final = "expire-snapshots"
 FULL, LITE = "full", "lite"
@@ -29,8 +30,8 @@ class ExpireSnapshots(DeletingPolicy):
         order=6,
         removes=True,
         by_age=True,
-        instead_of_undo="nothing: --grace has files wait next time",
         names_elsewhere=("log-cleanup", "vacuum"),
+        undo=WayBack(while_waiting=True),
     )
     examples: ClassVar = (
         ("VACUUM and log cleanup of a Delta table:", "expire-snapshots /lake/db/clicks --retention 7d --yes"),

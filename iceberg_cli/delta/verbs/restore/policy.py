@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from iceberg_cli.plan.policy import Policy, Text, option
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 from iceberg_cli.plan.writer_loss import allow_writer_loss
 
 VERB_NAME: Final = "restore"
@@ -26,8 +27,8 @@ class Restore(Policy):
     place: ClassVar = VerbPlace(
         order=7,
         only_alone=True,
-        instead_of_undo="`restore TABLE --to` the version before it",
         names_elsewhere=("restore-table",),
+        undo=WayBack(why_not="`restore --to` the version before it does it"),
     )
 
     to: str | None = option(

@@ -10,6 +10,7 @@ from iceberg_cli.plan.compaction_policy import VERB_NAME, CompactionPolicy
 from iceberg_cli.plan.policy import Moment, Switch, option
 from iceberg_cli.plan.times import Time
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -17,7 +18,13 @@ class RewriteDataFiles(CompactionPolicy):
     """The options of rewrite-data-files; None where the table's property or a default decides."""
 
     verb: ClassVar[str] = VERB_NAME
-    place: ClassVar = VerbPlace(order=3, only_by_policy=True)
+    place: ClassVar = VerbPlace(
+        order=3,
+        only_by_policy=True,
+        undo=WayBack(
+            why_not="`restore --to N` goes back to the version before it, as long as its files are there"
+        ),
+    )
 
     older_than: Time | None = option(
         Moment(),

@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 
 from iceberg_cli.plan.policy import Choice, Policy, VersionRange, Whole, option
 from iceberg_cli.plan.verb_place import VerbPlace, long_after_its_checkpoint
+from iceberg_cli.plan.way_back import WayBack
 
 VERB_NAME: Final = "rewrite-manifests"
 CLASSIC, V2 = "classic", "v2"
@@ -22,10 +23,10 @@ class RewriteManifests(Policy):
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
         order=5,
-        instead_of_undo="nothing: no version reads otherwise",
         by_age=True,
         overdue=long_after_its_checkpoint,
         names_elsewhere=("checkpoint", "compact-log", "create-checkpoint", "log-compaction"),
+        undo=WayBack(why_not="checkpoints and compacted commits change nothing that readers see"),
     )
     examples: ClassVar = (
         ("A checkpoint of a Delta table now:", "rewrite-manifests /lake/db/clicks --checkpoint v2 --yes"),

@@ -1,1 +1,1 @@
-"""undo on a Delta table: a VACUUM, or a log cleanup, whose files wait."""
+"""`undo` of Delta tables."""

@@ -1,42 +1,31 @@
-"""undo on a Delta table: a VACUUM whose files wait ends as one that failed, and a log cleanup is closed.
+"""undo on Delta: an operation whose files wait is closed, and the log gets what its verb says of that.
 
-The journal is taken over first, so that nobody else deletes by it; then VACUUM END is committed where VACUUM START was,
-and the operation is closed. No file goes at any point. Source: `VacuumCommand.logVacuumEnd` of Delta Spark, whose
-VACUUM that fails leaves the status FAILED. `_last_vacuum_info` stays as it is: nothing was deleted up to its version.
+The journal is taken over first: from then on nobody else can delete a file by it. While this operation is open, too,
+nobody goes on with that one. So a process that dies at any moment leaves files as they are: before its commit the other
+operation waits on, after it whoever resumes closes it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from iceberg_cli.delta.table import DeltaTable
 from iceberg_cli.delta.verb_registry import VERBS
-from iceberg_cli.delta.verbs.expire_snapshots.vacuum_commits import vacuum_failed
 from iceberg_cli.delta.verbs.undo.policy import Undo
-from iceberg_cli.operation.operation_state import Operation
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.operation.runtime import Runtime
-from iceberg_cli.plan.plan import UNDONE_OPERATION, Change, Option, Plan, Step
-from iceberg_cli.plan.removals import Removals
-from iceberg_cli.plan.verb_place import UNDO
-from iceberg_cli.table.undoing import (
-    close,
-    newest_operation,
-    obstacle,
-    open_operation,
-    past_operation,
-    take,
-    why_it_stays,
-)
+from iceberg_cli.plan.plan import Plan
+from iceberg_cli.plan.undo_policy import UNDO
+from iceberg_cli.table.undoing import close_waiting, named_by, plan_of, take_over_waiting, taken_again
 
 
 class UndoVerb(Verb):
-    """Takes back an operation whose files still wait."""
+    """Closes an operation whose files still wait."""
 
     name: Final = UNDO
     policy: Final = Undo
-    result_columns: Final[tuple[str, ...]] = ()
+    result_columns: Final = ()
 
     def plan(
         self,
@@ -50,61 +39,27 @@ class UndoVerb(Verb):
         """The plan.
 
         Raises:
-            UsageError: no operation of that id is known.
-            CorruptFile: the journal cannot be read whole.
+            UsageError: no operation of that id is there. CorruptFile: a journal or record cannot be read.
         """
-        named = policy.operation if within is None else within.undoes
-        found = newest_operation(table) if named is None else named
-        plan = Plan(
-            verb=UNDO,
-            table=table.describe(),
-            base=table.base(),
-            as_of_ms=as_of_ms,
-            options={UNDONE_OPERATION: Option(value=found, source=policy.source_of(UNDONE_OPERATION))},
-            policy=policy.to_json(),
-            removals=Removals.none(),
-        )
-        if found is None:
-            reason = "no operation of this program is open here, or on record"
-            return Planned(plan=replace(plan, blocked_by=(reason,)))
-        opened = open_operation(table, found)
-        if opened is None:
-            past, by = past_operation(table, found)
-            verb = past.operation
-            place = VERBS.policy(verb).place if verb in VERBS else None
-            stays: str | None = why_it_stays(past, place, by=by)
-            changes: tuple[dict[str, Any], ...] = ()
-        else:
-            _, operation = opened
-            verb, stays = operation.verb, obstacle(operation)
-            changes = (vacuum_failed(),) if _has_begun(operation) else ()
+        found, plan = plan_of(table, policy, described=table.describe(), as_of_ms=as_of_ms, within=within)
+        if found is None or plan.blocked_by or found.journal is None or found.operation is None:
+            return Planned(plan=plan)
+        (step,) = plan.steps
+        change = VERBS[found.past.operation].undoing(found.operation)
         plan = replace(
             plan,
-            reason=f"operation {found}, {verb}",
-            steps=(Step(name=f"undo {verb}", change=Change(updates=changes) if changes else None),),
+            steps=(replace(step, change=change),),
+            warnings=(*plan.warnings, *taken_again(found.journal)),
         )
-        if stays is not None:
-            return Planned(
-                plan=replace(plan, blocked_by=(f"operation {found}, {verb}, cannot be taken back: {stays}",))
-            )
         return Planned(plan=table.blocked(plan))
 
     def begin(self, table: DeltaTable, plan: Plan, runtime: Runtime) -> None:
         """See `Verb`: nobody else deletes files of the operation from here on."""
-        take(table, plan, runtime)
+        take_over_waiting(named_by(table, plan), runtime)
 
     def end(self, table: DeltaTable, plan: Plan, runtime: Runtime) -> None:
         """See `Verb`: the operation is closed, its files stay."""
-        close(table, plan, runtime)
-
-
-def _has_begun(operation: Operation) -> bool:
-    """Whether VACUUM START is in the log, and no VACUUM END."""
-    states = operation.steps
-    return any(
-        state.outcome == "committed" and state.intent is not None and state.sweep_after_ms is not None
-        for state in states.values()
-    )
+        close_waiting(table, plan, runtime)
 
 
 VERB: Final = UndoVerb()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
-from iceberg_cli.plan.undo_policy import UndoPolicy
+from iceberg_cli.plan.undo_policy import AGAIN, UndoPolicy
+from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Undo(UndoPolicy):
-    """The options of undo."""
+    """The operation that is taken back, by its id; None: the newest one."""
+
+    place: ClassVar = VerbPlace(order=8, only_alone=True, undo=WayBack(why_not=AGAIN))
 
 
 POLICY: Final = Undo

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from iceberg_cli.plan.policy import Policy, Several, Text, option
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 from iceberg_cli.plan.writer_loss import allow_writer_loss
 
 VERB_NAME: Final = "upgrade-v3"
@@ -19,7 +20,9 @@ class UpgradeV3(Policy):
 
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
-        order=1, only_by_name=True, instead_of_undo="nothing: clients have seen the new protocol"
+        order=1,
+        only_by_name=True,
+        undo=WayBack(why_not="clients have seen the features, which others rest on by now"),
     )
 
     features: Sequence[str] = option(

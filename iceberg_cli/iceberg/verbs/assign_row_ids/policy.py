@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from iceberg_cli.plan.policy import Policy, Several, Switch, Text, option
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 
 VERB_NAME: Final = "assign-row-ids"
 
@@ -20,9 +21,9 @@ class AssignRowIds(Policy):
     place: ClassVar = VerbPlace(
         order=2,
         only_by_name=True,
-        instead_of_undo="nothing: readers have seen the row ids",
         after="upgrade-v3",
         names_elsewhere=("row-lineage",),
+        undo=WayBack(why_not="readers have seen the row ids, which other rows would get then"),
     )
     about: ClassVar[str] = """
         Give row ids to the rows of a version 3 table that have none, as after an upgrade.

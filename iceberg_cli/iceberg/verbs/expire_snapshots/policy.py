@@ -10,6 +10,7 @@ from iceberg_cli.plan.deleting_policy import DeletingPolicy, grace_option
 from iceberg_cli.plan.policy import Choice, Id, Moment, Several, Switch, Whole, option
 from iceberg_cli.plan.times import Span, Time
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 
 VERB_NAME: Final = "expire-snapshots"
 
@@ -26,7 +27,6 @@ class ExpireSnapshots(DeletingPolicy):
         order=6,
         removes=True,
         by_age=True,
-        instead_of_undo="nothing: --grace has files wait next time",
         names_elsewhere=(
             "clean",
             "cleanup",
@@ -37,6 +37,7 @@ class ExpireSnapshots(DeletingPolicy):
             "prune",
             "remove-snapshots",
         ),
+        undo=WayBack(while_waiting=True),
     )
     about: ClassVar[str] = """
         Forget snapshots by refs, ages and counts; then delete what nothing reaches. Delta: VACUUM and log cleanup.

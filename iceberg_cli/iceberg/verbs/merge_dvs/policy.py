@@ -7,6 +7,7 @@ from typing import ClassVar, Final, cast
 
 from iceberg_cli.plan.policy import Policy, Ratio, Size, Switch, Whole, option
 from iceberg_cli.plan.verb_place import VerbPlace, with_many_deletes
+from iceberg_cli.plan.way_back import WayBack
 from iceberg_cli.plan.where import Where
 
 VERB_NAME: Final = "merge-dvs"
@@ -19,9 +20,9 @@ class MergeDvs(Policy):
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
         order=4,
-        undone_by_parent=True,
         overdue=with_many_deletes,
         names_elsewhere=("merge-deletes", "rewrite-position-delete-files", "rewrite-position-deletes"),
+        undo=WayBack(while_at_head=True),
     )
     about: ClassVar[str] = """
         Turn position deletes into deletion vectors, and many or mostly dead files of vectors into few.

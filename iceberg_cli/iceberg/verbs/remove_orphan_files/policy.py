@@ -10,6 +10,7 @@ from iceberg_cli.plan.deleting_policy import DeletingPolicy
 from iceberg_cli.plan.policy import Moment, Several, Switch, Text, option
 from iceberg_cli.plan.times import Time
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 
 VERB_NAME: Final = "remove-orphan-files"
 _WEEK_MS: Final = 604_800_000
@@ -24,7 +25,6 @@ class RemoveOrphanFiles(DeletingPolicy):
         order=7,
         removes=True,
         by_age=True,
-        instead_of_undo="nothing: --grace has files wait next time",
         only_by_name=True,
         planned_by_name=True,
         usual_every_ms=_WEEK_MS,
@@ -38,6 +38,7 @@ class RemoveOrphanFiles(DeletingPolicy):
             "orphans",
             "remove-orphans",
         ),
+        undo=WayBack(while_waiting=True),
     )
     about: ClassVar[str] = """
         Delete files in the folders of an Iceberg table that no metadata names, once they are old enough.

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import pyarrow as pa
-
-from iceberg_cli.iceberg.reachability.keys import live
-from iceberg_cli.iceberg.reachability.question import snapshot_files
-from iceberg_cli.iceberg.spec.manifests.manifest import waiting
-from iceberg_cli.iceberg.spec.table_metadata.snapshot import Snapshot
+from iceberg_cli.iceberg.branch.target_files import look_for_files
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.restore import rules
 from iceberg_cli.iceberg.verbs.restore.policy import VERB_NAME, Restore
+from iceberg_cli.iceberg.verbs.restore.rules import Move
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.plan.plan import Plan
 from iceberg_cli.plan.text import count
-
-if TYPE_CHECKING:
-    from iceberg_cli.iceberg.spec.manifests.manifest import EntryBatch, ManifestSource
-
-_AT_ONCE: Final = 100_000  # files that are looked for together
-_ROW_LINEAGE: Final = 3  # format version from which on rows have ids
 
 
 class RestoreVerb(Verb):
@@ -53,7 +43,7 @@ class RestoreVerb(Verb):
         missing: Sequence[str] = ()
         warnings: Sequence[str] = ()
         if not move.is_done:
-            missing, warnings = looked_for(table, move.target.snapshot)
+            missing, warnings = _looked_for(table, move)
         plan = rules.plan(
             table.metadata,
             policy,
@@ -67,54 +57,20 @@ class RestoreVerb(Verb):
         return Planned(plan=table.resolve(plan))
 
 
-def looked_for(table: IcebergTable, snapshot: Snapshot) -> tuple[list[str], list[str]]:
-    """The files of a snapshot that are not there, and a warning where its rows get other ids as the head of a branch.
-
-    A list or manifest that is not there is all that is told: what it names is not known.
+def _looked_for(table: IcebergTable, move: Move) -> tuple[Sequence[str], list[str]]:
+    """The files of the target that are not there, and a warning where its rows get other ids.
 
     Raises:
-        Refused: the snapshot is encrypted. CorruptFile: a list or manifest is there and cannot be read whole.
+        Refused: the target is encrypted. CorruptFile: a list or manifest is there and cannot be read whole.
     """
-    target = snapshot_files(snapshot)
-    lists = [target.manifest_list] if target.manifest_list is not None else list(target.manifests)
-    if gone := table.workspace.missing(lists):
-        return gone, []
-    listed = table.reachability.manifests([target], phase="reading manifest lists", required=True).rows
-    if gone := _missing(table, listed["manifest_path"]):
-        return gone, []
-    manifests = table.reachability.read_whole([target])
-    gone = []
-    for paths in table.reachability.from_entries(
-        manifests, ("status", "file_path"), _live_paths, phase="looking for files"
-    ):
-        gone += _missing(table, paths)
-    return gone, _ids(table, listed)
-
-
-def _live_paths(_: Sequence[ManifestSource], batch: EntryBatch) -> pa.ChunkedArray:
-    paths: pa.ChunkedArray = live(batch.table)["file_path"]
-    return paths
-
-
-def _missing(table: IcebergTable, paths: pa.ChunkedArray) -> list[str]:
-    """Those of n paths at which there is no file, each once."""
-    found: list[str] = []
-    every = paths.cast(pa.string()).unique()
-    for first in range(0, len(every), _AT_ONCE):
-        found += table.workspace.missing(every.slice(first, _AT_ONCE).to_pylist())
-    return found
-
-
-def _ids(table: IcebergTable, listed: pa.Table) -> list[str]:
-    """A warning where rows of the target have no ids as its manifests stand, and get others than they have now."""
-    if table.metadata.format_version < _ROW_LINEAGE:
-        return []
-    without = int(waiting(listed).sum())
-    if not without:
-        return []
-    manifests = count(without, "data manifests")
+    found = look_for_files(table, move.target.snapshot)
+    if not found.without_ids:
+        return found.missing, []
+    manifests = count(found.without_ids, "data manifests")
     ids = "ids, which are other ones than commits that leave may have given them"
-    return [f"{manifests} of the target have no row ids: the next commit gives their rows {ids}"]
+    return found.missing, [
+        f"{manifests} of the target have no row ids: the next commit gives their rows {ids}"
+    ]
 
 
 VERB: Final = RestoreVerb()

@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 
 from iceberg_cli.plan.policy import Policy, Switch, Text, option
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 
 VERB_NAME: Final = "restore"
 
@@ -26,7 +27,6 @@ class Restore(Policy):
     place: ClassVar = VerbPlace(
         order=7,
         only_alone=True,
-        instead_of_undo="`restore TABLE --to TAG --not-an-ancestor`, by the tag that holds the old head",
         names_elsewhere=(
             "checkout",
             "revert",
@@ -36,6 +36,7 @@ class Restore(Policy):
             "rollback-to-timestamp",
             "set-current-snapshot",
         ),
+        undo=WayBack(why_not="`restore --to` the tag on the old head, with --not-an-ancestor, does it"),
     )
     about: ClassVar[str] = """
         Set a branch of an Iceberg table, or a Delta table, back to an earlier state, after a bad write.

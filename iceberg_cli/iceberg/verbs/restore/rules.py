@@ -227,8 +227,8 @@ def plan(
         as_of_ms=as_of_ms,
         options=options,
         policy=policy.to_json(),
-        verdicts=tuple(_verdicts(move)),
-        warnings=(*_warnings(metadata, move, table, as_of_ms=as_of_ms), *warnings),
+        verdicts=tuple(verdicts(move)),
+        warnings=(*consequences(metadata, move, table, as_of_ms=as_of_ms), *warnings),
         blocked_by=tuple(_obstacles(metadata, policy, move, missing)),
         steps=(Step(name=_STEP, change=change),),
         reason=f"branch {move.branch} goes from snapshot {move.head.snapshot_id} to {move.target.named}",
@@ -236,7 +236,8 @@ def plan(
     )
 
 
-def _verdicts(move: Move) -> Iterator[Verdict]:
+def verdicts(move: Move) -> Iterator[Verdict]:
+    """Where the branch goes, the tag on its old head, and each commit that leaves it."""
     yield Verdict(
         subject=BRANCH,
         id=move.branch,
@@ -297,9 +298,17 @@ def _obstacles(metadata: TableMetadata, policy: Restore, move: Move, missing: Se
 # -- what it means for others --------------------------------------------------------------------------------------
 
 
-def _warnings(
+def consequences(
     metadata: TableMetadata, move: Move, table: Mapping[str, Any], *, as_of_ms: int
 ) -> Iterator[str]:
+    """What a move means for readers, writers, other branches and the next expiry, as warnings.
+
+    Args:
+        metadata: the table.
+        move: of one of its branches.
+        table: how plans name the table.
+        as_of_ms: the "now" of every age, in ms since the epoch.
+    """
     if move.target.warning:
         yield move.target.warning
     schema_id = move.target.snapshot.schema_id

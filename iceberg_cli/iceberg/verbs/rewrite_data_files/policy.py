@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from iceberg_cli.plan.compaction_policy import VERB_NAME, CompactionPolicy
 from iceberg_cli.plan.policy import Choice, Several, Switch, Text, Whole, option
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -36,6 +37,7 @@ class RewriteDataFiles(CompactionPolicy):
             "z-order",
             "zorder",
         ),
+        undo=WayBack(while_at_head=True),
     )
     about: ClassVar[str] = """
         Write the rows of small files, and of files with many deleted rows, to few files without deletes.

@@ -8,6 +8,7 @@ from typing import ClassVar, Final, cast
 
 from iceberg_cli.plan.policy import Choice, Policy, Several, Size, Switch, Text, Whole, option
 from iceberg_cli.plan.verb_place import VerbPlace, with_many_manifests
+from iceberg_cli.plan.way_back import WayBack
 
 VERB_NAME: Final = "rewrite-manifests"
 
@@ -22,9 +23,9 @@ class RewriteManifests(Policy):
     verb: ClassVar[str] = VERB_NAME
     place: ClassVar = VerbPlace(
         order=5,
-        undone_by_parent=True,
         overdue=with_many_manifests,
         names_elsewhere=("merge-manifests", "optimize-manifests"),
+        undo=WayBack(while_at_head=True),
     )
     about: ClassVar[str] = """
         Regroup the data and delete manifests of main by partition, to a target size. Delta: write a checkpoint.

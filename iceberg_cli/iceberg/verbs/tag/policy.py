@@ -9,6 +9,7 @@ from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.policy import Duration, Id, Policy, Switch, Text, option
 from iceberg_cli.plan.times import Span
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 
 VERB_NAME: Final = "tag"
 _MAX_LONG: Final = 2**63 - 1
@@ -32,8 +33,8 @@ class Tag(Policy):
     place: ClassVar = VerbPlace(
         order=8,
         only_alone=True,
-        instead_of_undo="`tag TABLE NAME --replace` puts it elsewhere, --drop drops it",
         names_elsewhere=("create-tag", "drop-tag", "label", "replace-tag", "untag"),
+        undo=WayBack(why_not="`tag --drop` or `tag --replace` does it"),
     )
     about: ClassVar[str] = """
         Make, replace or drop a tag of an Iceberg table.

@@ -1,8 +1,11 @@
-"""undo: the plan, from the journal of an operation that waits or what the history has of one that is over.
+"""undo: the plan, from the journal or the snapshots of the operation; and what is done before and after its commit.
 
-Of one that waits the journal is taken over first: from then on nobody else can delete a file by it. Then every file of
-what comes back is looked for, then it is committed, then the operation is closed. A process that dies in between leaves
-the table as it was or as it is to be, and a deletion that still comes finds all files reachable.
+Of an operation whose files wait the journal is taken over first: from then on nobody else can delete a file by it. Then
+every file of what comes back is looked for, then it is committed, then the operation is closed. A process that dies in
+between leaves the table as it was or as it is to be, and a deletion that still comes finds all files reachable.
+
+A rewrite whose snapshots are the newest of their branch is over, and its journal gone: the branch goes back to the
+snapshot before them, as `restore` sets one back, under the requirement that it has not moved.
 """
 
 from __future__ import annotations
@@ -16,30 +19,43 @@ import pyarrow.compute as pc
 
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile, Refused
+from iceberg_cli.iceberg.branch.ref_states import check_unmoved
+from iceberg_cli.iceberg.branch.target_files import look_for_files
+from iceberg_cli.iceberg.commit.own_snapshots import own_snapshots
 from iceberg_cli.iceberg.commit.removed_file import name_of
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.spec.table_metadata.removed import RemovedMetadata
 from iceberg_cli.iceberg.spec.table_metadata.restoring import with_restored
 from iceberg_cli.iceberg.spec.table_metadata.updates import RestoreRemoved
 from iceberg_cli.iceberg.table import IcebergTable
+from iceberg_cli.iceberg.verbs.restore import rules as restore
+from iceberg_cli.iceberg.verbs.restore.rules import Move
 from iceberg_cli.iceberg.verbs.undo import rules
 from iceberg_cli.iceberg.verbs.undo.policy import Undo
-from iceberg_cli.iceberg.verbs.undo.rewrites import check_parents, is_of_rewrite, taken_back
 from iceberg_cli.operation.journal import Journal
 from iceberg_cli.operation.operation_state import Operation
 from iceberg_cli.operation.ports import Build, Planned, Verb
 from iceberg_cli.operation.runtime import Runtime
-from iceberg_cli.plan.plan import UNDONE_OPERATION, Change, Option, Plan, Step
-from iceberg_cli.plan.removals import Removals
+from iceberg_cli.operation.undoing import GAVE_IDS, committed_steps
+from iceberg_cli.plan.plan import REF_NAME, Change, Plan
 from iceberg_cli.plan.text import count
-from iceberg_cli.plan.verb_place import UNDO
-from iceberg_cli.table.undoing import close, newest_operation, obstacle, open_operation, past_operation, take
+from iceberg_cli.plan.undo_policy import UNDO
+from iceberg_cli.table.undoable import FoundOperation
+from iceberg_cli.table.undoing import (
+    close_waiting,
+    named_by,
+    not_any_more,
+    not_taken_back,
+    plan_of,
+    take_over_waiting,
+    taken_again,
+)
 
 _LOOKED_UP: Final = 1_000
 
 
 class UndoVerb(Verb):
-    """Takes back an operation whose files still wait, or a rewrite whose snapshot is still the head of a branch."""
+    """Takes back an operation whose files still wait, or a rewrite that is the newest of its branch."""
 
     name: Final = UNDO
     policy: Final = Undo
@@ -59,84 +75,99 @@ class UndoVerb(Verb):
         Raises:
             UsageError: no operation of that id is there.
             Refused: what comes back contradicts what the table has by now.
+            CommitConflict: the branch has moved since `within`.
             CorruptFile: the journal, or what must be read of the table, cannot be read whole.
         """
-        operation_id = policy.operation
-        if within is not None:
-            operation_id = within.undoes
-        found = newest_operation(table) if operation_id is None else operation_id
-        plan = Plan(
-            verb=UNDO,
-            table=table.describe(),
-            base=table.base(),
-            as_of_ms=as_of_ms,
-            options={UNDONE_OPERATION: Option(value=found, source=policy.source_of(UNDONE_OPERATION))},
-            policy=policy.to_json(),
-            removals=Removals.none(),
-        )
-        if found is None:
-            return Planned(
-                plan=replace(plan, blocked_by=("no operation of this program is open here, or on record",))
-            )
-        named = open_operation(table, found)
-        if named is None:
-            past, by = past_operation(table, found)
-            step = Step(name=f"undo {past.operation}")
-            plan = replace(plan, reason=f"operation {found}, {past.operation}", steps=(step,))
-            return Planned(plan=taken_back(table, past, plan, by=by, within=within))
-        journal, operation = named
-        reason = _why_not(table, operation)
-        step = Step(name=f"undo {operation.verb}")
-        plan = replace(plan, reason=f"operation {found}, {operation.verb}", steps=(step,))
-        if reason is not None:
-            blocked = f"operation {found}, {operation.verb}, cannot be taken back: {reason}"
-            return Planned(plan=replace(plan, blocked_by=(blocked,)))
-        removed = _removed(journal, operation)
-        if removed is not None:
-            metadata = table.metadata
-            after = with_restored(metadata, removed)
-            _check_files(table, removed)
-            update = RestoreRemoved(removed=removed).to_json()
-            change = Change(updates=(update,), counts=rules.counts(metadata, removed))
-            plan = replace(
-                plan,
-                steps=(replace(step, change=change),),
-                verdicts=(*rules.returning(metadata, removed),),
-                warnings=(
-                    *plan.warnings,
-                    *_next_expiry(len(after.snapshots) - len(metadata.snapshots)),
-                ),
-            )
+        if within is not None and any(REF_NAME in update for update in within.updates):
+            check_unmoved(table.metadata, within)
+        found, plan = plan_of(table, policy, described=table.describe(), as_of_ms=as_of_ms, within=within)
+        if found is None or plan.blocked_by:
+            return Planned(plan=plan)
+        plan = _of_head(table, found, plan) if found.is_over else _of_waiting(table, found, plan)
         return Planned(plan=table.checked(plan, deletes=False))
 
     def begin(self, table: IcebergTable, plan: Plan, runtime: Runtime) -> None:
         """See `Verb`: nobody else deletes files of the operation from here on, and all that comes back is there."""
-        if is_of_rewrite(plan):
-            check_parents(table, str(plan.undoes))
+        found = named_by(table, plan)
+        if any(REF_NAME in update for update in plan.updates):
+            if (reason := _head_obstacle(table, _move(table, found))) is not None:
+                raise not_any_more(found.past, reason)
             return
-        removed = _removed(*take(table, plan, runtime))
+        journal, operation = take_over_waiting(found, runtime)
+        removed = _removed(journal, operation)
         if removed is not None:
             _check_files(table, removed)
 
     def end(self, table: IcebergTable, plan: Plan, runtime: Runtime) -> None:
         """See `Verb`: the operation is closed, its files stay."""
-        close(table, plan, runtime)
+        close_waiting(table, plan, runtime)
 
 
-def _why_not(table: IcebergTable, operation: Operation) -> str | None:
-    """Why an operation cannot be taken back, or None."""
-    if (reason := obstacle(operation)) is not None:
-        return reason
-    steps = rules.committed(operation)
-    if not steps:
-        return None
-    if not table.committer.writes_metadata:
-        base = steps[0].intent.base_location if steps[0].intent is not None else ""
-        return (
-            "the catalog writes the metadata itself, and takes no snapshot back that it has forgotten. Register "
-            f"{base} under another name, with gc.enabled=false, while its files wait; that table can be read"
-        )
-    return None
+def _of_waiting(table: IcebergTable, found: FoundOperation, plan: Plan) -> Plan:
+    """The plan with what its commit puts back, where the operation committed anything."""
+    journal, operation = found.journal, found.operation
+    assert journal is not None
+    assert operation is not None
+    removed = _removed(journal, operation)
+    if removed is None:
+        return replace(plan, warnings=(*plan.warnings, *taken_again(journal)))
+    metadata = table.metadata
+    after = with_restored(metadata, removed)
+    _check_files(table, removed)
+    update = RestoreRemoved(removed=removed).to_json()
+    change = Change(updates=(update,), counts=rules.counts(metadata, removed))
+    (step,) = plan.steps
+    return replace(
+        plan,
+        steps=(replace(step, change=change),),
+        verdicts=(*rules.returning(metadata, removed),),
+        warnings=(*plan.warnings, *rules.expired_again(len(after.snapshots) - len(metadata.snapshots))),
+    )
+
+
+def _of_head(table: IcebergTable, found: FoundOperation, plan: Plan) -> Plan:
+    """The plan with the commit that sets the branch back."""
+    metadata, move = table.metadata, _move(table, found)
+    if isinstance(move, str):
+        return _blocked(plan, found, move)
+    obstacle = _head_obstacle(table, move)
+    change = Change(updates=move.updates(), counts={restore.LEFT: len(move.leaving)})
+    (step,) = plan.steps
+    consequences = restore.consequences(metadata, move, plan.table, as_of_ms=plan.as_of_ms)
+    plan = replace(
+        plan,
+        steps=(replace(step, change=change),),
+        verdicts=(*restore.verdicts(move),),
+        warnings=(*plan.warnings, *consequences, rules.kept_by_a_tag(move)),
+    )
+    return plan if obstacle is None else _blocked(plan, found, obstacle)
+
+
+def _blocked(plan: Plan, found: FoundOperation, reason: str) -> Plan:
+    return replace(plan, blocked_by=(*plan.blocked_by, not_taken_back(found.past, reason)))
+
+
+def _move(table: IcebergTable, found: FoundOperation) -> Move | str:
+    """Where the branch goes, or why it does not."""
+    past = found.past
+    own = own_snapshots(table.metadata, past.operation_id, past.branches)
+    return own if isinstance(own, str) else rules.move_back(table.metadata, own)
+
+
+def _head_obstacle(table: IcebergTable, move: Move | str) -> str | None:
+    """Why a branch does not go back, with every file of where it would go looked for; None: it does.
+
+    Raises:
+        Refused: that snapshot is encrypted. CorruptFile: a list or manifest is there and cannot be read whole.
+    """
+    if isinstance(move, str):
+        return move
+    found = look_for_files(table, move.target.snapshot)
+    if found.missing:
+        files = count(len(found.missing), "files")
+        are = "is" if len(found.missing) == 1 else "are"
+        return f"{files} of {move.target.named} {are} gone, such as {found.missing[0]}"
+    return GAVE_IDS if found.without_ids else None
 
 
 def _removed(journal: Journal, operation: Operation) -> RemovedMetadata | None:
@@ -145,7 +176,7 @@ def _removed(journal: Journal, operation: Operation) -> RemovedMetadata | None:
     Raises:
         CorruptFile: that was not kept, or cannot be read.
     """
-    steps = rules.committed(operation)
+    steps = committed_steps(operation)
     if not steps:
         return None
     (state,) = steps
@@ -201,14 +232,6 @@ def _files_of(table: IcebergTable, removed: RemovedMetadata) -> Iterator[Sequenc
         rows = batch.table
         alive = rows.filter(pc.is_in(rows["status"], value_set=pa.array([0, 1], rows["status"].type)))
         yield alive["file_path"].to_pylist()
-
-
-def _next_expiry(snapshots: int) -> Iterator[str]:
-    if snapshots:
-        yield (
-            f"the next expiry by the same options takes these {count(snapshots, 'snapshots')} again; "
-            "a tag on one keeps it"
-        )
 
 
 VERB: Final = UndoVerb()

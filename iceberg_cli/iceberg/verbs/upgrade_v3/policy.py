@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 from iceberg_cli.errors import UsageError
 from iceberg_cli.plan.policy import Policy, Selection, Switches, option
 from iceberg_cli.plan.verb_place import VerbPlace
+from iceberg_cli.plan.way_back import WayBack
 from iceberg_cli.plan.writer_loss import allow_writer_loss
 
 VERB_NAME: Final = "upgrade-v3"
@@ -34,8 +35,8 @@ class UpgradeV3(Policy):
     place: ClassVar = VerbPlace(
         order=1,
         only_by_name=True,
-        instead_of_undo="nothing: clients have seen the new format",
         names_elsewhere=("upgrade", "upgrade-format", "upgrade-table"),
+        undo=WayBack(why_not="clients have seen the new format, and no format version goes back"),
     )
     about: ClassVar[str] = """
         Look for what stands in the way of format version 3, then upgrade the table to it.

@@ -1,181 +1,236 @@
-"""A rewrite whose snapshot is still the head is taken back: drawn tables, read by the referee; and what is not."""
+"""Law: a rewrite that is taken back while it is the newest of its branch leaves the branch as it was.
+
+Random tables of the referee, which shares no code with the package, reads rows and manifests.
+"""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.budget import few_or_many
-from tests.cli.lakes import AS_OF, FolderTable, four_snapshots, head_of, metadata_of, newest_metadata
 from tests.cli.running import Ran, iceberg_cli
-from tests.delete_tables import STORAGE, two_generations
-from tests.iceberg.verbs.test_random_tables import Game
-from tests.scan_planning import view
+from tests.iceberg.verbs.test_random_tables import NOW_MS, Game
+from tests.referee.iceberg import entries_of, manifests_of, rows_of
 
-OF_THE_VERSION = {"last-updated-ms", "metadata-log", "snapshot-log", "snapshots", "last-sequence-number"}
-COUNTER = {"next-row-id"}  # is never lowered
-REWRITES = (("rewrite-manifests", "--all-manifests"), ("merge-dvs", "--min-files", "1"))
-
-
-def cli(verb: str, folder: Path, *options: object) -> Ran:
-    return iceberg_cli(verb, folder, *options, "--yes", "--format", "json")
+DATA = 0
+REWRITES: dict[str, tuple[str, ...]] = {
+    "rewrite-manifests": ("--all-manifests",),
+    "merge-dvs": ("--min-files", "1"),
+    "rewrite-data-files": ("--rewrite-all", "--processes", "1"),
+}
 
 
-def history_of(folder: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = iceberg_cli("history", folder, "--format", "json").json["operations"]
+def run(verb: str, game: Game, *words: object) -> Ran:
+    return iceberg_cli(verb, game.table.folder, *words, "--yes", "--no-cache", "--format", "json")
+
+
+def rewrite(game: Game, verb: str) -> str | None:
+    """The operation of a rewrite that moved main, or None where there was nothing to do."""
+    before = game.table.document["refs"]["main"]["snapshot-id"]
+    ran = run(verb, game, *REWRITES[verb])
+    assert ran.code == 0, ran.out + ran.err
+    if game.table.document["refs"]["main"]["snapshot-id"] == before:
+        return None
+    found: str = ran.json["operation_id"]
     return found
 
 
-def without(document: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    return {key: value for key, value in document.items() if key not in names}
+def history(game: Game) -> dict[str, dict[str, Any]]:
+    """The operations by their ids, the newest first."""
+    ran = iceberg_cli("history", game.table.folder, "--format", "json")
+    assert ran.code == 0, ran.err
+    return {each["operation_id"]: each for each in ran.json["operations"]}
 
 
-@pytest.mark.few(2)
-@few_or_many(3, many=12, all_of=60)
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_branch_goes_back_to_the_same_rows(tmp_path: Path, version: int, budget: int) -> None:
-    undone = set()
-    for seed in range(budget):
-        game = Game(tmp_path / f"{seed}" / "t", version=version, seed=11_000 * version + seed)
-        folder = game.table.folder
-        for verb, *options in REWRITES:
-            before, rows, files = game.table.document, game.read(), game.files()
-            done = cli(verb, folder, *options).json
-            if game.table.document == before:
-                continue
-            ran = cli("undo", folder)
-            if version == 3 and ran.code == 11:
-                # Spec, "Row Lineage": a data manifest without a first row id gets one by the next commit.
-                assert "have no row ids" in ran.json["message"]
-                continue
-            assert (ran.code, ran.json["restored_refs_count"]) == (0, 1), ran
-            undone.add(verb)
-            own = OF_THE_VERSION | COUNTER
-            assert without(game.table.document, own) == without(before, own)
-            assert game.table.document.get("next-row-id", 0) >= before.get("next-row-id", 0)
-            assert game.read() == rows
-            assert files <= game.files()
-            history = {each["operation_id"]: each for each in history_of(folder)}
-            took, first = history[ran.json["operation_id"]], history[done["operation_id"]]
-            assert (took["undoes"], first["undone_by"]) == (first["operation_id"], took["operation_id"])
-            again = cli("undo", folder, done["operation_id"])
-            assert (again.code, "it was taken back already" in again.json["message"]) == (11, True)
-    assert "rewrite-manifests" in undone
+def head(game: Game, document: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The snapshot of main."""
+    document = game.table.document if document is None else document
+    wanted = document["refs"]["main"]["snapshot-id"]
+    (found,) = (each for each in document["snapshots"] if each["snapshot-id"] == wanted)
+    snapshot: dict[str, Any] = found
+    return snapshot
 
 
-def test_merged_deletes_are_taken_back_as_readers_see_them(tmp_path: Path) -> None:
-    table = two_generations(tmp_path / "t")
-    table.publish()
-    folder = tmp_path / "t"
-    before = view(STORAGE.read, metadata_of(folder))
-    assert cli("merge-dvs", folder, "--min-files", "1").json["status"] == "done"
-    merged = metadata_of(folder)["current-snapshot-id"]
-    assert cli("undo", folder).code == 0
-    after = metadata_of(folder)
-    assert (merged != 3, after["current-snapshot-id"]) == (True, 3)
-    assert view(STORAGE.read, after) == before
-
-
-@pytest.fixture
-def rewritten(tmp_path: Path) -> tuple[FolderTable, dict[str, Any]]:
-    """A table whose manifests were rewritten, and the report of that."""
-    table = four_snapshots(tmp_path / "t")
-    table.publish()
-    report = cli("rewrite-manifests", table.folder, "--all-manifests").json
-    assert report["status"] == "done"
-    return table, report
-
-
-def refusal(table: FolderTable, *options: object) -> str:
-    """Why an undo is refused, which changes nothing."""
-    before = newest_metadata(table.folder)
-    ran = cli("undo", table.folder, *options)
-    assert ran.code == 11, ran
-    assert newest_metadata(table.folder) == before
-    return str(ran.json["message"])
-
-
-Rewritten = tuple[FolderTable, dict[str, Any]]
-
-
-def test_the_retention_of_a_branch_stays_and_the_plan_says_what_the_next_expiry_takes(
-    rewritten: Rewritten,
-) -> None:
-    table, report = rewritten
-    own = report["committed_snapshot_id"]
-    plan = iceberg_cli("undo", table.folder, "--dry-run", "--format", "json").json
-    assert plan["warnings"] == [
-        f"the next expiry takes snapshot {own} once it is older than the cut-off; a tag on it keeps it"
-    ]
-    assert [(each["subject"], each["id"]) for each in plan["verdicts"]] == [("branch", "main")]
-    assert cli("undo", table.folder).code == 0
-    assert head_of(table.folder)["snapshot-id"] == 4
-
-
-def test_not_where_no_branch_is_at_it_any_more(rewritten: Rewritten) -> None:
-    table, report = rewritten
-    assert cli("restore", table.folder, "--to", "4").code == 0
-    assert "no branch is at its snapshot any more" in refusal(table, report["operation_id"])
-
-
-def test_not_where_a_file_of_the_parent_is_gone(rewritten: Rewritten) -> None:
-    table, report = rewritten
-    (table.folder / "data" / "keep.parquet").unlink()
-    assert "1 file of snapshot 4 are not there, such as" in refusal(table)
-    assert "keep.parquet" in refusal(table, report["operation_id"])
-
-
-def test_not_where_rows_of_the_parent_have_no_ids_yet(tmp_path: Path) -> None:
-    """Spec, "Row Lineage": as head of a branch it would give its rows other ids than readers have seen."""
-    table = four_snapshots(tmp_path / "t")
-    table.publish()
-    assert cli("upgrade-v3", table.folder).code == 0
-    assert cli("rewrite-manifests", table.folder, "--all-manifests").json["status"] == "done"
-    assert "have no row ids" in refusal(table)
-
-
-def test_not_where_the_parent_was_expired(rewritten: Rewritten) -> None:
-    table, report = rewritten
-    assert cli("expire-snapshots", table.folder, *AS_OF, "--older-than", "0s", "--retain-last", "1").code == 0
-    own = report["committed_snapshot_id"]
-    assert f"the parent of snapshot {own} is not there any more" in refusal(table, report["operation_id"])
-
-
-@pytest.mark.parametrize(
-    ("verb", "options", "instead"),
-    [
-        ("expire-snapshots", ("--older-than", "0s"), "--grace has files wait next time"),
-        ("upgrade-v3", (), "nothing: clients have seen the new format"),
-        ("tag", ("eod",), "`tag TABLE NAME --replace` puts it elsewhere"),
-        ("restore", ("--to", "3"), "`restore TABLE --to TAG --not-an-ancestor`"),
-    ],
-)
-def test_other_verbs_say_what_does_it_instead(
-    verb: str, options: tuple[str, ...], instead: str, tmp_path: Path
-) -> None:
-    table = four_snapshots(tmp_path / "t")
-    table.publish()
-    report = cli(verb, table.folder, *options).json
-    assert report["status"] == "done"
-    said = refusal(table)
-    assert f"operation {report['operation_id']}, {verb}, cannot be taken back: it is over" in said
-    assert instead in said
-
-
-def test_an_undo_is_no_operation_that_is_taken_back(rewritten: Rewritten) -> None:
-    table, _ = rewritten
-    undone = cli("undo", table.folder).json
-    assert "it was taken back already" in refusal(table)
-    assert f"operation {undone['operation_id']}, undo, cannot be taken back" in refusal(
-        table, undone["operation_id"]
+def without_ids(snapshot: dict[str, Any]) -> bool:
+    """Whether a data manifest of a snapshot has no `first_row_id`."""
+    return any(
+        each["content"] == DATA and each.get("first_row_id") is None for each in manifests_of(snapshot)
     )
 
 
-def test_an_operation_that_nobody_knows_is_a_usage_error(rewritten: Rewritten) -> None:
-    table, _ = rewritten
-    ran = cli("undo", table.folder, "01a2-b3")
-    assert (ran.code, "No operation 01a2-b3 of" in ran.json["message"]) == (2, True)
-    assert json.loads(newest_metadata(table.folder).read_text())["current-snapshot-id"] != 4
+@pytest.mark.few(4)
+@few_or_many(2, many=10, all_of=100)
+@pytest.mark.parametrize("verb", REWRITES)
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_the_branch_is_as_before_and_nothing_is_deleted(
+    tmp_path: Path, version: int, verb: str, budget: int
+) -> None:
+    if verb == "merge-dvs" and version < 3:
+        pytest.skip("it is for version 3")
+    undone = 0
+    for seed in range(3 * budget):
+        if undone == budget:
+            break
+        game = Game(tmp_path / f"{seed}" / "table", version=version, seed=3_000 * version + seed)
+        before = game.table.document
+        operation_id = rewrite(game, verb)
+        if operation_id is None:
+            continue
+        rewritten, files = game.table.document, game.files()
+        refuses = version == 3 and without_ids(head(game, before))
+        record = history(game)[operation_id]
+        assert (record["undo"]["possible"], record["undo"]["until_ms"]) == (not refuses, None)
+        assert record["undone_by"] is None
+        ran = run("undo", game)
+        if refuses:
+            assert (ran.code, "row ids" in ran.out) == (11, True)
+            assert game.table.document == rewritten
+            continue
+        assert ran.code == 0, ran.err
+        undone += 1
+        after = game.table.document
+        assert after["refs"] == before["refs"]
+        assert after["current-snapshot-id"] == before["current-snapshot-id"]
+        assert after["snapshots"] == rewritten["snapshots"]
+        for name in ("last-sequence-number", "next-row-id", "schemas", "partition-specs", "properties"):
+            assert after.get(name) == rewritten.get(name)
+        game.check()  # rows, and their ids
+        assert files <= game.files()
+        report = ran.json
+        assert report["undone"] == {"operation_id": operation_id, "operation": verb}
+        left = len(rewritten["snapshots"]) - len(before["snapshots"])
+        assert report["left_snapshots_count"] == left
+        assert report["undo"]["possible"] is False
+        (own, theirs, *_) = history(game).values()
+        assert (own["operation"], own["operation_id"]) == ("undo", report["operation_id"])
+        assert (theirs["operation_id"], theirs["undone_by"]) == (operation_id, report["operation_id"])
+        assert theirs["undo"]["possible"] is False
+        # What takes back is not taken back; by its id neither is what is taken back already.
+        for named in ((), (operation_id,)):
+            again = run("undo", game, *named)
+            assert (again.code, game.table.document) == (11, after)
+    assert undone
+
+
+def a_rewrite(folder: Path, *, version: int = 2, seed: int = 1) -> tuple[Game, dict[str, Any], str]:
+    """A table, its metadata before a rewrite of its manifests, and the operation."""
+    game = Game(folder / "table", version=version, seed=seed)
+    before = game.table.document
+    operation_id = rewrite(game, "rewrite-manifests")
+    assert operation_id is not None
+    return game, before, operation_id
+
+
+def test_after_a_commit_of_others_it_is_refused(tmp_path: Path) -> None:
+    game, _, operation_id = a_rewrite(tmp_path)
+    game.table.append()
+    document = game.table.document
+    ran = run("undo", game)
+    assert (ran.code, "branch main has other commits since" in ran.out) == (11, True)
+    assert game.table.document == document
+    assert history(game)[operation_id]["undo"] == {
+        "possible": False, "until_ms": None, "until": None, "reason": "branch main has other commits since",
+    }  # fmt: skip
+
+
+def test_a_saved_plan_is_a_conflict_where_others_committed(tmp_path: Path) -> None:
+    game, _, _ = a_rewrite(tmp_path)
+    file = tmp_path / "plan.json"
+    planned = iceberg_cli("plan", game.table.folder, "undo", "--output", file)
+    assert planned.code == 0, planned.err
+    game.table.append()
+    document = game.table.document
+    done = iceberg_cli("apply", file, "--yes")
+    assert (done.code, game.table.document) == (12, document), done.err
+
+
+def test_the_snapshot_before_it_must_be_there(tmp_path: Path) -> None:
+    game, before, operation_id = a_rewrite(tmp_path)
+    old = head(game, before)["snapshot-id"]
+    for name, ref in before["refs"].items():
+        if name != "main" and ref["snapshot-id"] == old:
+            pytest.fail("another ref holds it")
+    ran = run("expire-snapshots", game, "--snapshot-id", old, "--as-of", NOW_MS)
+    assert ran.code == 0, ran.err
+    document = game.table.document
+    # The expiry is the newest one by now, and nothing of it waits.
+    assert (run("undo", game).code, game.table.document) == (11, document)
+    named = run("undo", game, operation_id)
+    assert (named.code, f"the snapshot before it, {old}, has expired" in named.out) == (11, True)
+    assert game.table.document == document
+
+
+@pytest.mark.parametrize("kind", ["list", "manifest", "data"])
+def test_a_file_that_is_gone_is_named_and_nothing_changes(tmp_path: Path, kind: str) -> None:
+    game, before, _ = a_rewrite(tmp_path)
+    old = head(game, before)
+    (manifest, *_) = manifests_of(old)
+    live = next(each for each in entries_of(manifest) if each["status"] != 2)
+    gone = {"list": old["manifest-list"], "manifest": manifest["manifest_path"], "data": live["file_path"]}
+    Path(gone[kind]).unlink()
+    document = game.table.document
+    ran = run("undo", game)
+    assert (ran.code, gone[kind] in ran.out, "1 file " in ran.out) == (11, True, True), ran.err
+    assert game.table.document == document
+    assert iceberg_cli("resume", game.table.folder, "--list", "--format", "json").json["operations"] == []
+
+
+def test_rows_that_got_their_ids_by_the_rewrite_would_lose_them(tmp_path: Path) -> None:
+    """A table of version 2, upgraded: no manifest of the snapshot before the rewrite has a first row id."""
+    game = Game(tmp_path / "table", version=2, seed=4)
+    assert run("upgrade-v3", game).code == 0
+    old = head(game)
+    assert without_ids(old)
+    operation_id = rewrite(game, "rewrite-manifests")
+    assert operation_id is not None
+    rows = rows_of(head(game))
+    document = game.table.document
+    assert document["next-row-id"] > 0
+    ran = run("undo", game)
+    assert (ran.code, "row ids" in ran.out) == (11, True)
+    assert (game.table.document, rows_of(head(game))) == (document, rows)
+    assert history(game)[operation_id]["undo"]["possible"] is False
+
+
+def test_the_report_of_a_rewrite_says_that_it_can_be_taken_back(tmp_path: Path) -> None:
+    game = Game(tmp_path / "table", version=2, seed=1)
+    report = run("rewrite-manifests", game, "--all-manifests").json
+    assert report["undo"]["possible"] is True
+    assert report["undone"] is None
+    idle = run("rewrite-manifests", game).json
+    assert (idle["status"], idle["undo"]["possible"]) == ("nothing_to_do", False)
+
+
+def test_the_plan_says_what_leaves_and_that_a_tag_keeps_it(tmp_path: Path) -> None:
+    game, before, operation_id = a_rewrite(tmp_path)
+    old, ours = head(game, before)["snapshot-id"], head(game)["snapshot-id"]
+    plan = iceberg_cli("undo", game.table.folder, "--dry-run", "--format", "json").json
+    assert plan["undoes"] == {"operation_id": operation_id, "operation": "rewrite-manifests"}
+    assert {(each["subject"], each["id"]) for each in plan["verdicts"]} == {
+        ("branch", "main"), ("commit", str(ours)),
+    }  # fmt: skip
+    (update,) = plan["steps"][0]["change"]["updates"]
+    assert (update["ref-name"], update["snapshot-id"]) == ("main", str(old))
+    assert any(f"a tag on {ours} keeps it" in each for each in plan["warnings"])
+
+
+@pytest.mark.parametrize("verb", ["upgrade-v3", "assign-row-ids", "restore", "tag"])
+def test_what_has_no_way_back_says_what_does_it_instead(tmp_path: Path, verb: str) -> None:
+    game = Game(tmp_path / "table", version=2, seed=2)
+    if verb == "assign-row-ids":
+        assert run("upgrade-v3", game).code == 0
+    target = game.table.document["snapshots"][0]["snapshot-id"]
+    words = {"restore": ("--to", target, "--not-an-ancestor"), "tag": ("eod",)}.get(verb, ())
+    done = run(verb, game, *words)
+    assert (done.code, done.json["status"], done.json["undo"]["possible"]) == (0, "done", False), done.err
+    document = game.table.document
+    ran = run("undo", game)
+    assert (ran.code, game.table.document) == (11, document)
+    expected = {
+        "upgrade-v3": "no format version goes back", "assign-row-ids": "readers have seen the row ids",
+        "restore": "`restore --to`", "tag": "`tag --drop`",
+    }  # fmt: skip
+    assert expected[verb] in ran.out

@@ -9,9 +9,9 @@ import pytest
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.table_metadata.removed import RemovedMetadata
 from iceberg_cli.iceberg.verbs.undo import rules
-from iceberg_cli.operation.operation_state import GroupStates, Operation, StepState
+from iceberg_cli.operation.operation_state import Operation, StepState
 from iceberg_cli.operation.records import CommitIntent, LookAgain
-from iceberg_cli.table.undoing import obstacle
+from iceberg_cli.operation.undoing import committed_steps, waiting_obstacle
 from tests.builders import DAY_MS, LOCATION, NOW_MS, a_branch, a_snapshot, a_table_document, a_tag
 
 SENT = CommitIntent(
@@ -66,20 +66,19 @@ def of_steps(*states: StepState, **values: Any) -> Operation:
         (of_steps(StepState(**COMMITTED, sweep_after_ms=NOW_MS, done=True)), "none of its files waits"),
         (of_steps(), "none of its files waits"),
         (of_steps(WAITING, look_again=LookAgain(status="done", at_ms=NOW_MS)), "it is done"),
-        (of_steps(WAITING, groups=GroupStates()), "commits groups of files one by one"),
     ],
 )
 def test_an_operation_can_be_taken_back_while_its_files_wait_and_none_is_gone(
     operation: Operation, reason: str | None
 ) -> None:
-    found = obstacle(operation)
+    found = waiting_obstacle(operation)
     assert (found is None) == (reason is None)
     assert (reason or "") in (found or "")
 
 
 def test_only_what_was_committed_comes_back() -> None:
     before = StepState(intent=SENT, outcome="conflict")
-    assert rules.committed(of_steps(before, WAITING, StepState(sweep_after_ms=NOW_MS))) == [WAITING]
+    assert committed_steps(of_steps(before, WAITING, StepState(sweep_after_ms=NOW_MS))) == [WAITING]
 
 
 def test_each_snapshot_that_comes_back_is_a_verdict_and_so_is_each_ref() -> None:
@@ -107,12 +106,4 @@ def test_each_snapshot_that_comes_back_is_a_verdict_and_so_is_each_ref() -> None
         "restored_snapshots_count": 1,
         "restored_refs_count": 2,
         "kept_refs_count": 1,
-    }
-
-
-def test_branches_that_go_back_are_counted_alone() -> None:
-    assert rules.counts_of_refs(2) == {
-        "restored_snapshots_count": 0,
-        "restored_refs_count": 2,
-        "kept_refs_count": 0,
     }
