@@ -172,7 +172,9 @@ class OpenTable(Table, ABC):
 
     def way_back(self, verb: str) -> WayBack:
         """How operations of a verb of this format are taken back."""
-        if self.verbs is None or verb not in self.verbs:
+        if self.verbs is None:
+            return WayBack(why_not="the table cannot be read")
+        if verb not in self.verbs:
             return WayBack(why_not=f"the verb {verb!r} is not known here")
         return self.verbs.policy(verb).place.undo
 

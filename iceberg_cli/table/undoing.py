@@ -72,7 +72,8 @@ def plan_of(
     )
     reason = _obstacle(table, found)
     if reason is not None:
-        plan = replace(plan, steps=(), blocked_by=(not_taken_back(past, reason),))
+        others = "" if named is not None else "; `history TABLE` shows whether another one can be"
+        plan = replace(plan, steps=(), blocked_by=(f"{not_taken_back(past, reason)}{others}",))
     return found, plan
 
 
