@@ -70,8 +70,8 @@ def without_ids(snapshot: dict[str, Any]) -> bool:
     )
 
 
-@pytest.mark.few(4)
-@few_or_many(2, many=10, all_of=100)
+@pytest.mark.few(3)
+@few_or_many(1, many=6, all_of=100)
 @pytest.mark.parametrize(
     ("version", "verb"),
     [case for case in itertools.product([1, 2, 3], REWRITES) if case[0] > 2 or case[1] != "merge-dvs"],
@@ -200,6 +200,7 @@ def test_the_snapshot_before_it_must_be_there(tmp_path: Path) -> None:
     assert game.table.document == document
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["list", "manifest", "data"])
 def test_a_file_that_is_gone_is_named_and_nothing_changes(tmp_path: Path, kind: str) -> None:
     game, before, _ = a_rewrite(tmp_path)
@@ -254,6 +255,7 @@ def test_the_plan_says_what_leaves_and_that_a_tag_keeps_it(tmp_path: Path) -> No
     assert any(f"a tag on {ours} keeps it" in each for each in plan["warnings"])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("verb", ["upgrade-v3", "assign-row-ids", "restore", "tag"])
 def test_what_has_no_way_back_says_what_does_it_instead(tmp_path: Path, verb: str) -> None:
     game = Game(tmp_path / "table", version=2, seed=2)
