@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,7 +20,12 @@ from iceberg_cli.errors import InvalidMetadata, Refused, TableNotFound, UsageErr
 from iceberg_cli.iceberg import ownership as own_files
 from iceberg_cli.iceberg.catalogs import Committer
 from iceberg_cli.iceberg.catalogs.metadata_swap import metadata_folder
-from iceberg_cli.iceberg.commit.verification import mended_lengths, naming_the_way_out, read_kept
+from iceberg_cli.iceberg.commit.verification import (
+    length_notice,
+    mended_lengths,
+    naming_the_way_out,
+    read_kept,
+)
 from iceberg_cli.iceberg.metadata_beside import MetadataBeside
 from iceberg_cli.iceberg.reachability.cache import ReachabilityCache
 from iceberg_cli.iceberg.reachability.names import NamesReader
@@ -437,14 +442,7 @@ class IcebergTable(OpenTable):
         if not new:
             return []
         self._noticed.update(new)
-        listed, size_bytes = stale[new[0]]
-        more = f", and {len(new) - 1:,} more like it" if len(new) > 1 else ""
-        notice = (
-            f"{new[0]} has {size_bytes:,} bytes, and its manifest list says {listed:,}{more}. Its entries are all "
-            "there, but other readers may fail. `rewrite-manifests` and `upgrade-v3 --with repair-manifests` list it "
-            "again with its true length"
-        )
-        return [notice]
+        return [length_notice(new, *stale[new[0]])]
 
     # -- commit ------------------------------------------------------------------------------------------------
 
@@ -492,25 +490,14 @@ class IcebergTable(OpenTable):
         Raises:
             Refused: it cannot be made again: the digests differ.
         """
-        from iceberg_cli.iceberg.commit.update import Commit, requirements_for, updates_from_json
+        from iceberg_cli.iceberg.commit.rebinding import possible_commits
 
         base_location = intent.base_location
         try:
             base = self.read_metadata(base_location)
         except TableNotFound:
             return None
-        updates = updates_from_json(intent.updates)
-        # Earlier versions asserted every ref in each commit, as is done still where a catalog overlooks numbers; and
-        # some recorded it without the property that a REST catalog got with it.
-        for recorded, every_ref in product((True, False), (False, True)):
-            commit = Commit(
-                updates=updates,
-                requirements=requirements_for(updates, base, every_ref=every_ref),
-                base=base,
-                timestamp_ms=intent.timestamp_ms,
-                commit_uuid=intent.commit_uuid,
-                recorded=recorded,
-            )
+        for commit in possible_commits(intent, base):
             attempt = self.committer.prepare(commit, base_location=base_location)
             if attempt.digest == intent.digest:
                 return attempt

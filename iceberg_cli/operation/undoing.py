@@ -43,7 +43,9 @@ def _head_obstacle(operation: Operation) -> str | None:
     intents = [state.intent for state in operation.steps.values() if state.intent is not None]
     if _is_asking(operation.steps.values()):
         return _ASKING
-    return GAVE_IDS if any(map(_gave_row_ids, intents)) else None
+    # New data files reserve ids, whether or not their rows have some already.
+    writes_rows = operation.groups is not None
+    return GAVE_IDS if not writes_rows and any(map(_gave_row_ids, intents)) else None
 
 
 def waiting_obstacle(operation: Operation) -> str | None:

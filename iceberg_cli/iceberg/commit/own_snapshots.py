@@ -73,13 +73,11 @@ def own_snapshots(
 def ids_obstacle(metadata: TableMetadata, found: OwnSnapshots) -> str | None:
     """Why rows would not keep their ids were the branch set back, as far as snapshots tell, or None.
 
-    A snapshot that was made before version 3 has no `first-row-id`, nor have its manifests; one that gave ids to rows
-    without any has them among its `added-rows`.
+    A snapshot that was made before version 3 has no `first-row-id`, nor have its manifests; later ones give it to each.
+    What the operation's own snapshots reserved says nothing: new data files get ids that their rows do not use.
     """
-    if metadata.format_version < _ROW_LINEAGE:
-        return None
-    gave = any((each.added_rows or 0) > 0 for each in found.snapshots)
-    return GAVE_IDS if gave or found.before.first_row_id is None else None
+    has_ids = metadata.format_version >= _ROW_LINEAGE
+    return GAVE_IDS if has_ids and found.before.first_row_id is None else None
 
 
 def head_state(metadata: TableMetadata, operation_id: str, branches: Sequence[str] | None) -> UndoState:

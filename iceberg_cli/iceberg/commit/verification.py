@@ -15,7 +15,7 @@ Spec: "Manifests", "Manifest Lists", "First Row ID Assignment".
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -143,4 +143,20 @@ def _way_out(metadata: TableMetadata, plan: Plan, path: str) -> str:
     return (
         f"`iceberg-cli inspect {name} --check` shows what is broken. Restore the file, or, if only older snapshots "
         "need it, expire these."
+    )
+
+
+def length_notice(paths: Sequence[str], listed: int, size_bytes: int) -> str:
+    """That manifests have other lengths than their lists say, for the operator.
+
+    Args:
+        paths: of the manifests.
+        listed: the length of the first in its list, in bytes.
+        size_bytes: what it has.
+    """
+    more = f", and {len(paths) - 1:,} more like it" if len(paths) > 1 else ""
+    return (
+        f"{paths[0]} has {size_bytes:,} bytes, and its manifest list says {listed:,}{more}. Its entries are all "
+        "there, but other readers may fail. `rewrite-manifests` and `upgrade-v3 --with repair-manifests` list it "
+        "again with its true length"
     )

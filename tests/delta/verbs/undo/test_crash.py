@@ -84,7 +84,7 @@ def test_it_is_closed_and_no_file_goes_then_or_later(scene: Any) -> None:
 
 
 @around
-@few_or_many(5)
+@few_or_many(2)
 def test_a_crash_around_any_effect_leaves_one_state_or_the_other(scene: Any, side: str, budget: int) -> None:
     process = undo(scene.copy().world)
     assert process.run().status == "done"
@@ -113,7 +113,7 @@ def test_a_crash_around_any_effect_leaves_one_state_or_the_other(scene: Any, sid
             )
 
 
-@few_or_many(5)
+@few_or_many(2)
 def test_a_second_crash_while_the_first_is_made_good(scene: Any, budget: int) -> None:
     process = undo(scene.copy().world)
     process.run()
@@ -133,10 +133,11 @@ def test_a_second_crash_while_the_first_is_made_good(scene: Any, budget: int) ->
         assert not failed or before <= stored(here.world)
 
 
-def test_a_sweep_before_any_effect_takes_nothing_once_it_is_taken_back(scene: Any) -> None:
+@few_or_many(2)
+def test_a_sweep_before_any_effect_takes_nothing_once_it_is_taken_back(scene: Any, budget: int) -> None:
     process = undo(scene.copy().world)
     process.run()
-    for number in range(len(process.effects)):
+    for number in some(range(len(process.effects)), budget):
         here = scene.copy()
         before = stored(here.world)
 
@@ -160,12 +161,13 @@ def test_a_sweep_before_any_effect_takes_nothing_once_it_is_taken_back(scene: An
         assert over(here.world)
 
 
-def test_an_append_before_any_effect_is_kept_and_it_is_taken_back_all_the_same() -> None:
+@few_or_many(6)
+def test_an_append_before_any_effect_is_kept_and_it_is_taken_back_all_the_same(budget: int) -> None:
     waits = WaitingVacuum()
     waits.process().run()
     process = undo(waits.copy().world)
     process.run()
-    for number in range(len(process.effects)):
+    for number in some(range(len(process.effects)), budget):
         here = waits.copy()
 
         def append(here: Any = here) -> None:

@@ -83,11 +83,11 @@ def test_the_log_says_that_it_failed_and_the_files_stay(visits: Path) -> None:
 
 
 def test_nothing_of_it_goes_later_and_the_next_run_finds_the_files_again(visits: Path) -> None:
-    expire(str(visits), *AS_OF, "--grace", "1s")
+    expire(str(visits), *AS_OF, "--grace", "300ms")
     plan = iceberg_cli("undo", visits, "--dry-run", "--format", "json").json
     assert any("deletes these 2 files again" in each for each in plan["warnings"])
     assert undo(visits).code == 0
-    time.sleep(1.1)
+    time.sleep(0.4)
     before = listing(visits)
     assert iceberg_cli("resume", visits).code == 0
     assert listing(visits) == before

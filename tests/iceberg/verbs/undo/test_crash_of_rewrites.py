@@ -130,11 +130,12 @@ def test_an_append_right_before_the_swap_is_a_conflict(rewritten: Scene) -> None
     check_over(here)
 
 
-def test_an_expiry_before_any_effect_takes_nothing_that_main_needs(rewritten: Scene) -> None:
+@few_or_many(5)
+def test_an_expiry_before_any_effect_takes_nothing_that_main_needs(rewritten: Scene, budget: int) -> None:
     """Where the snapshot before the rewrite is gone, main stays; else it is main's."""
     process = undo(rewritten.copy())
     process.run()
-    for number in range(len(process.effects)):
+    for number in some(range(len(process.effects)), budget):
         here = rewritten.copy()
 
         def expire(here: Scene = here) -> None:

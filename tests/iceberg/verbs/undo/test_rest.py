@@ -85,6 +85,7 @@ def test_merged_vectors_of_version_3_are_taken_back_and_rows_keep_their_ids(
         assert refs(served)["main"] == new["snapshot-id"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("moment", ["before our last look", "after it"])
 def test_a_commit_of_others_stands_and_an_undo_changes_nothing(
     served: Served, moment: str, monkeypatch: pytest.MonkeyPatch
