@@ -285,9 +285,7 @@ class Table(TableOperations):
         with self._arguments.naming(policy), phase(PLAN, self._opened.on_event, table=self.name):
             as_of_ms = self._arguments.as_of_ms(as_of)
             planned = self._on_newest(
-                lambda table: verb.plan(
-                    table, policy.at(as_of_ms).within(table.properties()), as_of_ms=as_of_ms
-                )
+                lambda table: verb.plan(table, policy.at(as_of_ms).within(table), as_of_ms=as_of_ms)
             )
             made = with_alarm(self._opened, planned.plan, policy)
             content = with_difference(self._opened, made, now_ms=now_ms())
@@ -324,7 +322,7 @@ class Table(TableOperations):
         verb = format_of(self.format).verbs[policy.verb]
         with self._arguments.naming(policy):
             as_of_ms = self._arguments.as_of_ms(as_of)
-            own = policy.at(as_of_ms).within(self._opened.properties())
+            own = policy.at(as_of_ms).within(self._opened)
             return verb.options(self._opened, own, as_of_ms=as_of_ms)
 
     def _made(self, plan: Plan) -> Plan:

@@ -71,9 +71,9 @@ class DeletingPolicy(Policy):
         names = (each.name for each in fields(DeletingPolicy))
         return {key: chosen for name in names for key, chosen in self.chosen_or_none(name).items()}
 
-    def within(self, properties: Mapping[str, str]) -> Self:
+    def within(self, table: Any) -> Self:
         """As `Policy`: files wait as long as the table asks for, unless the command line says otherwise."""
-        text = properties.get(GRACE_PROPERTY)
+        text = table.properties().get(GRACE_PROPERTY)
         if text is None:
             return self
         least_ms = least_grace_ms(text)

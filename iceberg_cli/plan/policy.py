@@ -268,11 +268,11 @@ class Policy:
         }
         return self.but(**times) if times else self
 
-    def within(self, properties: Mapping[str, str]) -> Self:  # noqa: ARG002 - of verbs that go by some
+    def within(self, table: Any) -> Self:  # noqa: ARG002 - of verbs that go by its properties
         """The same policy as far as properties of a table let it that stand for all verbs of a kind.
 
         Args:
-            properties: all of the table.
+            table: that is open; of verbs that go by some, `table.properties()` gives all that it has.
 
         Raises:
             UsageError: one has a value that is not understood.

@@ -14,6 +14,7 @@ from iceberg_cli.plan.way_back import WayBack
 class Undo(UndoPolicy):
     """The operation that is taken back, by its id; None: the newest one."""
 
+    examples: ClassVar = (("Take back a VACUUM of a Delta table that waits:", "undo /lake/db/clicks --yes"),)
     place: ClassVar = VerbPlace(order=8, only_alone=True, undo=WayBack(why_not=AGAIN))
 
 
