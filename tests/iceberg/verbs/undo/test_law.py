@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.budget import few_or_many
+from tests.cli.lakes import AS_OF, four_snapshots, newest_metadata
 from tests.cli.running import iceberg_cli
 from tests.iceberg.verbs.test_random_tables import DAY_MS, NOW_MS, Game
 from tests.referee.iceberg import rows_of
@@ -163,3 +164,17 @@ def test_a_saved_plan_is_carried_out_as_it_was_shown(tmp_path: Path, budget: int
         done = iceberg_cli("apply", file, "--yes")
         assert done.code == 0, done.err
         assert by_id(before).keys() <= by_id(game.table.document).keys()
+
+
+def test_of_files_that_are_gone_the_number_and_the_first_are_told(tmp_path: Path) -> None:
+    table = four_snapshots(tmp_path / "t")
+    name = table.publish()
+    report = iceberg_cli("expire-snapshots", name, *AS_OF, "--grace", "24h", "--yes", "--format", "json")
+    assert report.json["status"] == "waiting"
+    (tmp_path / "t" / "data" / "one.parquet").unlink()
+    before = newest_metadata(table.folder)
+    ran = iceberg_cli("undo", name, "--yes")
+    assert ran.code == 11
+    assert "1 file of what would come back are gone, such as" in ran.err
+    assert "data/one.parquet" in ran.err
+    assert newest_metadata(table.folder) == before
