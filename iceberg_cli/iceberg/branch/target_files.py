@@ -44,14 +44,14 @@ def look_for_files(table: IcebergTable, snapshot: Snapshot) -> TargetFiles:
     if gone := table.workspace.missing(lists):
         return TargetFiles(gone)
     listed = table.reachability.manifests([target], phase="reading manifest lists", required=True).rows
-    if gone := _missing(table, listed["manifest_path"]):
+    if gone := missing_files(table, listed["manifest_path"]):
         return TargetFiles(gone)
     manifests = table.reachability.read_whole([target])
     gone = []
     for paths in table.reachability.from_entries(
         manifests, ("status", "file_path"), _live_paths, phase="looking for files"
     ):
-        gone += _missing(table, paths)
+        gone += missing_files(table, paths)
     has_ids = table.metadata.format_version >= _ROW_LINEAGE
     return TargetFiles(gone, int(waiting(listed).sum()) if has_ids else 0)
 
@@ -61,7 +61,7 @@ def _live_paths(_: Sequence[ManifestSource], batch: EntryBatch) -> pa.ChunkedArr
     return paths
 
 
-def _missing(table: IcebergTable, paths: pa.ChunkedArray) -> list[str]:
+def missing_files(table: IcebergTable, paths: pa.ChunkedArray) -> list[str]:
     """Those of n paths at which there is no file, each once."""
     found: list[str] = []
     every = paths.cast(pa.string()).unique()

@@ -10,7 +10,7 @@ snapshot before them, as `restore` sets one back, under the requirement that it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 from iceberg_cli.encoding.strict_json import loads
 from iceberg_cli.errors import CorruptFile, Refused
 from iceberg_cli.iceberg.branch.ref_states import check_unmoved
-from iceberg_cli.iceberg.branch.target_files import look_for_files
+from iceberg_cli.iceberg.branch.target_files import look_for_files, missing_files
 from iceberg_cli.iceberg.commit.own_snapshots import own_snapshots
 from iceberg_cli.iceberg.commit.removed_file import name_of
+from iceberg_cli.iceberg.reachability.keys import live
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.spec.table_metadata.removed import RemovedMetadata
 from iceberg_cli.iceberg.spec.table_metadata.restoring import with_restored
@@ -50,8 +51,6 @@ from iceberg_cli.table.undoing import (
     take_over_waiting,
     taken_again,
 )
-
-_LOOKED_UP: Final = 1_000
 
 
 class UndoVerb(Verb):
@@ -198,10 +197,7 @@ def _check_files(table: IcebergTable, removed: RemovedMetadata) -> None:
     """
     gone: list[str] = []
     for paths in _files_of(table, removed):
-        for start in range(0, len(paths), _LOOKED_UP):
-            some = paths[start : start + _LOOKED_UP]
-            infos = table.storage.stat_many([table.storage.canonical(path) for path in some])
-            gone += [path for path, info in zip(some, infos, strict=True) if info is None]
+        gone += missing_files(table, paths)
     if gone:
         raise Refused(
             f"Cannot undo: {count(len(gone), 'files')} of what would come back are gone, such as {gone[0]}",
@@ -209,7 +205,7 @@ def _check_files(table: IcebergTable, removed: RemovedMetadata) -> None:
         )
 
 
-def _files_of(table: IcebergTable, removed: RemovedMetadata) -> Iterator[Sequence[str]]:
+def _files_of(table: IcebergTable, removed: RemovedMetadata) -> Iterator[pa.ChunkedArray]:
     """The paths of all files that snapshots reach which come back, but for those of manifests that others list, too."""
     snapshots = [snapshot_files(each) for each in removed.snapshots]
     statistics = [each.statistics_path for each in removed.statistics]
@@ -221,7 +217,8 @@ def _files_of(table: IcebergTable, removed: RemovedMetadata) -> Iterator[Sequenc
         )
     except CorruptFile as error:
         raise Refused(f"Cannot undo: {error.message}", state="The table was not changed.") from error
-    yield [*lists, *statistics, *listed.rows["manifest_path"].to_pylist()]
+    yield pa.chunked_array([[*lists, *statistics]], pa.string())
+    yield listed.rows["manifest_path"]
     current = [snapshot_files(each) for each in table.metadata.snapshots]
     now = table.reachability.kept_manifests(current, phase="reading manifest lists")
     theirs = pc.is_in(listed.rows["manifest_path"], value_set=now.rows["manifest_path"].combine_chunks())
@@ -229,9 +226,7 @@ def _files_of(table: IcebergTable, removed: RemovedMetadata) -> Iterator[Sequenc
     for _, batch in table.reachability.entries(
         own, ("status", "file_path"), phase="reading manifests of what comes back"
     ):
-        rows = batch.table
-        alive = rows.filter(pc.is_in(rows["status"], value_set=pa.array([0, 1], rows["status"].type)))
-        yield alive["file_path"].to_pylist()
+        yield live(batch.table)["file_path"]
 
 
 VERB: Final = UndoVerb()
