@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.unknown_metadata import forgotten_metadata, reached
 from iceberg_cli.plan.plan import Plan
 
-_STATE: Final = "The commit is done. Some unreferenced files are still there."
+STATE: Final = "The commit is done. Some unreferenced files are still there."
 
 
 @dataclass(kw_only=True)
@@ -73,7 +73,7 @@ def check_deletions_allowed(name: str, metadata: TableMetadata) -> None:
     if not metadata.property_bool("gc.enabled", default=True):
         raise Refused(
             f"Cannot delete files of {name}: table property gc.enabled is not true any more",
-            state=_STATE,
+            state=STATE,
             next_step="Set gc.enabled=true and `resume`, or close the operation with `resume --abandon`.",
         )
 
@@ -91,6 +91,6 @@ def check_owner(name: str, reason: str | None) -> None:
     if reason is not None:
         raise Refused(
             f"Cannot delete files of {name} any more: {reason}",
-            state=_STATE,
+            state=STATE,
             next_step="`resume --abandon` closes the operation and leaves them.",
         )

@@ -31,7 +31,7 @@ from iceberg_cli.iceberg.reachability.cache import ReachabilityCache
 from iceberg_cli.iceberg.reachability.names import NamesReader
 from iceberg_cli.iceberg.reachability.question import ReachQuestion, snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
-from iceberg_cli.iceberg.second_look import SecondLook, check_deletions_allowed, check_owner
+from iceberg_cli.iceberg.second_look import STATE, SecondLook, check_deletions_allowed, check_owner
 from iceberg_cli.iceberg.shared_folders import delta_owner
 from iceberg_cli.iceberg.spec.table_metadata.file import decode_metadata_file
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
@@ -548,7 +548,7 @@ class IcebergTable(OpenTable):
         except Refused as error:  # encrypted by now, or newer
             raise Refused(
                 f"Cannot delete files of {self.name} any more: {error.message}",
-                state="The commit is done. Some unreferenced files are still there.",
+                state=STATE,
                 next_step=f"{error.next_step} `resume --abandon` closes the operation.".lstrip(),
             ) from error
         # Metadata files leave by the table's own property, whatever gc.enabled says of its other files.
