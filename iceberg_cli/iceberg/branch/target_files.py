@@ -10,6 +10,7 @@ import pyarrow as pa
 from iceberg_cli.iceberg.reachability.keys import live
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.spec.manifests.manifest import waiting
+from iceberg_cli.iceberg.spec.table_metadata.columns import WITH_ROW_IDS
 from iceberg_cli.iceberg.table import IcebergTable
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot
 
 _AT_ONCE: Final = 100_000  # files that are looked for together
-_ROW_LINEAGE: Final = 3  # format version from which on rows have ids
 
 
 class TargetFiles(NamedTuple):
@@ -52,7 +52,7 @@ def look_for_files(table: IcebergTable, snapshot: Snapshot) -> TargetFiles:
         manifests, ("status", "file_path"), _live_paths, phase="looking for files"
     ):
         gone += missing_files(table, paths)
-    has_ids = table.metadata.format_version >= _ROW_LINEAGE
+    has_ids = table.metadata.format_version >= WITH_ROW_IDS
     return TargetFiles(gone, int(waiting(listed).sum()) if has_ids else 0)
 
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from iceberg_cli.iceberg.commit.draft import OPERATION_ID
+from iceberg_cli.iceberg.spec.table_metadata.columns import WITH_ROW_IDS
 from iceberg_cli.iceberg.spec.table_metadata.metadata import Snapshot, TableMetadata
 from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
 from iceberg_cli.operation.undoing import GAVE_IDS
 from iceberg_cli.plan.way_back import AT_HEAD, UndoState
-
-_ROW_LINEAGE: Final = 3  # format version from which on rows have ids
 
 
 class OwnSnapshots(NamedTuple):
@@ -76,7 +75,7 @@ def ids_obstacle(metadata: TableMetadata, found: OwnSnapshots) -> str | None:
     A snapshot that was made before version 3 has no `first-row-id`, nor have its manifests; later ones give it to each.
     What the operation's own snapshots reserved says nothing: new data files get ids that their rows do not use.
     """
-    has_ids = metadata.format_version >= _ROW_LINEAGE
+    has_ids = metadata.format_version >= WITH_ROW_IDS
     return GAVE_IDS if has_ids and found.before.first_row_id is None else None
 
 

@@ -27,12 +27,12 @@ from iceberg_cli.iceberg.reachability.keys import live_files, live_rows
 from iceberg_cli.iceberg.reachability.question import snapshot_files
 from iceberg_cli.iceberg.reachability.scan import Reachability
 from iceberg_cli.iceberg.spec.manifests.manifest import DATA, waiting
+from iceberg_cli.iceberg.spec.table_metadata.columns import WITH_ROW_IDS
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
 from iceberg_cli.plan.plan import Change, Plan
 
 _OF_REFS: Final = ("set-snapshot-ref", "remove-snapshot-ref")  # actions of updates
-_ROW_LINEAGE: Final = 3  # format version from which on rows have ids
 
 
 def read_kept(reachability: Reachability, metadata: TableMetadata, plan: Plan) -> None:
@@ -103,7 +103,7 @@ def _read_head(
     head = metadata.snapshot(draft.parent_snapshot_id)
     assert head is not None  # the draft was made from it
     reachability.read_whole([snapshot_files(head)])
-    if version >= _ROW_LINEAGE:
+    if version >= WITH_ROW_IDS:
         _check_counts(reachability, draft.kept.filter(pa.array(waiting(draft.kept))), with_rows=True)
 
 

@@ -9,6 +9,7 @@ from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.types.schema import ListType, NestedField, Schema, StructType, Type
 
+WITH_ROW_IDS: Final = 3  # the first format version whose rows have ids
 ROW_LINEAGE: Final = (
     NestedField(field_id=2147483540, name="_row_id", required=False, type="long"),
     NestedField(field_id=2147483539, name="_last_updated_sequence_number", required=False, type="long"),

@@ -24,7 +24,7 @@ from iceberg_cli.iceberg.commit.draft import SnapshotDraft, snapshot_id_of
 from iceberg_cli.iceberg.commit.summary import carried_totals
 from iceberg_cli.iceberg.commit.verification import read_kept
 from iceberg_cli.iceberg.spec.manifests.manifest import DATA, DELETES
-from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
+from iceberg_cli.iceberg.spec.table_metadata.columns import WITH_ROW_IDS, column_types
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files import rules
@@ -41,7 +41,7 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.manifests import (
 from iceberg_cli.iceberg.verbs.rewrite_data_files.moves import moved_deletes
 from iceberg_cli.iceberg.verbs.rewrite_data_files.partitions import key_and_tuple, unpartitioned
 from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import moved_groups, output_spec_id
-from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import WITH_NULL_SNAPSHOTS, WITH_ROW_IDS
+from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import WITH_NULL_SNAPSHOTS
 from iceberg_cli.layout.moved_positions import Moved
 from iceberg_cli.layout.position_map import Positions
 from iceberg_cli.operation.groups.ports import Batch

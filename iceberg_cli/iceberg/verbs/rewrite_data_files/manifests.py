@@ -36,6 +36,7 @@ from iceberg_cli.iceberg.spec.manifests.manifest import (
     read_entries,
 )
 from iceberg_cli.iceberg.spec.manifests.writer import encoded_entries, manifest_header
+from iceberg_cli.iceberg.spec.table_metadata.columns import WITH_ROW_IDS
 from iceberg_cli.iceberg.table import IcebergTable
 from iceberg_cli.iceberg.verbs.rewrite_data_files.branch_files import BranchFiles
 from iceberg_cli.iceberg.verbs.rewrite_data_files.delete_files import (
@@ -44,7 +45,6 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.delete_files import (
     vector_entries,
 )
 from iceberg_cli.iceberg.verbs.rewrite_data_files.group import OutputFile
-from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import WITH_ROW_IDS
 from iceberg_cli.plan.plan import StagedFile, Step, Task
 from iceberg_cli.storage import put_checked
 

@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.branch.manifest_headers import losses
 from iceberg_cli.iceberg.branch.row_ids import given_again
 from iceberg_cli.iceberg.rows.data_locations import data_locations
 from iceberg_cli.iceberg.spec.manifests.manifest import waiting
-from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
+from iceberg_cli.iceberg.spec.table_metadata.columns import WITH_ROW_IDS, column_types
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.table_metadata.snapshot import BRANCH
 from iceberg_cli.iceberg.spec.types.partition_path import partition_path
@@ -44,7 +44,6 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import repartition
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import fields_in_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
     WITH_NULL_SNAPSHOTS,
-    WITH_ROW_IDS,
     compaction_of,
     write_settings,
 )

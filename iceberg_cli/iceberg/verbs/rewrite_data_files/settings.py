@@ -10,7 +10,7 @@ from iceberg_cli.iceberg.rows.data_locations import DataLocations, data_location
 from iceberg_cli.iceberg.rows.leaf_columns import leaf_columns
 from iceberg_cli.iceberg.rows.metrics_modes import MetricsMode, metrics_modes
 from iceberg_cli.iceberg.rows.parquet_properties import ParquetProperties, parquet_properties
-from iceberg_cli.iceberg.spec.table_metadata.columns import ROW_LINEAGE
+from iceberg_cli.iceberg.spec.table_metadata.columns import ROW_LINEAGE, WITH_ROW_IDS
 from iceberg_cli.iceberg.spec.table_metadata.metadata import TableMetadata
 from iceberg_cli.iceberg.spec.types.schema import NestedField
 from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
@@ -25,7 +25,6 @@ _DELETE_RATIO: Final = 0.3
 WITH_NULL_SNAPSHOTS: Final = (
     2  # the first format version whose entries inherit the id of the commit's snapshot
 )
-WITH_ROW_IDS: Final = 3  # the first format version whose rows have ids
 
 
 def compaction_of(

@@ -20,7 +20,7 @@ from iceberg_cli.iceberg.rows.deleted_keys import DeletedKeys
 from iceberg_cli.iceberg.rows.row_deletes import HiddenRows, row_deletes
 from iceberg_cli.iceberg.rows.table_columns import scalar_of
 from iceberg_cli.iceberg.spec.deletes.dv_blobs import positions_in
-from iceberg_cli.iceberg.spec.table_metadata.columns import column_types
+from iceberg_cli.iceberg.spec.table_metadata.columns import WITH_ROW_IDS, column_types
 from iceberg_cli.iceberg.spec.types.partition_spec import PartitionSpec
 from iceberg_cli.iceberg.spec.types.schema import Type
 from iceberg_cli.iceberg.table import IcebergTable
@@ -32,7 +32,6 @@ from iceberg_cli.iceberg.verbs.rewrite_data_files.policy import RewriteDataFiles
 from iceberg_cli.iceberg.verbs.rewrite_data_files.repartition import move_of, moved_groups, output_spec_id
 from iceberg_cli.iceberg.verbs.rewrite_data_files.rewriting import GroupRewriter, fields_in_files
 from iceberg_cli.iceberg.verbs.rewrite_data_files.settings import (
-    WITH_ROW_IDS,
     compaction_of,
     write_settings,
 )
